@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raysweep.outcome import BestTrial, RunningTrial, SweepOutcome, SweepProgress
-from raysweep.show import (
+from raysweep.outcome.formatting import (
     is_notebook,
     show_best,
     show_conclusion,

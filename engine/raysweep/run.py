@@ -15,7 +15,7 @@ from raysweep.documents.wall_clock import check_scheduled_at, resolve_deadline
 from raysweep.errors import SpecError, SweepInterrupted
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import NOTHING_RAN, SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.show import is_notebook
+from raysweep.outcome.formatting import is_notebook
 from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import orjson
 
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import TrialOutcome
+from raysweep.outcome.formatting import show_config, show_counts, show_duration, show_number
 from raysweep.runs.reading.curve import Dot
 from raysweep.runs.reading.status import RunStatus
-from raysweep.show import show_config, show_counts, show_duration, show_number
 from raysweep.specs.identity import slug
 
 ROWS: Final = 20

@@ -23,8 +23,8 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from raysweep.errors import RaysweepError
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import SweepProgress
+from raysweep.outcome.formatting import show_progress
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.show import show_progress
 from raysweep_prefect.artifacts import artifact_key, escape, links_text, report_text, table_text
 from raysweep_prefect.identity import Asker
 from raysweep_prefect.listening import tell_listeners

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.show import show_number
+from raysweep.outcome.formatting import show_number
 from raysweep_airflow.page import views
 from tests.airflow import pages
 from tests.airflow.browsers import Watched, chromium

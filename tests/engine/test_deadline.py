@@ -15,9 +15,9 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.vocabulary.events import SlotOpened, SpecChanged
+from raysweep.documents.stored_paths import to_uri
 from raysweep.errors import SpecChangedError
 from raysweep.outcome.places import sweep_with
-from raysweep.references import to_uri
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
 from raysweep.storage.checkpoints.store import restore_uri

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from raysweep import usercode
 from raysweep.cluster.asking import Asking
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.listener import Listener
 from raysweep.core.vocabulary import commands as cmd
+from raysweep.documents import user_code
 from raysweep.documents.trainable import load_function
 from raysweep.errors import SpecError
 from raysweep.runs.ownership.sweep_claim import rebuild_searcher
@@ -213,21 +213,21 @@ def test_what_a_signal_raises_in_a_hook_stays_as_it_is() -> None:
         pytest.fail("the signals were not heard")
 
     with pytest.raises(KeyboardInterrupt) as caught, heard_by(Interrupts(), is_here=False):
-        usercode.call(hangs)
+        user_code.call(hangs)
     assert not isinstance(caught.value, Exception)
 
 
 def test_a_ctrl_c_that_only_python_hears_stays_as_it_is() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(KeyboardInterrupt):
-        usercode.call(os.kill, os.getpid(), signal.SIGINT)
+        user_code.call(os.kill, os.getpid(), signal.SIGINT)
 
 
 def test_an_exception_is_handed_on_as_it_is() -> None:
     error = ValueError("of a user")
     hooks.RAISES["trial_if"] = error
     with pytest.raises(ValueError, match="of a user") as caught:
-        usercode.call(hooks.judge, [])
+        user_code.call(hooks.judge, [])
     assert caught.value is error
 
 

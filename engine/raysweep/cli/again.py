@@ -13,10 +13,10 @@ from raysweep.cli.lookup import command, open_sweep
 from raysweep.cli.sweep import How, resume, run, stored_request
 from raysweep.errors import SpecError, SweepHeldError
 from raysweep.outcome import SweepOutcome
+from raysweep.outcome.formatting import show_age, show_counts
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.removal import put_aside, remove
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.show import show_age, show_counts
 
 
 def retry(name: str, storage: str | None, how: How, job: JobHow) -> int:

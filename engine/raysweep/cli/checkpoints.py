@@ -16,6 +16,7 @@ from raysweep.cli.listing import Listing
 from raysweep.cli.lookup import DEFAULT_STORAGE, command, open_sweep, read_sweep
 from raysweep.cli.verify import show_bytes
 from raysweep.errors import JournalDamagedError, SweepDamagedError, SweepHeldError, SweepNotFoundError
+from raysweep.outcome.formatting import show_number
 from raysweep.runs.across_runs.budget import (
     BudgetPlan,
     Release,
@@ -29,7 +30,6 @@ from raysweep.runs.across_runs.budget import (
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_trained
 from raysweep.runs.reading.lookup import find_training
-from raysweep.show import show_number
 from raysweep.storage.checkpoints.manifest import Manifest
 from raysweep.storage.checkpoints.store import restore_uri
 from raysweep.storage.objects.opening import open_store

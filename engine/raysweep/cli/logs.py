@@ -13,10 +13,10 @@ from raysweep.cli.endings import DONE
 from raysweep.cli.listing import Listing
 from raysweep.cli.lookup import command, open_sweep
 from raysweep.errors import LogNotFoundError, SpecError
+from raysweep.outcome.formatting import show_age
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.logs import LogInfo, find_log, follow_log, list_logs, read_log
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.show import show_age
 
 WAIT_S: Final = 1.0
 

@@ -14,12 +14,12 @@ from raysweep.cli.endings import DONE
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import SweepOutcome
+from raysweep.outcome.formatting import show_age, show_config
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.reopening import NOT_AGAIN, reopens, stored_changes
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
-from raysweep.show import show_age, show_config
 from raysweep.specs import Changes, Const, Resources, RunRequest, Space, SweepSpec
 from raysweep.storage.objects.opening import open_store
 

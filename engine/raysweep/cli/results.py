@@ -15,15 +15,15 @@ from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.endings import DONE, FAILED, say_error
 from raysweep.cli.listing import Cell, Listing
 from raysweep.cli.lookup import command, open_sweep, read_sweep
+from raysweep.documents.json_numbers import with_names
 from raysweep.documents.json_values import leaves
 from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError
-from raysweep.fields import with_names
-from raysweep.frames import column_names, with_iso_times, write_csv
 from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, ErrorInfo, TrialOutcome, trial_row
+from raysweep.outcome.formatting import show_config, show_counts, show_duration, show_number
+from raysweep.outcome.frames import column_names, with_iso_times, write_csv
 from raysweep.runs.reading.history import COLUMNS, TIMES, metric_names, reports_of
 from raysweep.runs.reading.status import RunStatus
-from raysweep.show import show_config, show_counts, show_duration, show_number
 
 
 def show_best(name: str, storage: str | None, is_json: bool) -> int:

@@ -13,12 +13,12 @@ from raysweep.cli.summary import NOTES, print_status
 from raysweep.cli.trainings import show_training
 from raysweep.errors import StorageError, SweepNotFoundError
 from raysweep.live import draw_progress
+from raysweep.outcome.formatting import show_age, show_duration, show_number
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.reading.lookup import find_training
 from raysweep.runs.reading.reader import glance, glance_training
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder, list_trainings
-from raysweep.show import show_age, show_duration, show_number
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 

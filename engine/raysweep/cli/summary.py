@@ -13,8 +13,8 @@ from raysweep.cli.consoles import print_facts
 from raysweep.cli.lookup import command
 from raysweep.documents.trainable import PYTHON_ONLY
 from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.outcome.formatting import show_age, show_config, show_counts, show_duration, show_score
 from raysweep.runs.reading.status import INTERRUPTED, RunStatus, status_of_outcome
-from raysweep.show import show_age, show_config, show_counts, show_duration, show_score
 
 NOTES: Final = 3
 _COLOURS: Final = {"failed": "bold red", "cancelled": "bold yellow", INTERRUPTED: "bold yellow"}

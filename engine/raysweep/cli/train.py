@@ -14,7 +14,7 @@ from raysweep.cli.lookup import open_sweep
 from raysweep.errors import SpecError, TrainingFailedError
 from raysweep.live import LiveTraining, logged_to
 from raysweep.outcome import TrainOutcome
-from raysweep.show import show_config, show_duration
+from raysweep.outcome.formatting import show_config, show_duration
 from raysweep.specs import RunRequest, TrainSpec
 
 _LIMITS = {"deadline": "deadline", "time_budget": "time_budget_s"}

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.endings import DONE
+from raysweep.outcome.formatting import show_age, show_config, show_duration
 from raysweep.runs.reading.status import RunStatus
-from raysweep.show import show_age, show_config, show_duration
 
 
 def show_training(status: RunStatus, is_json: bool) -> int:

@@ -11,8 +11,8 @@ from raysweep.cli.endings import DONE, FAILED
 from raysweep.cli.listing import Listing
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
 from raysweep.errors import SweepNotFoundError
+from raysweep.outcome.formatting import show_counts
 from raysweep.runs.folder import SweepFolder
-from raysweep.show import show_counts
 from raysweep.storage.objects.opening import open_store
 from raysweep.verify import Finding, VerifyReport, prune, repair, verify_sweep
 

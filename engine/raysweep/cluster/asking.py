@@ -22,10 +22,10 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
-from raysweep import usercode
 from raysweep.cluster.suggesting import suggest, tell
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
+from raysweep.documents import user_code
 from raysweep.search import Searcher
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -93,7 +93,7 @@ class Asking:
             try:
                 self._do(work, loop)
             except BaseException as error:  # noqa: BLE001  it ends the sweep, as it would have on the loop
-                self._call(loop, self._fail, usercode.as_exception(error))
+                self._call(loop, self._fail, user_code.as_exception(error))
                 return
 
     def _do(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from raysweep import usercode
+from raysweep.documents import user_code
 
 if TYPE_CHECKING:
     from raysweep.cluster.controller import Controller
@@ -106,7 +106,7 @@ def heard_by(interrupts: Interrupts, *, is_here: bool) -> Iterator[None]:
     def hear(number: int, frame: FrameType | None) -> None:
         nonlocal count
         count += 1
-        usercode.note_signal()
+        user_code.note_signal()
         for each in _listening:
             each.interrupt(signal.Signals(number).name)
         if count >= INSISTS:
@@ -138,7 +138,7 @@ def signals_wait() -> Iterator[None]:
     waiting: list[int] = []
 
     def keep(number: int, frame: FrameType | None) -> None:
-        usercode.note_signal()
+        user_code.note_signal()
         waiting.append(number)
         if len(waiting) >= INSISTS:
             waiting.clear()

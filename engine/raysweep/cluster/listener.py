@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from raysweep import usercode
+from raysweep.documents import user_code
 
 log = logging.getLogger("raysweep")
 ProgressT = TypeVar("ProgressT")
@@ -21,7 +21,7 @@ class Listener(Generic[ProgressT]):
 
     def __call__(self, progress: ProgressT) -> None:
         try:
-            usercode.call(self._call, progress)
+            user_code.call(self._call, progress)
         except Exception:
             # Whatever it raises, it is no reason to end hours of work.
             if not self._has_failed:
@@ -32,4 +32,4 @@ class Listener(Generic[ProgressT]):
         """Say what is done before there is progress, to a call that also takes this (`LiveTable` does)."""
         stage = getattr(self._call, "stage", None)
         if callable(stage):
-            usercode.call(stage, text)
+            user_code.call(stage, text)

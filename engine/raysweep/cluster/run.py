@@ -28,6 +28,7 @@ from raysweep.core.seeds import derive_seed
 from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.outcome.formatting import show_progress
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
 from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
 from raysweep.runs.ownership.holder import note_left
@@ -44,7 +45,6 @@ from raysweep.runs.ownership.sweep_claim import (
 )
 from raysweep.runs.ownership.wholeness import check_end
 from raysweep.runs.policies import load_policies
-from raysweep.show import show_progress
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.again import Again
 from raysweep.specs.code_digest import code_digest

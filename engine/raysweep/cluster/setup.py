@@ -19,6 +19,7 @@ from raysweep.core.state.compiled_spec import checkpoint_metric, reported_names
 from raysweep.core.state.sweep import SweepState
 from raysweep.documents import allow_list
 from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_name
+from raysweep.documents.tune_objects import has_parameters
 from raysweep.documents.wall_clock import check_deadline
 from raysweep.errors import (
     InfeasibleResourcesError,
@@ -30,7 +31,6 @@ from raysweep.errors import (
 from raysweep.search import make_searcher
 from raysweep.space.held_tuples import tuples_of
 from raysweep.specs import Resources, SweepSpec, load_trainable
-from raysweep.tuneobjects import has_parameters
 from raysweep.worker.gang.process_groups import find_group
 from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup

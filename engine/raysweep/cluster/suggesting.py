@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep import usercode
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
+from raysweep.documents import user_code
 from raysweep.errors import SampleFromError
 from raysweep.fleet.message_events import failure_of
 from raysweep.search import Searcher, result_of, tell_end, tell_rung
@@ -32,7 +32,7 @@ def suggest(searcher: Searcher, command: cmd.SuggestConfigs, at: float) -> ev.Co
 
 def tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
     """Let the searcher know how a trial ended, or how far it had come."""
-    usercode.call(_tell, searcher, command)
+    user_code.call(_tell, searcher, command)
 
 
 def _tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:

@@ -13,11 +13,11 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.documents.allow_list import check_found, check_named
+from raysweep.documents.tune_objects import has_parameters, unwrapped, without_resources
 from raysweep.documents.validation import Problem, nearest, show
 from raysweep.errors import TrainableImportError, one_line
-from raysweep.tuneobjects import has_parameters, unwrapped, without_resources
 
 PYTHON_ONLY = "<python>"
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*|\.[^\W\d]\w*)(\.[^\W\d]\w*)*")
@@ -251,7 +251,7 @@ def _is_module(name: str, field: str) -> bool:
     if name in sys.modules:
         return True
     try:
-        return usercode.call(importlib.util.find_spec, name) is not None
+        return user_code.call(importlib.util.find_spec, name) is not None
     except ModuleNotFoundError:
         return False
     except Exception as error:  # find_spec runs the parent package's own code
@@ -260,7 +260,7 @@ def _is_module(name: str, field: str) -> bool:
 
 def _import(name: str, field: str) -> types.ModuleType:
     try:
-        return usercode.call(importlib.import_module, name)
+        return user_code.call(importlib.import_module, name)
     except ModuleNotFoundError as error:
         missing = error.name or name
         if name == missing or name.startswith(missing + "."):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
-from raysweep import tuneobjects
+from raysweep.documents import tune_objects
 from raysweep.documents.ray_objects import class_path, kind_of
 from raysweep.documents.validation import show
 from raysweep.errors import SpecError
@@ -385,10 +385,10 @@ def _tells_in_batches(search: Any) -> bool:
 
 def _asks_by_config(trainable: Callable[..., Any]) -> str:
     """What of it gives its resources as a function of the config; empty where nothing does."""
-    asked = tuneobjects.resources_of(trainable)
+    asked = tune_objects.resources_of(trainable)
     if asked is not None:
         return "" if hasattr(asked, "bundles") else "trainable.with_resources"
-    if not tuneobjects.is_tune_class(trainable):
+    if not tune_objects.is_tune_class(trainable):
         return ""
     owner = next(base for base in trainable.__mro__ if "default_resource_request" in vars(base))
     is_own = owner.__module__ != "ray.tune.trainable.trainable"

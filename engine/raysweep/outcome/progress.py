@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from raysweep.fields import Counts, Metrics, Number
+from raysweep.documents.json_numbers import Counts, Metrics, Number
 from raysweep.outcome.record import Record, newer
 from raysweep.outcome.sweep import SweepStatus, Usage
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pydantic import model_validator
 
+from raysweep.documents.json_numbers import Counts, Metrics, Number
 from raysweep.errors import RaysweepError, SweepFailedError, one_line
-from raysweep.fields import Counts, Metrics, Number
-from raysweep.frames import make_frame
+from raysweep.numeric.pareto import Point, find_front, front_first, point_of
 from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
+from raysweep.outcome.frames import make_frame
 from raysweep.outcome.record import ErrorInfo, Record, newer
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
-from raysweep.pareto import Point, find_front, front_first, point_of
 from raysweep.specs.schedule import ScheduledConfig
 
 if TYPE_CHECKING:

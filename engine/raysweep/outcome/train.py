@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
+from raysweep.documents.json_numbers import Metrics, Number
 from raysweep.errors import TrainingFailedError
-from raysweep.fields import Metrics, Number
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.sweep import GateOutcome, SweepOutcome, Usage
 from raysweep.outcome.text import outcome_text, short

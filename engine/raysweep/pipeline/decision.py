@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from raysweep.numeric.means import mean_of, spread_of
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.pipeline.comparison import MIN_SEEDS, Gain, Scores, mean_gain, paired_gains, unpaired_gain
 from raysweep.specs.pipeline import GateSpec
-from raysweep.squares import mean_of, spread_of
 
 
 def measured(confirmed: Confirmed) -> Confirmed:

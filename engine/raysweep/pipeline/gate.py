@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from raysweep.documents.json_numbers import Counts
 from raysweep.documents.validation import Problem
 from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
-from raysweep.fields import Counts
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.decision import decide, measured, seeds_needed
 from raysweep.pipeline.plan import (

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.documents.tuples import as_lists
 from raysweep.errors import SpecError, StorageError, SweepFailedError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
 from raysweep.outcome.places import confirmed_with, gate_with
-from raysweep.references import to_reference, to_uri
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Line, list_champions, read_champion
 from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec

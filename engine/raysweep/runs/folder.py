@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
+from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.places import sweep_with
-from raysweep.references import to_reference, to_uri
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.journal.names import SegmentObject
 from raysweep.storage.journal.segment import RESTORE_FIX

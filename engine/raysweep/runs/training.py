@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep.documents.stored_paths import checkpoint_in, to_reference, to_uri
 from raysweep.documents.trainable import are_same
 from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.outcome.places import training_with
-from raysweep.references import checkpoint_in, to_reference, to_uri
 from raysweep.specs import TrainSpec
 from raysweep.specs.changes import Difference, differences
 from raysweep.storage.objects.identity import mark_store

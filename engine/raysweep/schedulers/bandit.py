@@ -15,7 +15,7 @@ from math import exp, log, sqrt
 from operator import mul
 from typing import Final
 
-from raysweep.squares import sum_of_squares
+from raysweep.numeric.means import sum_of_squares
 
 Row = Sequence[float]
 """A point: first its time, then all else that its result depends on."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from raysweep.squares import sum_of_squares
+from raysweep.numeric.means import sum_of_squares
 
 DECAYS: Final = (0.25, 0.5, 1.0, 2.0)
 _NOISE: Final = 0.05

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from typing import Any, Final, Literal
 
 from raysweep.errors import SpecError
+from raysweep.numeric.means import sum_of_squares
 from raysweep.schedulers.base import (
     NOTHING,
     PAUSE,
@@ -31,7 +32,6 @@ from raysweep.schedulers.base import (
 )
 from raysweep.schedulers.curves import Curve, Prior, expected_gain, prior_of
 from raysweep.schedulers.saved import check_parameters
-from raysweep.squares import sum_of_squares
 
 _ENOUGH: Final = 3
 """So many trials have to be known before a new one is compared with them."""

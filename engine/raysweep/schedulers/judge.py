@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.documents.json_values import plain
 from raysweep.documents.trainable import load_function
 from raysweep.documents.validation import Problem, show
@@ -43,7 +43,7 @@ class Judge:
         reports = [_as_reported(metrics) for metrics in history]
         where = f"for report {len(reports)} of trial {trial}"
         try:
-            given = usercode.call(self._function, reports)
+            given = user_code.call(self._function, reports)
         except Exception as error:
             what = one_line(f"{type(error).__name__}: {error}", 200)
             problem = f"{self._path!r} failed {where}: {what}"

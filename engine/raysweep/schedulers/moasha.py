@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final, Literal
 
-from raysweep.pareto import Point, count_ahead
+from raysweep.numeric.pareto import Point, count_ahead
 from raysweep.schedulers.asha import check_asha, draw_bracket, milestones, softmax_cumulative
 from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
 from raysweep.schedulers.saved import check_parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.documents.json_values import plain
 from raysweep.documents.validation import Problem, show
 from raysweep.schedulers.base import (
@@ -99,13 +99,13 @@ class PluginScheduler:
 
     def _read(self, name: str) -> Any:
         try:
-            return usercode.call(getattr, self._inner, name)
+            return user_code.call(getattr, self._inner, name)
         except Exception as error:
             raise PLUGINS.failed(self._kind, name, error) from error
 
     def _call(self, method: str, *arguments: object) -> Any:
         try:
-            return usercode.call(getattr(self._inner, method), *arguments)
+            return user_code.call(getattr(self._inner, method), *arguments)
         except Exception as error:
             raise PLUGINS.failed(self._kind, method, error) from error
 

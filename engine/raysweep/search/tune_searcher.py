@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.documents.json_values import plain
 from raysweep.errors import SpecError, one_line
 from raysweep.search.base import Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
@@ -210,7 +210,7 @@ class RaySearcher:
     def _suggest(self, trial_id: str) -> Any:
         """What it suggests; None where that is nothing, also when it is asked again."""
         for _ in range(ASKS):
-            given = usercode.call(self._inner.suggest, trial_id)
+            given = user_code.call(self._inner.suggest, trial_id)
             if given is not None:
                 return given
         return None
@@ -277,7 +277,7 @@ class RaySearcher:
             if name in known and options.get(name) is None:
                 options[name] = derived_seed(self._setup.seed, 0) % 2**31
         try:
-            return usercode.call(self.wrapped, **options)
+            return user_code.call(self.wrapped, **options)
         except Exception as error:
             raise self._cannot("be made", error) from error
 
@@ -289,7 +289,7 @@ class RaySearcher:
                 node = node.setdefault(part, {})
             node[path[-1]] = _to_ray(domain)
         try:
-            is_set = usercode.call(self._inner.set_search_properties, _METRIC, self._setup.mode, config)
+            is_set = user_code.call(self._inner.set_search_properties, _METRIC, self._setup.mode, config)
         except Exception as error:
             raise self._cannot("search this space", error) from error
         if not is_set:

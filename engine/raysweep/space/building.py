@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.documents.json_values import plain
 from raysweep.documents.tuples import Tuples, with_tuples
 from raysweep.documents.validation import Problem, dotted
@@ -90,7 +90,7 @@ def _resolve_into(
     """Put the function's value into the config; False where it asked for a key that is not there yet."""
     field = f"param_space.{dotted(path)}"
     try:
-        value = plain(usercode.call(domain.resolve, with_tuples(copy.deepcopy(config), tuples)))
+        value = plain(user_code.call(domain.resolve, with_tuples(copy.deepcopy(config), tuples)))
     except KeyError as error:
         if is_last_chance:
             what = f"sample_from found no {error} in the config"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from raysweep.documents.trainable import PYTHON_ONLY, digest_of_code, split_reference
-from raysweep.tuneobjects import unwrapped
+from raysweep.documents.tune_objects import unwrapped
 
 
 def code_digest(trainable: str | Callable[..., Any]) -> str:

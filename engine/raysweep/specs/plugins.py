@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.documents.kinds import CLASS_EXAMPLE
 from raysweep.documents.trainable import load_function
 from raysweep.documents.validation import Issue, did_you_mean, issues_of, show, spec_error
@@ -103,7 +103,7 @@ class Plugins(Generic[PolicyT]):
             raise SpecError(self._field, problem, "who runs it, or verifies it, imports it")
         checked = self._options(kind, cls, options.model_dump())
         try:
-            return cast(PolicyT, usercode.call(cls, checked, setup))
+            return cast(PolicyT, user_code.call(cls, checked, setup))
         except SpecError:
             raise
         except Exception as error:

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from raysweep import tuneobjects
+from raysweep.documents import tune_objects
 from raysweep.documents.validation import Problem, show
 from raysweep.from_tune.class_options import TuneOptions
 from raysweep.from_tune.schedulers import with_own_scheduler
@@ -202,10 +202,10 @@ class SweepSpec(SpecDocument):
             return given
         given = split(with_own_scheduler(given))
         trainable = given.get("trainable")
-        asked = tuneobjects.resources_of(trainable)
+        asked = tune_objects.resources_of(trainable)
         if asked is None:
             return given
-        fields = {**given, "trainable": tuneobjects.without_resources(trainable)}
+        fields = {**given, "trainable": tune_objects.without_resources(trainable)}
         return fields | {"resources": resources_of_wrapped(asked, given.get("resources"))}
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.documents.trainable import load_function
 from raysweep.errors import SpecError, one_line
 from raysweep.specs import Scaling, TrainSpec
@@ -65,7 +65,7 @@ def _make(field: str, name: str, source: DatasetSource, spec: TrainSpec) -> Any:
     try:
         if make is None:
             return getattr(ray.data, f"read_{source.format}")(_expanded(source.files))
-        made = usercode.call(make, dict(spec.config))
+        made = user_code.call(make, dict(spec.config))
     except Exception as error:
         what = one_line(f"{type(error).__name__}: {error}", 300)
         fix = "check the path, its format, and who may read it" if make is None else "fix the function"

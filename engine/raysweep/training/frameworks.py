@@ -17,7 +17,7 @@ import ray
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.documents.trainable import load_function
 from raysweep.errors import SpecError, one_line
 from raysweep.raycompat.frameworks import find_places, set_network
@@ -45,7 +45,7 @@ def _named(reference: str) -> MakeTrainer:
 
     def checked(loop: Any, **arguments: Any) -> DataParallelTrainer:
         try:
-            made = usercode.call(make, loop, **arguments)
+            made = user_code.call(make, loop, **arguments)
         except Exception as error:
             what = one_line(f"{type(error).__name__}: {error}", 300)
             raise SpecError(_FIELD, f"{reference!r} made no trainer: {what}", _FIX) from error

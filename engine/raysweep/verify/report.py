@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from raysweep.fields import Counts
+from raysweep.documents.json_numbers import Counts
 
 Severity = Literal["damage", "orphan", "note"]
 Mending = Literal["prune", "drop", "rewrite"]

@@ -6,7 +6,7 @@ import time
 
 from raysweep.core import SweepState
 from raysweep.core.state.trial import trial_id
-from raysweep.fields import Counts
+from raysweep.documents.json_numbers import Counts
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import holder_state

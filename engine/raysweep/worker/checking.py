@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from raysweep import tuneobjects
+from raysweep.documents import tune_objects
 from raysweep.errors import TrainableImportError
 from raysweep.worker.sweep_info import SweepPlace
 
@@ -20,7 +20,7 @@ def check_resources(found: Callable[..., Any], place: SweepPlace) -> None:
     Raises:
         TrainableImportError: It gives something else.
     """
-    asked = tuneobjects.resources_of(found)
+    asked = tune_objects.resources_of(found)
     if place.is_sized or asked is None or not hasattr(asked, "bundles"):
         return  # a function of the config says nothing before there is one
     total: dict[str, float] = {}

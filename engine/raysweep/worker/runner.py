@@ -20,7 +20,7 @@ from raysweep.documents.allow_list import check_found, check_named
 from raysweep.documents.tuples import with_tuples
 from raysweep.errors import RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
-from raysweep.owners import ENDED
+from raysweep.trial.owners import ENDED
 from raysweep.worker.gang import surroundings
 from raysweep.worker.gang.sessions import make_session
 from raysweep.worker.output.captured import Output

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from raysweep import faultplan
 from raysweep.errors import CheckpointDamagedError, TrialStopped, one_line
 from raysweep.messages import Answer, Busy, Damaged, Gang, Interrupt, Job, Order, Rows, Stop
-from raysweep.owners import ENDED
 from raysweep.trial import Reported, StoredAt, TrialContext
+from raysweep.trial.owners import ENDED
 from raysweep.worker.link import Link
 from raysweep.worker.process.stray_calls import Strays
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker, with_nested

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from raysweep.documents.tune_objects import is_tune_class
 from raysweep.messages import Memory, Ready
-from raysweep.tuneobjects import is_tune_class
 from raysweep.worker.checking import check_resources, check_trainable
 from raysweep.worker.gang.surroundings import own_host, preload
 from raysweep.worker.host.memory import MemoryWatch, over_limit

@@ -15,8 +15,8 @@ import orjson
 from raysweep.documents.json_values import leaves
 from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo, GateOutcome, RunningTrial, TrialOutcome
+from raysweep.outcome.formatting import show_number
 from raysweep.runs.reading.status import RunStatus
-from raysweep.show import show_number
 from raysweep_airflow.page.place import Place
 from raysweep_airflow.page.task import OPERATORS, TaskView
 

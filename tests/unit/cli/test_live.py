@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from raysweep.fields import Counts
+from raysweep.documents.json_numbers import Counts
 from raysweep.live import LiveTable, LiveTraining, showing
 from raysweep.outcome import (
     BestTrial,
@@ -21,7 +21,7 @@ from raysweep.outcome import (
     SweepProgress,
     TrialOutcome,
 )
-from raysweep.show import show_config, show_counts, show_duration
+from raysweep.outcome.formatting import show_config, show_counts, show_duration
 from raysweep.training import TrainProgress
 
 

@@ -17,7 +17,7 @@ from ray.tune.result import TRIAL_INFO
 from ray.tune.trainable import trainable_fn_utils
 from ray.tune.trainable import util as tune_util
 
-from raysweep import tuneobjects
+from raysweep.documents import tune_objects
 from raysweep.raycompat import calls, trainable
 from raysweep.raycompat.trainworker import TrainWorker
 from tests.unit.raycompat.moved import check_uses, parameters
@@ -63,20 +63,20 @@ def test_the_wrappers_hold_what_is_read_of_them() -> None:
     def train(config: object, data: object = None) -> None: ...
 
     wrapped = ray.tune.with_resources(ray.tune.with_parameters(train, data=1), {"cpu": 2})
-    assert tuneobjects.has_parameters(wrapped)
-    assert tuneobjects.unwrapped(wrapped) is train
-    assert tuneobjects.resources_of(wrapped).bundles == [{"CPU": 2}]
+    assert tune_objects.has_parameters(wrapped)
+    assert tune_objects.unwrapped(wrapped) is train
+    assert tune_objects.resources_of(wrapped).bundles == [{"CPU": 2}]
 
     class Trains(ray.tune.Trainable): ...
 
     both = ray.tune.with_parameters(ray.tune.with_resources(Trains, {"cpu": 2}), data=1)
-    assert tuneobjects.is_tune_class(both)
-    assert tuneobjects.has_parameters(both)
-    assert tuneobjects.unwrapped(both) is Trains
-    assert tuneobjects.resources_of(both).bundles == [{"CPU": 2}]
-    assert tuneobjects.without_resources(ray.tune.with_resources(Trains, {"cpu": 2})) is Trains
-    assert not tuneobjects.has_parameters(train)
-    assert tuneobjects.resources_of(Trains) is None
+    assert tune_objects.is_tune_class(both)
+    assert tune_objects.has_parameters(both)
+    assert tune_objects.unwrapped(both) is Trains
+    assert tune_objects.resources_of(both).bundles == [{"CPU": 2}]
+    assert tune_objects.without_resources(ray.tune.with_resources(Trains, {"cpu": 2})) is Trains
+    assert not tune_objects.has_parameters(train)
+    assert tune_objects.resources_of(Trains) is None
 
 
 def test_a_class_takes_its_folder_and_its_trial_as_they_are_given(tmp_path: Path) -> None:

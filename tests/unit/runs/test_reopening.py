@@ -11,6 +11,7 @@ import pytest
 
 from raysweep.core import decode
 from raysweep.core.vocabulary.events import ControllerStarted
+from raysweep.documents.stored_paths import to_uri
 from raysweep.errors import (
     ChampionKeptError,
     SpecChangedError,
@@ -21,7 +22,6 @@ from raysweep.errors import (
 )
 from raysweep.outcome import NOTHING_RAN, EndedBy, SweepOutcome
 from raysweep.outcome.places import sweep_with
-from raysweep.references import to_uri
 from raysweep.runs.across_runs.champions import Champion
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.ownership.holder import current_holder

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.pareto import count_ahead, spread_out
+from raysweep.numeric.pareto import count_ahead, spread_out
 from raysweep.schedulers import NOTHING, MoashaScheduler, Stop, make_scheduler
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec

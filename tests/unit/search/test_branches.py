@@ -18,12 +18,12 @@ from raysweep.cli.plan import _fixed
 from raysweep.documents.json_values import leaves
 from raysweep.errors import SpecError
 from raysweep.outcome import TrialOutcome, trial_row
+from raysweep.outcome.formatting import show_config
 from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import Result
 from raysweep.search.machinery.warm_start import at_constants, refit
 from raysweep.search.tpe import TpeModel
-from raysweep.show import show_config
 from raysweep.simulate import simulate
 from raysweep.space.perturbation import explore, mutable_leaves
 from raysweep.specs import SweepSpec

@@ -9,13 +9,13 @@ import pytest
 
 from raysweep.errors import SpecError, SweepFailedError
 from raysweep.outcome import Holder, SweepOutcome
+from raysweep.outcome.formatting import show_conclusion
 from raysweep.runs.ownership.reopening import reopens
 from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.status import status_of_state
 from raysweep.search import make_searcher
 from raysweep.search.auto import AutoModel
 from raysweep.search.cma import CmaModel
-from raysweep.show import show_conclusion
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec, changes
 from raysweep.specs.again import Again

@@ -11,7 +11,7 @@ import pytest
 from optuna.trial import FrozenTrial
 
 from raysweep.errors import SpecError
-from raysweep.pareto import find_front
+from raysweep.numeric.pareto import find_front
 from raysweep.search import Result, Searcher, TrialEnd, WarmStart, make_searcher, tell_end
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import SearchSetup, derived_seed

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from raysweep.pareto import find_front
+from raysweep.numeric.pareto import find_front
 from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.search.bohb import BohbModel, Density
 from raysweep.search.machinery.window import Window

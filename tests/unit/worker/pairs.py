@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from raysweep.documents.stored_paths import to_uri
 from raysweep.messages import End, Failed, FromWorker, Job, Noted, Returned, Saved, Stopped
-from raysweep.references import to_uri
 from raysweep.storage.checkpoints.store import restore_uri
 from raysweep.testing.trials import RecordingLink
 from raysweep.worker.process.leftovers import Leftovers

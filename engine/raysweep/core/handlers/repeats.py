@@ -18,8 +18,8 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Trial
 from raysweep.core.views.scores import score_of
 from raysweep.core.views.wilcoxon import p_greater
+from raysweep.numeric.means import mean_of, sum_of_squares
 from raysweep.schedulers import Stop
-from raysweep.squares import mean_of, sum_of_squares
 
 GroupState = Literal["completed", "partial", "dropped", "failed"]
 _RANKS: Final[dict[GroupState, int]] = {"completed": 0, "partial": 1, "dropped": 2, "failed": 3}

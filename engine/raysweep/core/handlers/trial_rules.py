@@ -15,9 +15,9 @@ from raysweep.core.state.trial import Metrics, Trial
 from raysweep.core.views.scores import as_number, is_better, may_be_best, score_of
 from raysweep.core.views.wilcoxon import p_greater
 from raysweep.core.vocabulary.stop_reasons import StopReason
+from raysweep.numeric.means import mean_of, sum_of_squares
 from raysweep.specs.policies import TrialPatience, TrialPlateau
 from raysweep.specs.trial_stops import TrialWilcoxon
-from raysweep.squares import mean_of, sum_of_squares
 
 EntryT = TypeVar("EntryT")
 

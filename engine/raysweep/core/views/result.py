@@ -11,6 +11,7 @@ from raysweep.core.state.trial import Attempt, Trial, trial_id
 from raysweep.core.views.scores import best_ranked, first_ranked, score_of, violations
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.core.vocabulary.lifecycle import FINAL, Cause
+from raysweep.documents.stored_paths import to_uri
 from raysweep.errors import RaysweepError
 from raysweep.outcome import (
     AttemptOutcome,
@@ -23,7 +24,6 @@ from raysweep.outcome import (
     show_infeasible,
 )
 from raysweep.outcome.record import without_collector
-from raysweep.references import to_uri
 from raysweep.space.held_tuples import tuples_of
 from raysweep.specs.repeat import without_seed
 from raysweep.specs.schedule import ScheduledConfig

@@ -21,8 +21,8 @@ from typing import Any, Final
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import StorageError, StorageUnavailableError
-from raysweep.references import to_reference, to_uri
 from raysweep.specs.identity import file_name
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.store import Store

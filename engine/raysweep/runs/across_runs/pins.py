@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from raysweep.references import to_reference
+from raysweep.documents.stored_paths import to_reference
 from raysweep.runs.across_runs.champions import Champion, list_champions
 from raysweep.runs.training import list_trainings, read_warm_start
 from raysweep.storage.objects.store import Store

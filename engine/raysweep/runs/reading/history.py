@@ -8,8 +8,8 @@ from typing import Any, Final
 from raysweep.core import SweepState, decode, step
 from raysweep.core.state.trial import trial_id
 from raysweep.core.vocabulary.events import TrialReported
+from raysweep.documents.json_numbers import without_names
 from raysweep.errors import RaysweepError, SweepNotFoundError
-from raysweep.fields import without_names
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import damaged_record

@@ -10,7 +10,7 @@ from raysweep.core.state.trial import trial_id
 from raysweep.core.views.result import best_shown
 from raysweep.core.views.scores import current_best, score_of
 from raysweep.core.vocabulary.commands import SweepStatus
-from raysweep.fields import Counts
+from raysweep.documents.json_numbers import Counts
 from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
 from raysweep.runs.reading.status import MAX_NOTES
 

@@ -15,8 +15,9 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.views.result import trial_outcome
 from raysweep.core.views.scores import may_be_best, place, ranked, score_of
+from raysweep.documents.json_numbers import Counts
 from raysweep.documents.trainable import trainable_name
-from raysweep.fields import Counts
+from raysweep.numeric.pareto import find_front, front_first
 from raysweep.outcome import (
     ErrorInfo,
     GateOutcome,
@@ -30,7 +31,6 @@ from raysweep.outcome import (
     Usage,
     show_infeasible,
 )
-from raysweep.pareto import find_front, front_first
 from raysweep.runs.ownership.holder import HolderState, holder_state
 from raysweep.runs.reading.curve import Dot, best_so_far
 from raysweep.specs.objectives import Mode

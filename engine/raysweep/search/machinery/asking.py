@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.errors import SampleFromError
 from raysweep.search.base import Searcher, substitution_of, take_remark
 
@@ -35,7 +35,7 @@ def ask_configs(searcher: Searcher, first: int, count: int) -> Answer:
     failed: list[tuple[int, Exception]] = []
     for number in range(first, first + count):
         try:
-            config = usercode.call(searcher.ask, number)
+            config = user_code.call(searcher.ask, number)
         except Exception as error:  # noqa: BLE001  functions of the user are called in there
             config = error.config if isinstance(error, SampleFromError) else {}
             if config:

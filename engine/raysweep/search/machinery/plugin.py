@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from raysweep import usercode
+from raysweep.documents import user_code
 from raysweep.documents.json_values import plain
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
@@ -63,11 +63,11 @@ class PluginSearcher:
 
     def take_remark(self) -> str | None:
         """See `Remarking`."""
-        return usercode.call(take_remark, self._inner)
+        return user_code.call(take_remark, self._inner)
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`, as plain JSON."""
-        given: object = usercode.call(self._inner.ask, number)
+        given: object = user_code.call(self._inner.ask, number)
         if given is None:
             return None
         try:
@@ -112,7 +112,7 @@ class PluginSearcher:
 
     def _call(self, method: str, call: Callable[..., None], *arguments: object) -> None:
         try:
-            usercode.call(call, *arguments)
+            user_code.call(call, *arguments)
         except SpecError:
             raise
         except Exception as error:
@@ -120,7 +120,7 @@ class PluginSearcher:
 
     def _read(self, name: str, expected: Any, words: str) -> Any:
         try:
-            value = usercode.call(getattr, self._inner, name)
+            value = user_code.call(getattr, self._inner, name)
         except Exception as error:
             raise PLUGINS.failed(self._kind, name, error) from error
         if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):

@@ -10,7 +10,7 @@ from bisect import insort
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from raysweep.pareto import Point, find_front
+from raysweep.numeric.pareto import Point, find_front
 from raysweep.search.base import Result
 
 BEST_PART: Final = 3

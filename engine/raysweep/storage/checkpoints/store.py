@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
-from raysweep.references import to_reference, to_uri
 from raysweep.storage.checkpoints.addresses import (
     new_folder,
     number_of,

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from raysweep.messages import End, Noted
-from raysweep.owners import watch_pools
+from raysweep.trial.owners import watch_pools
 from raysweep.worker.link import Link
 from raysweep.worker.process.import_hooks import after_import
 from raysweep.worker.process.libraries import LIBRARIES, Setting, Settings, end_runs, find_broken, find_runs

@@ -19,7 +19,7 @@ from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 from raysweep.specs.identity import sweep_id
 from raysweep.step import best_trials, brief, why_not_trained
 from raysweep.storage.objects.opening import open_store
-from tests.unit.gates import champions, configs, gave, make_spec, swept
+from tests.unit.pipeline.gates import champions, configs, gave, make_spec, swept
 
 GATE = {"confirm_top_k": 2, "seeds": 2, "test": "mean"}
 

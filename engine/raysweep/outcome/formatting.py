@@ -1,4 +1,4 @@
-"""How numbers, configs and the progress of a sweep are written, wherever people read them."""
+"""Formats numbers, configs and the progress of a sweep for people."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from raysweep.documents.json_numbers import Counts
 from raysweep.documents.json_values import leaves
-from raysweep.fields import Counts
 from raysweep.outcome import SweepOutcome, SweepProgress
 
 _NAMES = {"waiting": "waiting for a retry"}

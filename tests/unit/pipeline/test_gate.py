@@ -18,7 +18,7 @@ from raysweep.runs.across_runs.champions import ChampionRecord, Night
 from raysweep.specs import SweepSpec
 from raysweep.specs.pipeline import GateSpec, PipelineSpec
 from raysweep.step import why_not_trained
-from tests.unit.gates import champions, configs, gave, judged, make_spec, swept
+from tests.unit.pipeline.gates import champions, configs, gave, judged, make_spec, swept
 
 
 def config(*scores: float | None, name: str = "a") -> Confirmed:

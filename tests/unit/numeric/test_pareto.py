@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raysweep.pareto import Point, find_front, front_first, point_of
+from raysweep.numeric.pareto import Point, find_front, front_first, point_of
 
 
 def points_of(width: int) -> st.SearchStrategy[list[Point]]:

@@ -17,7 +17,7 @@ from raysweep.pipeline.decision import decide, measured
 from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec
 from raysweep.specs.pipeline import GateSpec
-from tests.unit.gates import champions, configs, gave, make_spec, swept
+from tests.unit.pipeline.gates import champions, configs, gave, make_spec, swept
 
 
 def config(*scores: float | None, name: str = "a") -> Confirmed:

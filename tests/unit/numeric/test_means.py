@@ -7,9 +7,9 @@ from math import inf, isfinite, isnan
 import pytest
 
 from raysweep.core.handlers.repeats import Group
+from raysweep.numeric.means import mean_of, spread_of, sum_of_squares
 from raysweep.schedulers.bandit import standardised
 from raysweep.search.machinery.agreement import agreement_of
-from raysweep.squares import mean_of, spread_of, sum_of_squares
 
 HUGE = (1e200, -1e200, 1.7e308)
 

@@ -1,4 +1,4 @@
-"""What user code calls inside a trial: `report`, `get_checkpoint`, `get_context`, `should_checkpoint`.
+"""The API for user code in a trial: `report`, `get_checkpoint`, `get_context`, `should_checkpoint`.
 
 The same calls work in the workers of the downstream training step.
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Union, cast
 
 from raysweep import faultplan
 from raysweep.errors import RaysweepError, TrialStopped
-from raysweep.owners import ENDED, OWN, find_owner, is_foreign, watch_threads
-from raysweep.restored import RestoredCheckpoint, end_attempt, local_folder
+from raysweep.trial.checkpoint_handle import RestoredCheckpoint, end_attempt, local_folder
+from raysweep.trial.owners import ENDED, OWN, find_owner, is_foreign, watch_threads
 
 if TYPE_CHECKING:
     from os import PathLike

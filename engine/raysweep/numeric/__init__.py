@@ -1,0 +1,1 @@
+"""Numerical helpers without state: means that round once, and the Pareto front."""
