@@ -18,8 +18,8 @@ from random import Random
 from time import monotonic, process_time, time
 from typing import Any, Final
 
-from raysweep.cluster.asking import Asking
-from raysweep.cluster.suggesting import suggest
+from raysweep.cluster.search_thread import Asking
+from raysweep.cluster.suggestions import suggest
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.search import Result, Searcher, make_searcher, tell_end, tell_rung

@@ -32,7 +32,7 @@ def run(name: str, rounds: int) -> Json:
         return benchmark.run(rounds)
     # raysweep has its worker imported ahead where it starts Ray itself; here that would slow its peers.
     os.environ["RAY_preload_python_modules"] = ""  # noqa: SIM112  as Ray spells it
-    from raysweep.cluster.connection import connect
+    from raysweep.cluster.ray.connection import connect
 
     with s3_server() if benchmark.needs_s3 else nullcontext(), connect(num_cpus=SLOTS):
         shown = benchmark.run(rounds)

@@ -223,6 +223,6 @@ def _one_ray(target: Target) -> AbstractContextManager[Any]:
     """One embedded Ray for all steps; a cluster has its own."""
     if target.is_job:
         return nullcontext()
-    from raysweep.cluster.connection import sharing
+    from raysweep.cluster.ray.connection import sharing
 
     return sharing()

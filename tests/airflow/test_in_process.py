@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from raysweep.cluster.connection import connect
+from raysweep.cluster.ray.connection import connect
 from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
 
 pytestmark = [

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.connection import RayConnection, connect
+from raysweep.cluster.ray.connection import RayConnection, connect
 from raysweep.core import decode
 from raysweep.core.vocabulary.events import Event
 from raysweep.runs.folder import SweepFolder

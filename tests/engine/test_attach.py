@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.tempfolder import processes_in
+from raysweep.cluster.ray.temp_folder import processes_in
 from tests.engine.conftest import ROOT, Driver, session_of, wait_for
 from tests.jobs.head import free_ports
 

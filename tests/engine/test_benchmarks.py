@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import logs, noop, reports
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 
 pytestmark = pytest.mark.ray
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from raysweep import run_sweep
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 from raysweep.core import decode, trial_id
 from raysweep.core.vocabulary.events import TrialReturned, TrialStopped
 from raysweep.outcome import SweepOutcome

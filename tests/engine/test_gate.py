@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 from raysweep.outcome import GateOutcome
 from raysweep.pipeline import run_gate
 from raysweep.runs.across_runs.champions import Line, read_champion

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 from raysweep.core.vocabulary.events import CheckpointCommitted, TrialFailed, TrialReturned, TrialStopped
 from tests.engine.conftest import Driver, wait_for
 from tests.engine.results import shown
@@ -126,7 +126,7 @@ def folders_of(pid: int) -> list[Path]:
 
 
 def check_nothing_is_left(driver: Driver, folder: Path) -> None:
-    from raysweep.cluster.tempfolder import processes_in
+    from raysweep.cluster.ray.temp_folder import processes_in
     from tests.engine.conftest import session_of
 
     wait_for(lambda: not processes_in(folder) and not session_of(driver.pid), 10)
@@ -198,7 +198,7 @@ def test_ctrl_c_while_ray_starts(make_spec: MakeSpec, drive: Drive) -> None:
 def test_what_a_killed_driver_leaves_is_removed_by_the_next(
     make_spec: MakeSpec, drive: Drive, lines: Lines
 ) -> None:
-    from raysweep.cluster.tempfolder import processes_in, remove_stale
+    from raysweep.cluster.ray.temp_folder import processes_in, remove_stale
 
     spec = make_spec("sleeper", {"sleepers": [0, 1]}, num_samples=2)
     driver, folder = start_embedded(spec, drive, lines)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.opening import open_store

@@ -9,8 +9,8 @@ import pytest
 
 import raysweep as rs
 from examples.functions import curve
-from raysweep.cluster.connection import RayConnection
-from raysweep.training.handover import train_spec_for
+from raysweep.cluster.ray.connection import RayConnection
+from raysweep.training.from_outcome import train_spec_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 EXAMPLES = Path(__file__).parents[2] / "examples/schedulers"

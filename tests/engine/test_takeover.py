@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 from raysweep.core import SweepState, step
 from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged, TrialReturned
 from raysweep.errors import SpecChangedError, SweepInterrupted

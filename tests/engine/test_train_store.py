@@ -15,8 +15,8 @@ from raysweep.errors import TrainingFailedError
 from raysweep.runs.training import CHECKPOINT_OWNER
 from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint
 from raysweep.storage.objects.opening import open_store
-from raysweep.training.session import get_warm_start
-from raysweep.training.snapshot import SNAPSHOT
+from raysweep.training.checkpoint_list import SNAPSHOT
+from raysweep.training.worker_session import get_warm_start
 
 ray = pytest.importorskip("ray")
 

@@ -270,7 +270,7 @@ def test_lightgbm_workers_train_one_model_from_a_warm_start(
         from ray.train.lightgbm import get_network_params
 
         from raysweep.training import get_warm_start
-        from raysweep.training.session import train_rank
+        from raysweep.training.worker_session import train_rank
 
         rank, size = train_rank()
         x = np.random.default_rng(0).normal(size=(2000, 4))

@@ -182,7 +182,7 @@ def test_a_trainer_of_ones_own(make_spec: Callable[..., rs.TrainSpec]) -> None:
 
 def patient(config: dict[str, Any]) -> None:
     """Report each 0.1 s; a checkpoint only where one is asked for, or with `every`."""
-    from raysweep.training.session import train_rank
+    from raysweep.training.worker_session import train_rank
 
     rank, _ = train_rank()
     step, found = 0, rs.get_checkpoint()

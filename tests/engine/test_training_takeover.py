@@ -26,8 +26,8 @@ from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.opening import open_store
 from raysweep.testing import FaultPlan
 from raysweep.training import TrainProgress
-from raysweep.training.parts import NUMBERS
-from raysweep.training.snapshot import SNAPSHOT
+from raysweep.training.checkpoint_list import SNAPSHOT
+from raysweep.training.checkpoint_parts import NUMBERS
 from tests.engine.trainings import (
     actors_alive,
     actors_of_earlier_tests,  # noqa: F401  a fixture for each test

@@ -19,7 +19,7 @@ import ray
 import ray.tune.examples
 
 import raysweep as rs
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 from raysweep.storage.checkpoints.store import open_checkpoint
 from tests.sampling import sampled
 

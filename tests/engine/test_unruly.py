@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 from raysweep.errors import TrainingFailedError
 from tests.engine.conftest import INLINE
 from tests.engine.unruly import REPORTS, THREADS

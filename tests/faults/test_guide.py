@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 from tests.unit.testing.test_guide import example  # noqa: F401  a fixture, used by its name
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(600)]

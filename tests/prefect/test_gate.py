@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 # Two nights in one process: one server and one Ray serve both.
 SCRIPT = """
 import json, sys
-from raysweep.cluster.connection import sharing
+from raysweep.cluster.ray.connection import sharing
 from devtools.prefect.embedded import prefect_server
 from raysweep_prefect.flows import nightly_sweep
 

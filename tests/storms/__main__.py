@@ -32,7 +32,7 @@ PRELOADED: Final = (
     "numpy",
     "ray",
     "raysweep.cluster.controller",
-    "raysweep.cluster.gpus",
+    "raysweep.cluster.ray.gpus",
     "raysweep.cluster.run",
     "raysweep.jobs.options",
     "raysweep.run",

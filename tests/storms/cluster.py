@@ -18,15 +18,15 @@ from typing import Any, Final
 import ray
 import ray.exceptions
 
-import raysweep.cluster.actors as actors
-import raysweep.cluster.nodes as nodes
-import raysweep.cluster.orphans as orphans
+import raysweep.cluster.cluster_watch as watch
+import raysweep.cluster.ray.actors as actors
+import raysweep.cluster.ray.nodes as nodes
+import raysweep.cluster.ray.orphaned_groups as orphans
 import raysweep.cluster.run as run
-import raysweep.cluster.slots as slots
-import raysweep.cluster.watch as watch
-from raysweep.cluster.connection import RayConnection
-from raysweep.cluster.preflight import Node
-from raysweep.cluster.setup import resized
+import raysweep.cluster.worker_pool as slots
+from raysweep.cluster.preparation import resized
+from raysweep.cluster.ray.connection import RayConnection
+from raysweep.cluster.ray.preflight import Node
 from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.specs import Resources
 from raysweep.worker.setup import WorkerSetup
@@ -80,7 +80,7 @@ class StandInCluster:
             self.draining[living[index % len(living)]] = time.time() + DRAIN_S
 
     def live_nodes(self) -> list[Node]:
-        """See `raysweep.cluster.nodes.live_nodes`."""
+        """See `raysweep.cluster.ray.nodes.live_nodes`."""
         living = {name: total for name, total in self.nodes.items() if name not in self.dead}
         return [Node(name=name, total=dict(total), labels={}, node_id=name) for name, total in living.items()]
 
@@ -89,7 +89,7 @@ class StandInCluster:
         return dict(self.draining)
 
     def state_of_node(self, node: str, text: str) -> Any:
-        """See `raysweep.cluster.nodes.state_of_node`."""
+        """See `raysweep.cluster.ray.nodes.state_of_node`."""
         if node in self.dead or "node has died" in text:
             return "dead"
         return "draining" if node in self.draining else "alive"

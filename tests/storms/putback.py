@@ -83,7 +83,7 @@ PUT_BACK: Final[Mapping[str, Mapping[str, Any]]] = {
     "clock": {"raysweep.cluster.controller:SteadyClock": _WallClock},
     "hooks": {
         "raysweep.documents.user_code:call": _plain_call,
-        "raysweep.cluster.asking:Asking._run": _ask_on_thread,
+        "raysweep.cluster.search_thread:Asking._run": _ask_on_thread,
     },
 }
 """By name, what is replaced by what: `module:attribute`."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from raysweep.cluster.asking import Asking
 from raysweep.cluster.interrupts import Interrupts, heard_by
-from raysweep.cluster.listener import Listener
+from raysweep.cluster.progress_callback import Listener
+from raysweep.cluster.search_thread import Asking
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.documents import user_code
 from raysweep.documents.trainable import load_function

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 UNPICKLES = {
     "engine/raysweep/worker/setup.py": "a trainable by value, from its sweep's controller, through Ray",
     "engine/raysweep/worker/process/fork_server.py": "the same, from its worker",
-    "engine/raysweep/training/loop.py": "a training loop, from its driver, through Ray",
+    "engine/raysweep/training/worker_loop.py": "a training loop, from its driver, through Ray",
 }
 
 

@@ -90,7 +90,7 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
     Raises:
         SpecError: It could not run: the deadline has passed, one trial does not fit the cluster, ….
     """
-    from raysweep.cluster.setup import check_new
+    from raysweep.cluster.preparation import check_new
     from raysweep.search import make_searcher
 
     load_policies(spec)
@@ -152,7 +152,7 @@ def _standing(status: RunStatus, diff: Changes, outcome: SweepOutcome | None) ->
 
 def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
     """How many trials an idle cluster could hold, and which cluster that is."""
-    from raysweep.cluster.preflight import count_trials
+    from raysweep.cluster.ray.preflight import count_trials
 
     limit = spec.max_concurrent_trials
     if not is_jobs_address(address) and importlib.util.find_spec("ray") is None:
@@ -168,16 +168,16 @@ def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
         return count_trials(spec, nodes, limit), f"{address} ({_nodes(len(nodes))})"
     if address in (None, "local"):
         return count_trials(spec, [_this_machine(spec.trial_resources)], limit), "this machine"
-    from raysweep.cluster.connection import connect
-    from raysweep.cluster.gpus import with_gpu_part
-    from raysweep.cluster.nodes import find_room
+    from raysweep.cluster.ray.connection import connect
+    from raysweep.cluster.ray.gpus import with_gpu_part
+    from raysweep.cluster.ray.nodes import find_room
 
     with connect(address):
         return find_room(with_gpu_part(spec)).slots, str(address)
 
 
 def _this_machine(resources: Resources) -> Any:
-    from raysweep.cluster.preflight import Node
+    from raysweep.cluster.ray.preflight import Node
     from raysweep.training.feasibility import machine_totals
 
     wanted: dict[str, float] = {}

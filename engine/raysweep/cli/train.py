@@ -81,7 +81,7 @@ def show_outcome(outcome: TrainOutcome, *, is_json: bool) -> int:
 
 
 def _with_best(spec: TrainSpec, name: str) -> TrainSpec:
-    from raysweep.training.handover import train_spec_for
+    from raysweep.training.from_outcome import train_spec_for
 
     folder = open_sweep(name, spec.storage_path)
     outcome = folder.read_outcome()

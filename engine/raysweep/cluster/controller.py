@@ -1,6 +1,6 @@
-"""The controller: events in, `step`, journal, commands out. It decides nothing itself.
+"""The controller: reads events, calls `step`, writes the journal, executes commands. It decides nothing.
 
-Everything runs on one event loop. Slow things have threads: the journal's writer, and those of `Threads`.
+Everything runs on one event loop. Slow work has threads: the journal's writer, and those of `Threads`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from functools import partial
 from typing import Any, Final
 
 from raysweep import faultplan
-from raysweep.cluster.asking import Asking
+from raysweep.cluster.checkpoint_deletion import Discards
 from raysweep.cluster.clock import SteadyClock
-from raysweep.cluster.connection import is_alone
-from raysweep.cluster.discards import Discards
-from raysweep.cluster.durability import Durability
-from raysweep.cluster.logs import LogKeepers
-from raysweep.cluster.nodes import find_room_or_why
+from raysweep.cluster.cluster_watch import ClusterWatch
+from raysweep.cluster.preparation import make_setup, spec_fault
+from raysweep.cluster.ray.connection import is_alone
+from raysweep.cluster.ray.nodes import find_room_or_why
+from raysweep.cluster.ray.shared_connection import RayConnection
+from raysweep.cluster.search_thread import Asking
 from raysweep.cluster.server import LinkServer
-from raysweep.cluster.setup import make_setup, spec_fault
-from raysweep.cluster.sharing import RayConnection
-from raysweep.cluster.slots import SlotKeeper
+from raysweep.cluster.shared_flush import Durability
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.cluster.threads import Threads
-from raysweep.cluster.watch import ClusterWatch
+from raysweep.cluster.trial_logs import LogKeepers
+from raysweep.cluster.worker_pool import SlotKeeper
 from raysweep.core.loop import Loop
 from raysweep.core.state.trial import trial_id
 from raysweep.core.vocabulary import commands as cmd

@@ -1,4 +1,4 @@
-"""`run_sweep`: the same key, the same sweep. Returns its outcome, resumes it, follows it, or starts it."""
+"""`run_sweep`: returns the outcome of a key's sweep, or resumes, follows or starts that sweep."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dataclasses import replace
 from datetime import datetime
 
 import raysweep
-from raysweep.cluster.connection import connect, stage_of
 from raysweep.cluster.interrupts import Interrupts, heard_by
-from raysweep.cluster.listener import Listener
-from raysweep.cluster.setup import (
+from raysweep.cluster.preparation import (
     check_backend,
     check_new,
     check_trainable,
     keeping_parameters,
     spec_fault,
 )
-from raysweep.cluster.sharing import RayConnection
+from raysweep.cluster.progress_callback import Listener
+from raysweep.cluster.ray.connection import connect, stage_of
+from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
 from raysweep.documents.wall_clock import check_scheduled_at
@@ -164,8 +164,8 @@ def _run(
             interrupts.check()
             if listener is not None:
                 listener.stage("claiming the sweep")
-            from raysweep.cluster.gpus import with_gpu_part
-            from raysweep.cluster.nodes import find_room
+            from raysweep.cluster.ray.gpus import with_gpu_part
+            from raysweep.cluster.ray.nodes import find_room
 
             asked = replace(asked, spec=with_gpu_part(asked.spec))
             find_room(asked.spec)

@@ -95,7 +95,7 @@ def find_request() -> JobRequest:
 
 
 def _run(stops: Stops) -> int:
-    from raysweep.cluster.connection import join_cluster
+    from raysweep.cluster.ray.connection import join_cluster
 
     request, number = find_request(), own_number(sys.argv)
     with _logged():
@@ -350,7 +350,7 @@ def _logged() -> Iterator[None]:
 
 def _leave() -> None:
     """Leave Ray, so that nothing of it writes after the last line."""
-    connection = sys.modules.get("raysweep.cluster.connection")
+    connection = sys.modules.get("raysweep.cluster.ray.connection")
     if connection is not None:
         connection.leave_cluster()
 

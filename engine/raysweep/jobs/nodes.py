@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raysweep.cluster.preflight import Node
+from raysweep.cluster.ray.preflight import Node
 from raysweep.errors import ClusterUnreachableError
 from raysweep.jobs.sync import Cluster
 

@@ -54,7 +54,7 @@ def _versions() -> dict[str, str]:
 
 
 def _look(spec: SweepSpec | TrainSpec, key: str) -> list[Check]:
-    from raysweep.cluster.connection import join_cluster, leave_cluster
+    from raysweep.cluster.ray.connection import join_cluster, leave_cluster
 
     checks = check_storage(spec.storage_path, key)
     join_cluster()
@@ -92,7 +92,7 @@ def check_storage(path: str, key: str) -> list[Check]:
 
 
 def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
-    from raysweep.cluster.probe import find_import_problem
+    from raysweep.cluster.ray.import_probe import find_import_problem
 
     reference = str(spec.to_dict()["trainable"])
     try:
@@ -110,7 +110,7 @@ def _check_backend(spec: SweepSpec | TrainSpec) -> list[Check]:
     group = spec.scaling.process_group if isinstance(spec, SweepSpec) and spec.scaling is not None else None
     if group is None:
         return []
-    from raysweep.cluster.probe import find_group_problem
+    from raysweep.cluster.ray.import_probe import find_group_problem
 
     problem = find_group_problem(group)
     if problem is not None:
@@ -142,8 +142,8 @@ def _check_resources(spec: SweepSpec | TrainSpec) -> Check:
 
 def _room(spec: SweepSpec | TrainSpec) -> str:
     if isinstance(spec, SweepSpec):
-        from raysweep.cluster.gpus import with_gpu_part
-        from raysweep.cluster.nodes import find_room
+        from raysweep.cluster.ray.gpus import with_gpu_part
+        from raysweep.cluster.ray.nodes import find_room
 
         slots = find_room(with_gpu_part(spec)).slots
         return f"{slots} trial{'s' * (slots != 1)} at once"

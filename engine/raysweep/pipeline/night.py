@@ -127,8 +127,8 @@ def with_best(train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None) 
         SweepFailedError: The sweep has no best trial.
         SpecError, SweepNotFoundError, StorageError: As `best_config`.
     """
-    from raysweep.training.card import source_tags
-    from raysweep.training.handover import train_spec_with
+    from raysweep.training.from_outcome import train_spec_with
+    from raysweep.training.model_card import source_tags
 
     if given is None:
         return train
@@ -168,6 +168,6 @@ def handed_on(outcome: SweepOutcome) -> SweepOutcome:
 
 
 def _one_ray(address: Any) -> Any:
-    from raysweep.cluster.connection import sharing
+    from raysweep.cluster.ray.connection import sharing
 
     return nullcontext() if is_jobs_address(address) else sharing()

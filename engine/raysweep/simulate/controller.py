@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from raysweep.cluster.clock import SteadyClock
-from raysweep.cluster.suggesting import suggest, tell
+from raysweep.cluster.suggestions import suggest, tell
 from raysweep.core.handlers.sizes import needed_sizes
 from raysweep.core.loop import Loop
 from raysweep.core.state.invariants import check

@@ -1,4 +1,4 @@
-"""Runs a trainer to its end in this process, and says what happened in raysweep's words."""
+"""Runs a trainer to its end in this process and translates its result into raysweep's errors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from raysweep.outcome import ErrorInfo
 from raysweep.raycompat import train
 from raysweep.specs import TrainSpec
 from raysweep.threads import result_of, start_thread
-from raysweep.training.ending import Ending
+from raysweep.training.checkpoints import Keeper
 from raysweep.training.feasibility import live_nodes
-from raysweep.training.keeping import Keeper
-from raysweep.training.watch import Watch
+from raysweep.training.progress import Watch
+from raysweep.training.time_limits import Ending
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.2

@@ -1,4 +1,4 @@
-"""Says every few seconds that a training run's process lives; ends the run when another has claimed it."""
+"""Renews the lease of a training run; ends the run when another process has claimed it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raysweep.outcome import SweepProgress
 from raysweep.runs.ownership.holder import current_holder, note_left
 from raysweep.runs.ownership.training_claim import Claim
 from raysweep.runs.training import PROGRESS
-from raysweep.training.watch import Watch
+from raysweep.training.progress import Watch
 
 INTERVAL_S = 2.0
 

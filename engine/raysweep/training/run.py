@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raysweep.cluster.listener import Listener
+from raysweep.cluster.progress_callback import Listener
 from raysweep.documents.trainable import load_function
 from raysweep.documents.wall_clock import check_deadline
 from raysweep.errors import (
@@ -30,17 +30,17 @@ from raysweep.runs.training import RunFolder
 from raysweep.specs import RunRequest, TrainSpec, load_trainable
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
-from raysweep.training.card import installed_versions, make_card, source_of
-from raysweep.training.data import digest_data, try_to_digest
+from raysweep.training.checkpoint_list import SNAPSHOT, check_snapshot
+from raysweep.training.checkpoints import Keeper
+from raysweep.training.data_digest import digest_data, try_to_digest
 from raysweep.training.datasets import check_datasets
-from raysweep.training.ending import Ending, ending_of, no_checkpoint
 from raysweep.training.feasibility import check_cluster, check_scaling, machine_totals
 from raysweep.training.heartbeat import Heartbeat
-from raysweep.training.keeping import Keeper
-from raysweep.training.meter import Meter
-from raysweep.training.snapshot import SNAPSHOT, check_snapshot
-from raysweep.training.warmstart import check_warm_start
-from raysweep.training.watch import TrainProgress, Watch
+from raysweep.training.model_card import installed_versions, make_card, source_of
+from raysweep.training.progress import TrainProgress, Watch
+from raysweep.training.time_limits import Ending, ending_of, no_checkpoint
+from raysweep.training.usage import Meter
+from raysweep.training.warm_start import check_warm_start
 
 if TYPE_CHECKING:
     from raysweep.training.controller import RunEnd
@@ -93,7 +93,7 @@ def _run(
     data: tuple[DataDigest, ...],
     on_progress: Callable[[TrainProgress], None] | None,
 ) -> TrainOutcome:
-    from raysweep.cluster.connection import connect
+    from raysweep.cluster.ray.connection import connect
 
     started_at = time.time()
     newest = find_at_rest(folder)
@@ -234,7 +234,7 @@ def _starts_embedded(address: str | None) -> bool:
 @contextmanager
 def _workers_preloaded() -> Iterator[None]:
     """Let the processes that an embedded Ray starts ahead import Ray Train while this one does the same."""
-    from raysweep.cluster.connection import PRELOAD
+    from raysweep.cluster.ray.connection import PRELOAD
 
     if _PRELOAD_VARIABLE in os.environ:
         yield

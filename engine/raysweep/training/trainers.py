@@ -1,4 +1,4 @@
-"""From a spec to a Ray Train V2 trainer."""
+"""Builds a Ray Train V2 trainer from a spec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from raysweep.specs import Scaling, TrainSpec, load_trainable
 from raysweep.training.datasets import make_data_config, make_datasets
 from raysweep.training.frameworks import trainer_maker
-from raysweep.training.loop import TrainLoop
+from raysweep.training.worker_loop import TrainLoop
 
 CHECKPOINTS_KEPT = 2
 DEFAULT_RESIZE_INTERVAL_S = 10.0

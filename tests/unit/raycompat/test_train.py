@@ -23,7 +23,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from raysweep.raycompat import TRAIN_WORKER_MODULE, storages, train, trainstore
-from raysweep.training.snapshot import SNAPSHOT
+from raysweep.training.checkpoint_list import SNAPSHOT
 from tests.unit.raycompat.moved import check_uses, parameters
 
 SUBCLASSES = (

@@ -34,10 +34,10 @@ from raysweep.runs.training import PROGRESS, RunFolder
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 from raysweep.storage.objects.wrapped import Operation, T, WrappedStore
+from raysweep.training.checkpoint_list import SNAPSHOT, Snapshot, check_snapshot
 from raysweep.training.heartbeat import Heartbeat
-from raysweep.training.meter import Meter
-from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
-from raysweep.training.watch import Watch
+from raysweep.training.progress import Watch
+from raysweep.training.usage import Meter
 
 ELSEWHERE = Holder(host="elsewhere", pid=1, boot_id="another")
 

@@ -14,7 +14,7 @@ from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.storage.objects.opening import open_store
 from raysweep.training.heartbeat import Heartbeat
-from raysweep.training.watch import Watch
+from raysweep.training.progress import Watch
 
 NOW = 1_800_000_000.0
 

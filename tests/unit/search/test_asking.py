@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from raysweep.cluster.suggesting import suggest
+from raysweep.cluster.suggestions import suggest
 from raysweep.core.vocabulary.commands import SuggestConfigs
 from raysweep.errors import SampleFromError
 from raysweep.search import Searcher, WarmStart, make_searcher

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.setup import check_trainable
+from raysweep.cluster.preparation import check_trainable
 from raysweep.documents.allow_list import VARIABLE
 from raysweep.errors import SpecError, TrainableImportError
 from raysweep.jobs.attach import check_portable

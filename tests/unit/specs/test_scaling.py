@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.preflight import Node, count_trials
+from raysweep.cluster.ray.preflight import Node, count_trials
 from raysweep.errors import InfeasibleResourcesError, SpecError
 
 

@@ -10,7 +10,7 @@ from raysweep.errors import SpecError
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.storage.objects.opening import open_store
-from raysweep.training.handover import train_spec_with
+from raysweep.training.from_outcome import train_spec_with
 
 
 def make(**fields: Any) -> TrainSpec:

@@ -113,7 +113,7 @@ def test_a_scaling_is_taken_as_it_is() -> None:
 
 def test_a_trial_knows_which_of_its_bundles_are_its_workers_and_which_its_datas() -> None:
     pytest.importorskip("ray")
-    from raysweep.cluster.setup import inner_room
+    from raysweep.cluster.preparation import inner_room
 
     room = inner_room(spec(resources={"train": {**FOUR, "data_cpus": 3}, "cpu": 1}))
     assert (room.first, len(room.bundles), room.data_cpus, room.data_bundle) == (1, 4, 3, 5)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from raysweep.training import session as session_module
-from raysweep.training.session import TrainWorkerSession
+from raysweep.training import worker_session as session_module
+from raysweep.training.worker_session import TrainWorkerSession
 
 
 @pytest.fixture

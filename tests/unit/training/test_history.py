@@ -13,10 +13,10 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.outcome import TrainOutcome, Usage
 from raysweep.specs import TrainSpec
-from raysweep.training import data as data_module
-from raysweep.training.data import digest_data, try_to_digest
+from raysweep.training import data_digest as data_module
+from raysweep.training.data_digest import digest_data, try_to_digest
 from raysweep.training.history import MAX_ROW_BYTES, MAX_ROWS, History
-from raysweep.training.meter import Meter
+from raysweep.training.usage import Meter
 
 
 def reported(history: History, first: int, last: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raysweep.training.session import TrainWorkerSession
+from raysweep.training.worker_session import TrainWorkerSession
 
 
 def test_it_is_a_temporary_folder() -> None:

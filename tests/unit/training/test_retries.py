@@ -14,7 +14,7 @@ from ray.train.v2.api.exceptions import WorkerGroupError
 from raysweep.raycompat import train
 from raysweep.specs import TrainSpec
 from raysweep.training.controller import START_RETRIES, Retries
-from raysweep.training.watch import Watch
+from raysweep.training.progress import Watch
 
 
 def raised() -> BaseException:

@@ -19,8 +19,8 @@ from raysweep.specs.schedule import ScheduledConfig
 from raysweep.step import best_schedule, best_trials
 from raysweep.step.brief import brief, size_bytes
 from raysweep.storage.objects.opening import open_store
-from raysweep.training.card import make_card
-from raysweep.training.handover import train_spec_for
+from raysweep.training.from_outcome import train_spec_for
+from raysweep.training.model_card import make_card
 from raysweep.trial import TrialContext
 
 SCHEDULE = [{"from": 0, "config": {"lr": 0.5, "rows": 9}}, {"from": 4, "config": {"lr": 0.1, "rows": 9}}]

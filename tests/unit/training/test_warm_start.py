@@ -10,8 +10,8 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.opening import open_store
-from raysweep.training.session import get_warm_start, set_warm_start
-from raysweep.training.warmstart import check_warm_start, open_warm_start
+from raysweep.training.warm_start import check_warm_start, open_warm_start
+from raysweep.training.worker_session import get_warm_start, set_warm_start
 
 
 def test_a_sweeps_checkpoint_is_verified_and_copied(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from raysweep import faultplan
-from raysweep.cluster.setup import make_setup
+from raysweep.cluster.preparation import make_setup
 from raysweep.documents.allow_list import VARIABLE
 from raysweep.messages import FromWorker, Hello, Unready
 from raysweep.runs.folder import SweepFolder

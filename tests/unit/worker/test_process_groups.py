@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import raysweep as rs
-from raysweep.cluster import probe
+from raysweep.cluster.ray import import_probe
 from raysweep.errors import SpecError
 from raysweep.messages import Gang, Job, Meet, Met
 from raysweep.worker.gang import horovod_group
@@ -145,6 +145,6 @@ def test_what_is_not_installed_is_refused_before_anything_starts_or_is_written(
         f" install {backend} where the workers run, or write backend: null"
     )
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    problem = probe._import_group(backend)
+    problem = import_probe._import_group(backend)
     assert problem is not None
     assert f"install {backend} where the workers run" in problem

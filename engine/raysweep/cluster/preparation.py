@@ -1,0 +1,264 @@
+"""Prepares a sweep: checks its trainable and the room for a trial, and writes the setup of its workers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from raysweep import faultplan
+from raysweep.cluster.rungs import rungs_of
+from raysweep.cluster.trial_logs import log_limit
+from raysweep.core.handlers.attempts import NOTHING_REPORTED
+from raysweep.core.state.compiled_spec import checkpoint_metric, reported_names
+from raysweep.core.state.sweep import SweepState
+from raysweep.documents import allow_list
+from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_name
+from raysweep.documents.tune_objects import has_parameters
+from raysweep.documents.wall_clock import check_deadline
+from raysweep.errors import (
+    InfeasibleResourcesError,
+    MetricNeverReportedError,
+    SpecError,
+    TrainableImportError,
+    one_line,
+)
+from raysweep.search import make_searcher
+from raysweep.space.held_tuples import tuples_of
+from raysweep.specs import Resources, SweepSpec, load_trainable
+from raysweep.worker.gang.process_groups import find_group
+from raysweep.worker.host.cpus import said_by_driver
+from raysweep.worker.setup import WorkerSetup
+from raysweep.worker.sweep_info import ClassOptions, InnerRoom, SweepPlace
+
+if TYPE_CHECKING:
+    from raysweep.cluster.server import LinkServer
+    from raysweep.runs.folder import SweepFolder
+
+WHERE_DRAWS: Final = 200
+
+
+def check_trainable(trainable: str | Callable[..., Any], *, is_local: bool) -> None:
+    """Find the trainable's module without importing it: that can take seconds, and is the workers' business.
+
+    A callable that cannot be imported is pickled, to see that it can be. `is_local`: the workers can import
+    what this process can.
+
+    Raises:
+        TrainableImportError: There is no such module, or it may not be named here; or the callable cannot be
+            sent to the workers.
+    """
+    if not isinstance(trainable, str):
+        pickle_trainable(trainable)
+        return
+    allow_list.check_named(trainable, "trainable")
+    if trainable.startswith(PYTHON_ONLY):
+        load_trainable(trainable)  # raises: of a callable, a file keeps only the name
+    if not is_local or ":" not in trainable:
+        return
+    module = trainable.partition(":")[0]
+    try:
+        is_there = module in sys.modules or importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        is_there = False
+    if not is_there:
+        load_trainable(trainable)  # raises, and says which part is missing and what is near
+
+
+def check_backend(spec: SweepSpec) -> None:
+    """Find what connects the workers of a gang, where they can import what this process can.
+
+    Raises:
+        SpecError: It is not installed.
+    """
+    scaling = spec.scaling
+    if scaling is None or scaling.process_group is None:
+        return
+    package = find_group(scaling.process_group).package
+    if package in sys.modules or importlib.util.find_spec(package) is not None:
+        return
+    fix = f"install {package} where the workers run, or write backend: null"
+    raise SpecError("scaling.backend", f"{scaling.backend!r} needs {package}, which is not installed", fix)
+
+
+def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
+    """The callable by value, where it cannot be imported by its name; else None.
+
+    Raises:
+        TrainableImportError: It holds on to something that cannot be pickled.
+    """
+    import cloudpickle
+
+    if isinstance(trainable, str):
+        return None
+    if not (is_of_script(trainable) or trainable_name(trainable).startswith(PYTHON_ONLY)):
+        return None
+    try:
+        if has_parameters(trainable):
+            from raysweep.raycompat import parameters
+
+            return parameters.dump(trainable)[0]
+        pickled: bytes = cloudpickle.dumps(trainable)
+    except Exception as error:  # whatever the objects that it refers to raise when they are pickled
+        name = getattr(trainable, "__qualname__", type(trainable).__qualname__)
+        raise TrainableImportError(
+            "trainable",
+            f"{name!r} cannot be sent to the workers: {one_line(f'{type(error).__name__}: {error}', 200)}",
+            "move it into a module and name it module:function, or create inside it what it refers to",
+        ) from error
+    return pickled
+
+
+def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None = None) -> None:
+    """Refuse what could never give a trial, before anything is written. Times are UTC seconds.
+
+    Raises:
+        SpecError: The deadline has passed, the search cannot walk this space, or a function in it fails
+            for the first config already.
+    """
+    check_deadline(spec.stop.deadline, now if scheduled_at is None else scheduled_at, now)
+    _try_where(spec)
+    try:
+        make_searcher(spec, seed).ask(0)
+    except Exception as error:
+        if isinstance(error, SpecError) or not spec.search.is_plugin:
+            raise
+        what = one_line(f"{type(error).__name__}: {error}", 200)
+        fix = "fix the class, and run again"
+        raise SpecError("search", f"{spec.search.kind!r} failed in ask: {what}", fix) from error
+
+
+def _try_where(spec: SweepSpec) -> None:
+    """Raise SpecError where relations compare what cannot be compared, as a text among numbers."""
+    if not spec.where:
+        return
+    rng = Random(0)
+    for _ in range(WHERE_DRAWS):
+        spec.space.allows({path: domain.sample(rng) for path, domain in spec.space.searched})
+
+
+def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
+    """What every worker of the sweep is told."""
+    is_inline = spec.is_inline
+    setup = WorkerSetup(
+        host=server.host,
+        port=server.port,
+        token=server.token,
+        trainable=trainable_name(spec.trainable),
+        pickled=None if is_inline else pickle_trainable(spec.trainable),
+        parameters=() if is_inline else _share_parameters(spec.trainable),
+        isolation=spec.effective_isolation,
+        place=SweepPlace(
+            sweep_id=folder.sweep_id,
+            storage_path=folder.store.url,
+            resources={},
+            is_sized=bool(spec.resources.by_config or (spec.scaling is not None and spec.scaling.by_config)),
+            metric=spec.metric,
+            ranks_by=checkpoint_metric(spec),
+            upload=spec.checkpoint.upload,
+            upload_limit=spec.checkpoint.upload_limit,
+            parallel_puts=spec.checkpoint.parallel_puts,
+            node_cache=spec.checkpoint.node_cache,
+            tune=class_options(spec),
+            inner=inner_room(spec),
+            limits=spec.stop.trial_limits,
+            rungs=rungs_of(spec),
+            nested=tuple(name for name in reported_names(spec) if "/" in name),
+            tuples=tuples_of(spec.param_space),
+            reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,
+        ),
+        sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
+        is_pinned=spec.trial_resources.pin_cpus,
+        threads=said_by_driver(),
+        fault_plan=os.environ.get(faultplan.VARIABLE, ""),
+        allowed=os.environ.get(allow_list.VARIABLE, ""),
+        log_bytes=log_limit(),
+        process_group=(spec.scaling.process_group or "") if spec.scaling is not None else "",
+    )
+    return resized(setup, spec.trial_resources)
+
+
+def resized(setup: WorkerSetup, resources: Resources) -> WorkerSetup:
+    """What workers of trials are told that take these resources."""
+    bundles = resources.to_bundles()
+    own = {} if resources.is_head_empty else bundles[0]
+    total: dict[str, float] = {}
+    for bundle in bundles:
+        for name, amount in bundle.items():
+            total[name] = total.get(name, 0.0) + amount
+    place = replace(setup.place, resources=total)
+    gpus = own.get("GPU", 0.0)
+    return replace(setup, place=place, hides_gpus=not gpus, gpus=gpus, cpus=own.get("CPU", 0.0))
+
+
+def class_options(spec: SweepSpec) -> ClassOptions:
+    """How a class of Ray Tune runs. Only where a process has several trials is an instance there for the next
+    one: elsewhere it ends with its trial, and has to clean up by then."""
+    options = ClassOptions(**spec.tune.model_dump())
+    is_kept = spec.effective_isolation in ("worker", "inline")
+    return replace(options, reuse_actors=options.reuse_actors and is_kept)
+
+
+def inner_room(spec: SweepSpec) -> InnerRoom:
+    """What a trial of this spec holds for what it starts; a gang's bundles are its members' own."""
+    if spec.scaling is not None:
+        return InnerRoom()
+    resources = spec.resources
+    first = 0 if resources.is_head_empty else 1
+    bundles = resources.to_bundles()[first:]
+    data_cpus = 0 if resources.train is None else resources.train.data_cpus
+    return InnerRoom(
+        bundles=tuple(bundles[:-1] if data_cpus else bundles),
+        first=first,
+        strategy=resources.strategy,
+        data_cpus=data_cpus,
+    )
+
+
+def _share_parameters(trainable: str | Callable[..., Any]) -> tuple[Mapping[str, Any], ...]:
+    """What `tune.with_parameters` was given, put into the object store of the present Ray."""
+    from raysweep.raycompat import parameters
+
+    return parameters.references(find_parameters(trainable))
+
+
+def find_parameters(trainable: str | Callable[..., Any]) -> list[Any]:
+    """The registries of `tune.with_parameters` that the trainable holds on to."""
+    if not has_parameters(trainable):
+        return []
+    from raysweep.raycompat import parameters
+
+    return parameters.dump(trainable)[1]
+
+
+@contextmanager
+def keeping_parameters(trainable: str | Callable[..., Any]) -> Iterator[None]:
+    """What `tune.with_parameters` was given outlives a Ray that begins and ends in here."""
+    if not (registries := find_parameters(trainable)):
+        yield
+        return
+    from raysweep.raycompat import parameters
+
+    with parameters.kept(registries):
+        yield
+
+
+def spec_fault(state: SweepState) -> SpecError:
+    """The error for a sweep that cannot give a result as it was asked for."""
+    if state.fault_field == "trainable":
+        why = state.why.removeprefix("TrainableImportError: ").removeprefix("trainable: ")
+        return TrainableImportError("trainable", why)
+    if state.fault_field == "resources":
+        return InfeasibleResourcesError("resources", state.why)
+    fix = f"set {state.fault_field} to a name that the trainable reports"
+    if state.fault_field == "constraints":
+        fix = "report it beside the metric, or name in constraints what the trainable reports"
+    if NOTHING_REPORTED in state.why:
+        name = state.spec.metric
+        fix = f'call raysweep.report({{"{name}": value}}) in it, or return {{"{name}": value}} or the value'
+    return MetricNeverReportedError(state.fault_field, state.why, fix)

@@ -1,0 +1,190 @@
+"""Starts, watches and kills worker actors and their placement groups, and reads the cause of a death."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, OutOfMemoryError, RayTaskError
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from raysweep.cluster.preparation import resized
+from raysweep.cluster.ray.nodes import avoiding, state_of_node
+from raysweep.cluster.ray.orphaned_groups import Orphans
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.space.amounts import Size
+from raysweep.specs import Resources
+from raysweep.worker.actor import TrialWorker
+from raysweep.worker.setup import WorkerSetup
+
+
+@dataclass(slots=True, eq=False)
+class Actor:
+    """One worker's actor; `name` is what it calls itself on the link, `worker` the fleet's number for it."""
+
+    worker: int
+    name: str
+    handle: Any
+
+
+class ActorPool:
+    """Carries out what the fleet wants of Ray: placement groups of the sweep's shape, and actors in them.
+
+    `on_ended(worker, error)` is called on the event loop when an actor is gone that was not killed here;
+    `error` is what Ray raised. `orphaned_groups` finds what the trials leave behind.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        setup: WorkerSetup,
+        on_ended: Callable[[int, BaseException | None], None],
+        *,
+        is_gang: bool = False,
+    ) -> None:
+        self._resources = resources
+        self._is_gang = is_gang
+        self._on_ended = on_ended
+        self.orphans = Orphans()
+        self._groups: dict[int, PlacementGroup] = {}
+        self._shapes: dict[int, Resources] = {}
+        self._sizes: dict[int, Size] = {}
+        self._alive: dict[int, Actor] = {}
+        self._numbers: dict[str, int] = {}
+        # A call without arguments spares the worker Ray's deserialization, for which it would import pyarrow,
+        # numpy, starlette and pydantic.v1: a third of its start. So its class brings the setup along.
+        is_small = setup.pickled is None
+        carrier = type("TrialWorker", (TrialWorker,), {"setup": setup if is_small else None})
+        self._actor_class: Any = ray.remote(carrier)
+        self._setup = setup
+        self._arguments: dict[Size, tuple[Any, ...]] = {"": () if is_small else (ray.put(setup),)}
+
+    def number_of(self, name: str) -> int | None:
+        """The fleet's number for the actor of this name, until it was killed or has ended."""
+        return self._numbers.get(name)
+
+    def name_of(self, worker: int) -> str:
+        """What the worker calls itself on the link."""
+        return self._alive[worker].name if worker in self._alive else ""
+
+    def create_group(self, action: CreateGroup) -> None:
+        """Ask for a placement group; Ray places it when there is room."""
+        resources = self._note_shape(action)
+        self._groups[action.group] = placement_group(
+            resources.to_bundles(),
+            strategy=resources.strategy,
+            bundle_label_selector=avoiding(resources, action.excluded),
+        )
+
+    def remove_group(self, action: RemoveGroup) -> None:
+        """Give the group's resources back."""
+        del self._shapes[action.group], self._sizes[action.group]
+        group = self._groups.pop(action.group, None)
+        if group is not None:
+            remove_placement_group(group)
+
+    def bundles_of(self, group: int) -> list[dict[str, float]]:
+        """What the group holds, or a worker in it would."""
+        return self._shapes[group].to_bundles() if group in self._shapes else []
+
+    def find_groups(self) -> dict[str, list[dict[str, float]]]:
+        """All groups of this sweep, by Ray's ids: the trial's own bundle first, which may be empty."""
+        return {group.id.hex(): _with_own(self._shapes[number]) for number, group in self._groups.items()}
+
+    def start(self, action: StartWorker) -> None:
+        """Start an actor in its bundle of its group."""
+        group, resources = self._groups[action.group], self._shapes[action.group]
+        is_bare = action.is_spare or (action.rank == 0 and self._resources.is_head_empty)
+        own = {} if is_bare else dict(resources.to_bundles()[action.rank])
+        options = {
+            "num_cpus": own.pop("CPU", 0.0),
+            "num_gpus": own.pop("GPU", 0.0),
+            "memory": own.pop("memory", None),
+            "resources": own or None,
+        }
+        handle = self._actor_class.options(
+            scheduling_strategy=PlacementGroupSchedulingStrategy(
+                group, placement_group_bundle_index=action.rank, placement_group_capture_child_tasks=True
+            ),
+            max_restarts=0,
+            max_concurrency=1,
+            **options,
+        ).remote()
+        actor = Actor(worker=action.worker, name=handle._actor_id.hex(), handle=handle)
+        self._alive[actor.worker] = actor
+        self._numbers[actor.name] = actor.worker
+        self._watch(actor, handle.run.remote(*self._arguments_of(self._sizes[action.group], resources)))
+
+    def _note_shape(self, action: CreateGroup) -> Resources:
+        resources = self._resources.resized(action.size, action.memory_bytes, is_gang=self._is_gang)
+        self._shapes[action.group], self._sizes[action.group] = resources, action.size
+        return resources
+
+    def _arguments_of(self, size: Size, resources: Resources) -> tuple[Any, ...]:
+        """What workers of this size are told; one that is like the others gets what all get."""
+        if size not in self._arguments:
+            self._arguments[size] = (ray.put(resized(self._setup, resources)),)
+        return self._arguments[size]
+
+    def kill(self, worker: int) -> None:
+        """End the actor now, if it lives; `on_ended` is not called."""
+        actor = self._alive.pop(worker, None)
+        if actor is not None:
+            ray.kill(actor.handle)
+            self.orphans.add(actor.name)
+
+    async def leave(self) -> None:
+        """The sweep ends: it wants no more places."""
+
+    def forget(self, worker: int, name: str) -> None:
+        """Ignore whatever still comes from this actor."""
+        self._numbers.pop(name, None)
+
+    def _watch(self, actor: Actor, ref: Any) -> None:
+        loop = asyncio.get_running_loop()
+
+        def ended(future: Any) -> None:
+            error = future.exception()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._take_end, actor, error)
+
+        ref.future().add_done_callback(ended)
+
+    def _take_end(self, actor: Actor, error: BaseException | None) -> None:
+        if actor.worker in self._alive:
+            self.kill(actor.worker)
+            self._on_ended(actor.worker, error)
+
+
+def _with_own(resources: Resources) -> list[dict[str, float]]:
+    bundles = resources.to_bundles()
+    return [{}, *bundles] if resources.is_head_empty else bundles
+
+
+def explain_end(error: BaseException | None, node: str = "") -> Failure:
+    """The facts of a worker's end: what Ray raised for its `run` call, and how its node is."""
+    if error is None:
+        return Failure(
+            origin="process", type="WorkerExited", message="the worker lost its link to the controller"
+        )
+    first_line = next((line for line in str(error).splitlines() if line.strip()), "")[:500]
+    if isinstance(error, OutOfMemoryError):
+        # Neither a RayActorError nor a RayTaskError, and it takes innocent workers along.
+        bases = tuple(cls.__name__ for cls in type(error).__mro__)
+        return Failure(origin="process", type="OutOfMemoryError", message=first_line, bases=bases)
+    if isinstance(error, RayTaskError):
+        return Failure(origin="process", type=type(error).__name__, message=str(error)[-500:])
+    state = state_of_node(node, str(error))
+    if isinstance(error, ActorDiedError) and getattr(error, "preempted", False) and state == "alive":
+        state = "draining"
+    if state != "alive":
+        text = " ".join(str(error).split())[:500]
+        return Failure(origin="process", type="NodeDied", message=text, node_state=state)
+    why = "killed by a signal, or a crash in C code; `isolation: process` tells which signal"
+    message = f"the trial's process died without a word: {why}: {first_line}"
+    return Failure(origin="process", type="WorkerDied", message=message, node_state=state)

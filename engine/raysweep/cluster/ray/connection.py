@@ -1,0 +1,213 @@
+"""The connection to Ray: an embedded cluster that is removed without a trace, or a running cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from threading import Lock
+
+from raysweep.cluster.interrupts import signals_wait
+from raysweep.cluster.ray.shared_connection import FoundRay, RayConnection, SharedRay
+from raysweep.cluster.ray.temp_folder import ray_folder
+from raysweep.errors import ClusterUnreachableError
+from raysweep.raycompat.importing import quiet_import
+from raysweep.raycompat.patience import patient_start
+from raysweep.raycompat.signals import handlers_kept
+
+# Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
+PRELOAD = "raysweep.worker.actor"
+CONNECT_S = 10.0
+_importing = Lock()
+
+
+@contextmanager
+def connect(address: str | None = None, num_cpus: float | None = None) -> Iterator[RayConnection]:
+    """Use the Ray that this process is connected to; else connect to `address`; else start an embedded one.
+
+    On several threads at once, they use one.
+
+    Args:
+        address: None or `"local"` (embedded), `"auto"`, or `host:port`.
+        num_cpus: For an embedded Ray; the machine's cores by default.
+
+    Raises:
+        ClusterUnreachableError: Nothing answers at `address`, or another thread uses another Ray.
+    """
+    # Half an import of Ray could not be completed in this process.
+    with signals_wait(), _importing, quiet_import():
+        import ray  # noqa: F401
+
+    with _shared.used(address, num_cpus) as connection:
+        yield connection
+
+
+def is_alone() -> bool:
+    """Whether nothing else of this process uses the Ray that it has started."""
+    return _shared.has_one_user
+
+
+def stage_of(address: str | None) -> str:
+    """What `connect` is about to do, in a few words."""
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        return "using the Ray of this process"
+    return "starting Ray" if address in (None, "local") else f"connecting to Ray at {address}"
+
+
+def sharing() -> AbstractContextManager[None]:
+    """One Ray for several steps in a context: the first that needs one starts it, and it ends with this."""
+    return _shared.kept()
+
+
+@contextmanager
+def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnection]:
+    import ray
+
+    if address is None or address == "local":
+        with _embedded(num_cpus) as connection:
+            yield connection
+        return
+    from raysweep.raycompat.quiet import quiet_raylet
+
+    _check_port(address)
+    try:
+        with signals_wait(), handlers_kept():
+            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        text = str(error)
+        # Ray takes its token by itself for "auto" and for an embedded cluster, but not for an address.
+        fix = "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the cluster's" if "Unauthent" in text else ""
+        raise ClusterUnreachableError(address, text.splitlines()[0], fix) from error
+    try:
+        with quiet_raylet():
+            yield RayConnection(address=address, host=_own_host(), is_embedded=False, is_ours=True)
+    finally:
+        with signals_wait():
+            ray.shutdown()
+
+
+def join_cluster() -> None:
+    """Connect this process, a job on a cluster, to that cluster. What trials print has logs of its own; what
+    their modules print while they are imported, and Ray between trials, goes to the job's log.
+
+    Raises:
+        ClusterUnreachableError: This is no node of a cluster.
+    """
+    import ray
+
+    try:
+        ray.init(address="auto", logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        problem = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ClusterUnreachableError("auto", problem, "run this as a job of a Ray cluster") from error
+
+
+def leave_cluster() -> None:
+    """End the connection, if there is one."""
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        ray.shutdown()
+
+
+def _check_port(address: str) -> None:
+    """Check that a server listens at `host:port`: Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterUnreachableError(
+            address, f"nothing answers ({error})", "check the address, or start a cluster with `ray start`"
+        ) from error
+
+
+def _own_host() -> str:
+    import ray
+
+    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _muted_stderr() -> Iterator[None]:
+    """Nothing on file descriptor 2: Ray's C++ core announces there that its log level was set."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+@contextmanager
+def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
+    import ray
+
+    from raysweep.raycompat.quiet import quiet_raylet
+
+    defaults = {
+        "RAY_preload_python_modules": PRELOAD,
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # What Ray's C++ core would say on stderr of this process is for its developers.
+        "RAY_BACKEND_LOG_LEVEL": "fatal",
+    }
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    with ExitStack() as ending:
+        try:
+            with ray_folder() as folder, quiet_raylet():
+                try:
+                    with signals_wait():
+                        _start(num_cpus, folder)
+                    yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
+                finally:
+                    # Until the folder is gone as well: an interrupted shutdown leaves processes behind.
+                    ending.enter_context(signals_wait())
+                    ray.shutdown()
+        finally:
+            for name in added:
+                os.environ.pop(name, None)
+
+
+def _start(num_cpus: float | None, folder: Path) -> None:
+    import ray
+
+    try:
+        with _muted_stderr(), patient_start(), handlers_kept():
+            ray.init(
+                address="local",
+                num_cpus=int(num_cpus) if num_cpus else None,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _temp_dir=str(folder),
+            )
+    except Exception as error:  # Ray raises plain Exception where a process of it does not come up in time
+        problem = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ClusterUnreachableError("", f"Ray did not start: {problem}", "try again") from error
+
+
+def _find() -> FoundRay | None:
+    import ray
+
+    if not ray.is_initialized():
+        return None
+    return FoundRay(
+        gcs_address=str(ray.get_runtime_context().gcs_address),
+        host=_own_host(),
+        cpus=float(ray.cluster_resources().get("CPU", 0.0)),  # type: ignore[no-untyped-call]
+    )
+
+
+_shared = SharedRay(_started, _find)

@@ -1,0 +1,199 @@
+"""Checks before the start whether the cluster can hold one trial, and how many at once.
+
+Pure arithmetic on the total resources of the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from raysweep.errors import InfeasibleResourcesError
+from raysweep.raycompat.labels import has_labels
+from raysweep.specs import Resources, SweepSpec
+
+Bundle = Mapping[str, float]
+MAX_SLOTS = 10_000
+_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A live node: what it has in all, in Ray's keys, and its labels."""
+
+    name: str
+    total: Mapping[str, float]
+    labels: Mapping[str, str]
+    node_id: str = ""
+
+
+def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None = None) -> int:
+    """How many placement groups of these resources fit on the nodes at once, `limit` at most.
+
+    Raises:
+        InfeasibleResourcesError: not even one fits; says what was asked for and what the largest node has.
+    """
+    bundles = resources.to_bundles()
+    selectors = resources.to_label_selectors()
+    usable = [node for node in nodes if any(has_labels(node.labels, selector) for selector in selectors)]
+    may_hold = [_with_labels(usable, selector, nodes, resources) for selector in selectors]
+    for number, bundle in enumerate(bundles):
+        _check_bundle(bundle, _name_of(number, resources), [usable[index] for index in may_hold[number]])
+    free = [dict(node.total) for node in usable]
+    slots, most = 0, min(limit or MAX_SLOTS, MAX_SLOTS)
+    while slots < most and _place(bundles, free, resources.strategy, may_hold):
+        slots += 1
+    if not slots:
+        raise InfeasibleResourcesError(
+            "resources",
+            f"one trial asks for {show_all(bundles)} placed {resources.strategy},"
+            f" which the cluster cannot hold: {_show_nodes(usable)}",
+            "ask for less, choose another strategy, or add nodes",
+        )
+    return slots
+
+
+def _with_labels(
+    usable: Sequence[Node], selector: Mapping[str, str], nodes: Sequence[Node], resources: Resources
+) -> list[int]:
+    """The usable nodes, by their places, with these labels. Raises: InfeasibleResourcesError: none has."""
+    found = [index for index, node in enumerate(usable) if has_labels(node.labels, selector)]
+    if found:
+        return found
+    is_driver = selector == resources.driver_label_selector and bool(selector)
+    raise InfeasibleResourcesError(
+        f"resources.{'driver_' if is_driver else ''}label_selector",
+        f"no live node has the labels {dict(selector)}",
+        f"the nodes' labels are {[dict(node.labels) for node in nodes][:5]}",
+    )
+
+
+def _name_of(number: int, resources: Resources) -> str:
+    """Where the spec says what this bundle holds; what it is of which resource comes after it."""
+    if resources.train is not None:
+        is_driver = number == 0 and not resources.is_head_empty
+        is_data = bool(resources.train.data_cpus) and number == len(resources.to_bundles()) - 1
+        name = "data_cpus" if is_data else "resources_per_worker"
+        return "resources" if is_driver else f"resources.train.{name}"
+    is_single = resources.bundles is None or len(resources.to_bundles()) == 1
+    return "resources" if is_single else f"resources.bundles[{number}]"
+
+
+def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = None) -> int:
+    """How many trials of a sweep fit on the nodes at once, `limit` at most; inline ones hold nothing: 1.
+
+    Raises:
+        InfeasibleResourcesError: Not even one fits; says it in the words of the spec.
+    """
+    scaling = spec.scaling
+    if spec.is_inline:
+        return 1
+    try:
+        return count_slots(spec.trial_resources, nodes, limit)
+    except InfeasibleResourcesError as error:
+        if scaling is None:
+            raise
+        asked = f"{scaling.num_workers} workers of {show(scaling.worker_bundle())}"
+        name = error.field.rpartition(".")[2]
+        if name == "label_selector":
+            raise InfeasibleResourcesError("scaling.label_selector", error.problem, error.fix) from None
+        name = next((key for key in scaling.worker_bundle() if _field(key).rpartition(".")[2] == name), "")
+        if name:
+            field, problem = f"scaling.resources_per_worker.{name}", error.problem.replace("trial", "worker")
+            raise InfeasibleResourcesError(field, problem, error.fix) from None
+        raise InfeasibleResourcesError(
+            "scaling",
+            f"one trial asks for {asked} placed {scaling.placement_strategy} at once,"
+            f" which the cluster cannot hold: {_show_nodes(nodes)}",
+            "ask for fewer or smaller workers, choose another placement_strategy, or add nodes",
+        ) from None
+
+
+def _check_bundle(bundle: Bundle, where: str, nodes: Sequence[Node]) -> None:
+    if any(_fits(bundle, node.total) for node in nodes):
+        return
+    is_workers = where.endswith("per_worker")
+    for name, amount in bundle.items():
+        most = max(node.total.get(name, 0.0) for node in nodes)
+        if amount > most + _EPSILON:
+            raise InfeasibleResourcesError(
+                where if where.endswith("data_cpus") else f"{where}.{name if is_workers else _field(name)}",
+                f"one {'worker' if is_workers else 'trial'} asks for {_amount(name, amount)} {name};"
+                f" the largest node has {_amount(name, most)}",
+                f"ask for at most {_amount(name, most)}"
+                if most
+                else f"no node offers {name!r}: add one that does",
+            )
+    raise InfeasibleResourcesError(
+        "resources",
+        f"no node has {show(bundle)} together: {_show_nodes(nodes)}",
+        "ask for less in one bundle, or split it",
+    )
+
+
+def _place(
+    bundles: Sequence[Bundle],
+    free: list[dict[str, float]],
+    strategy: str,
+    may_hold: Sequence[Sequence[int]],
+) -> bool:
+    """Take one group's bundles off the nodes; False (and nothing taken) if it does not fit.
+
+    `may_hold`: the nodes that each of them may be placed on.
+    """
+    if strategy == "STRICT_PACK":
+        total: dict[str, float] = {}
+        for bundle in bundles:
+            for name, amount in bundle.items():
+                total[name] = total.get(name, 0.0) + amount
+        everywhere = set(may_hold[0]).intersection(*may_hold)
+        return _take(total, free, sorted(everywhere)) is not None
+    taken: list[tuple[int, Bundle]] = []
+    for bundle, nodes in zip(bundles, may_hold, strict=True):
+        used = {index for index, _ in taken}
+        spread = [i for i in nodes if i not in used] if strategy == "STRICT_SPREAD" else nodes
+        index = _take(bundle, free, spread)
+        if index is None:
+            for earlier, given in taken:
+                for name, amount in given.items():
+                    free[earlier][name] += amount
+            return False
+        taken.append((index, bundle))
+    return True
+
+
+def _take(bundle: Bundle, free: list[dict[str, float]], candidates: Sequence[int]) -> int | None:
+    for index in candidates:
+        if _fits(bundle, free[index]):
+            for name, amount in bundle.items():
+                free[index][name] -= amount
+            return index
+    return None
+
+
+def _fits(bundle: Bundle, free: Mapping[str, float]) -> bool:
+    return all(free.get(name, 0.0) + _EPSILON >= amount for name, amount in bundle.items())
+
+
+def _field(name: str) -> str:
+    return {"CPU": "cpu", "GPU": "gpu", "memory": "memory"}.get(name, f"custom.{name}")
+
+
+def _amount(name: str, amount: float) -> str:
+    return f"{amount / 2**30:.3g} GiB of" if name == "memory" else f"{amount:g}"
+
+
+def show(bundle: Bundle) -> str:
+    return "{" + ", ".join(f"{name}: {_amount(name, amount)}" for name, amount in bundle.items()) + "}"
+
+
+def show_all(bundles: Sequence[Bundle]) -> str:
+    return " + ".join(show(bundle) for bundle in bundles)
+
+
+def _show_nodes(nodes: Sequence[Node]) -> str:
+    shown = [
+        f"{node.name} has " + show({k: v for k, v in node.total.items() if not k.startswith("node:")})
+        for node in nodes[:3]
+    ]
+    return "; ".join(shown) + (f"; and {len(nodes) - 3} more nodes" if len(nodes) > 3 else "")

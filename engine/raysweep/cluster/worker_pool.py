@@ -1,0 +1,211 @@
+"""The fleet's shell: sends its actions to Ray and the links, and returns their events. It decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any, Final
+
+from raysweep import fleet as fl
+from raysweep.cluster.inline_worker import InlinePool
+from raysweep.cluster.ray.actors import ActorPool, explain_end
+from raysweep.cluster.ray.demand import Holdings, explain_place
+from raysweep.cluster.ray.ordered_groups import OrderedPool
+from raysweep.cluster.server import LinkServer
+from raysweep.core.state.trial import trial_id
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.messages import FromWorker
+from raysweep.specs import SweepSpec
+from raysweep.worker.inline import InlineStage
+from raysweep.worker.runner import TRACEBACK_CHARS, shorten
+from raysweep.worker.setup import WorkerSetup
+
+Emit = Callable[[ev.Event], None]
+KeepTraceback = Callable[[int, int, str], str]
+log = logging.getLogger("raysweep")
+
+
+class SlotKeeper:
+    """The slots of one controller. Methods and callbacks run on the event loop.
+
+    `owns_cluster`: whether nothing else uses this Ray. `keep_traceback` stores a text in the background and
+    says where; `now` is the controller's clock.
+    """
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        setup: WorkerSetup,
+        server: LinkServer,
+        emit: Emit,
+        keep_traceback: KeepTraceback,
+        *,
+        now: Callable[[], float],
+        owns_cluster: Callable[[], bool],
+        stage: InlineStage | None = None,
+    ) -> None:
+        self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), self._shorten)
+        self.pool = self._make_pool(spec, setup, stage)
+        self._server = server
+        self._emit = emit
+        self._keep_traceback = keep_traceback
+        self._now = now
+        self._owns_cluster = owns_cluster
+        self._names: dict[int, str] = {}
+        self._loop = asyncio.get_running_loop()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = float("inf")
+        fleet = self.fleet
+        self.carry: Final[dict[type[cmd.Command], Callable[[Any], None]]] = {
+            cmd.OpenSlot: self._then(lambda command: fleet.open(command, now())),
+            cmd.CloseSlot: self._then(fleet.close),
+            cmd.ExcludeNode: self._then(fleet.exclude),
+            cmd.StartTrial: fleet.start_trial,
+            cmd.StopTrial: self._then(lambda command: fleet.stop_trial(command, now())),
+            cmd.RecallTrials: self._then(lambda command: fleet.recall(command, now())),
+        }
+        """How the core's commands to slots are carried out."""
+
+    def _make_pool(self, spec: SweepSpec, setup: WorkerSetup, stage: InlineStage | None) -> ActorPool:
+        if stage is not None:
+            return InlinePool(spec.resources, setup, self._take_ended, stage)
+        is_gang = spec.scaling is not None
+        if spec.autoscaled:
+            return ActorPool(spec.trial_resources, setup, self._take_ended, is_gang=is_gang)
+        return OrderedPool(spec.trial_resources, setup, self._take_ended, self._take_started, is_gang=is_gang)
+
+    def answer(self, command: cmd.AnswerReport) -> None:
+        """Let a waiting trial go on, at once."""
+        self.fleet.answer(command)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what was said since the last flush, one frame a worker."""
+        self.fleet.flush()
+        self._act()
+
+    def hurry(self) -> None:
+        """End within a second: this process is about to be killed."""
+        self.fleet.hurry(self._now())
+        self._act()
+
+    def avoid(self, nodes: Collection[str]) -> None:
+        """These nodes are about to go, or gone."""
+        self.fleet.avoid(nodes)
+        self._act()
+
+    def close_all(self) -> None:
+        """End every worker, remove every placement group."""
+        self.fleet.close_all()
+        self._act()
+
+    def find_holdings(self) -> Holdings:
+        """What this sweep has on the cluster."""
+        workers = {
+            self._names.get(member.number, ""): _running(slot.begun)
+            for slot in self.fleet.slots.values()
+            for member in slot.members
+        }
+        return Holdings(groups=self.pool.find_groups(), workers=workers, owns_cluster=self._owns_cluster())
+
+    # -- from the workers --------------------------------------------------------------------------
+
+    def take(self, name: str, messages: list[FromWorker]) -> None:
+        """Messages of a worker, in order."""
+        number = self.pool.number_of(name)
+        if number is not None:
+            self.fleet.take(number, messages, self._now())
+            self._act()
+
+    def take_worker_connected(self, name: str) -> None:
+        """A worker's process is up."""
+        number = self.pool.number_of(name)
+        if number is not None:
+            self.fleet.connected(number, self._now())
+            self._act()
+
+    def take_worker_gone(self, name: str) -> None:
+        """The link to a worker is closed."""
+        number = self.pool.number_of(name)
+        if number is not None:
+            self.fleet.link_closed(number, self._now())
+            self._act()
+
+    def _take_started(self, number: int) -> None:
+        """A worker is started for which there was no room before."""
+        self._names[number] = self.pool.name_of(number)
+
+    def _take_ended(self, number: int, error: BaseException | None) -> None:
+        slot, worker = self.fleet.crew.slot_of(number), self.fleet.crew.find(number)
+        node = (worker.node or slot.node) if slot is not None and worker is not None else ""
+        failure = explain_end(error, node)
+        where = f" on node {node[:8]}" if node else ""  # an inline one has no node
+        log.warning("worker%s ended: %s: %s", where, failure.type, failure.message)
+        self.fleet.worker_ended(number, failure, self._now())
+        self._act()
+
+    def _shorten(self, trial: int, attempt: int, failure: Failure) -> Failure:
+        if trial < 0 or len(failure.traceback) <= TRACEBACK_CHARS:
+            return failure
+        uri = self._keep_traceback(trial, attempt, failure.traceback)
+        return replace(failure, traceback=shorten(failure.traceback, TRACEBACK_CHARS), traceback_uri=uri)
+
+    # -- what the fleet wants ----------------------------------------------------------------------
+
+    def _then(self, call: Callable[[Any], None]) -> Callable[[Any], None]:
+        def carry(command: Any) -> None:
+            call(command)
+            self._act()
+
+        return carry
+
+    def _act(self) -> None:
+        actions, events = self.fleet.actions, self.fleet.events
+        while actions:
+            self._do(actions.popleft())
+        while events:
+            self._emit(events.popleft())
+        self._set_alarm()
+
+    def _do(self, action: fl.Action) -> None:
+        match action:
+            case fl.Send(worker=number, messages=messages):
+                self._server.send(self._names[number], messages)
+            case fl.CreateGroup():
+                self.pool.create_group(action)
+            case fl.RemoveGroup():
+                self.pool.remove_group(action)
+            case fl.StartWorker(worker=number):
+                self.pool.start(action)
+                self._names[number] = self.pool.name_of(number)
+            case fl.KillWorker(worker=number):
+                self.pool.kill(number)
+            case fl.HangUp(worker=number):
+                name = self._names.pop(number)
+                self.pool.forget(number, name)
+                self._server.hang_up(name)
+            case fl.ExplainDelay(slot=slot, group=group):
+                problem = explain_place(self.pool.bundles_of(group), self.find_holdings())
+                self._emit(ev.SlotDelayed(at=self._now(), slot=slot, problem=problem))
+
+    def _set_alarm(self) -> None:
+        at = self.fleet.alarms.next_at
+        if at is None or at >= self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = at
+        self._alarm = self._loop.call_later(max(0.0, at - self._now()), self._tick)
+
+    def _tick(self) -> None:
+        self._alarm, self._alarm_at = None, float("inf")
+        self.fleet.tick(self._now())
+        self.flush()
+
+
+def _running(handed: Any) -> str:
+    return trial_id(handed.trial) if handed is not None else ""

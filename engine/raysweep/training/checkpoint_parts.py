@@ -1,0 +1,190 @@
+"""The worker's side of a training's checkpoints: each worker stores its files and leaves its part.
+
+    checkpoint_<number>-<token>/part-<rank>.json   what one worker has stored of a checkpoint; Ray Train knows
+                                                   the checkpoint by this folder
+    checkpoints/training/<number>-<token>/<hash>   what it stored
+
+`checkpoints` makes one checkpoint of them, on the side of the process that holds the claim. Runs of earlier
+versions have plain folders, `checkpoint_<time>_<attempt>`: they are read as Ray Train does.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from raysweep.errors import CheckpointDamagedError
+from raysweep.runs.training import CHECKPOINT_OWNER
+from raysweep.storage.checkpoints.manifest import Manifest, encode_manifest
+from raysweep.storage.checkpoints.store import GIVE_UP_AFTER_S, CheckpointStore
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.sealed import encode_sealed
+from raysweep.storage.objects.store import Store
+
+NUMBERS: Final = 1_000_000_000
+"""How many numbers an attempt has: those of attempt `a` begin at `a * NUMBERS`."""
+_NAME: Final = re.compile(r"checkpoint_(?P<number>[0-9]+)-(?P<token>[0-9a-f]{8})")
+_LOOK_S: Final = 0.05
+
+
+class CheckpointName(NamedTuple):
+    """What Ray Train knows a checkpoint of ours by: a folder of the run."""
+
+    number: int
+    token: str
+
+    def __str__(self) -> str:
+        return f"checkpoint_{self.number}-{self.token}"
+
+    @property
+    def objects(self) -> str:
+        """The folder of what it is the first to store."""
+        return f"{self.number}-{self.token}"
+
+    def part(self, rank: int) -> str:
+        """Where the worker of this rank leaves its part."""
+        return f"{self}/part-{rank:05d}.json"
+
+
+def parse_name(text: str) -> CheckpointName | None:
+    """What `str(name)` was made of; None for every other folder."""
+    found = _NAME.fullmatch(text)
+    return CheckpointName(int(found["number"]), found["token"]) if found else None
+
+
+class Parts:
+    """What one worker stores and restores.
+
+    Args:
+        store: The storage of the run.
+        run_id: The run.
+        attempt: The number of the claim that the worker runs under.
+        rank: The worker's.
+        start: The name of what the run goes on from, if there is anything.
+    """
+
+    def __init__(self, store: Store, run_id: str, attempt: int, rank: int, start: str | None) -> None:
+        self._checkpoints = CheckpointStore(store, run_id)
+        self._run_id = run_id
+        self._rank = rank
+        self._start = parse_name(start) if start is not None else None
+        self._number = attempt * NUMBERS
+        if self._start is not None:
+            self._number = max(self._number, self._start.number)
+        self._own: set[CheckpointName] = set()
+        self._last: tuple[CheckpointName, Manifest] | None = None
+        self._storing = 0
+        self._lock = threading.Lock()
+        self._restored: dict[CheckpointName, Path] = {}
+        self._folder: Path | None = None
+
+    def make_name(self) -> str:
+        """The name of the next checkpoint. That of rank 0 counts; it makes one for each report."""
+        with self._lock:
+            self._number += 1
+            return str(CheckpointName(self._number, secrets.token_hex(4)))
+
+    def persist(self, folder: Path, text: str) -> bool:
+        """Store what a directory holds as this worker's part; False where the name is none of ours.
+
+        Raises: SpecError for a directory that cannot be kept, StorageError.
+        """
+        name = parse_name(text)
+        if name is None:
+            return False
+        with self._lock:
+            # What several uploads at once refer to may be let go of before the last of them is committed.
+            parent = self._find_parent(name) if not self._storing else None
+            self._storing += 1
+        try:
+            part = self._checkpoints.store_part(
+                CHECKPOINT_OWNER, name.number, name.objects, folder, parent=parent
+            )
+            data = encode_sealed(encode_manifest(part))
+            key = f"{self._run_id}/{name.part(self._rank)}"
+            retrying(GIVE_UP_AFTER_S)(lambda: self._checkpoints.store.put(key, data, durable=True))
+        finally:
+            with self._lock:
+                self._storing -= 1
+        with self._lock:
+            self._own.add(name)
+            if self._last is None or self._last[0].number < name.number:
+                self._last = name, part
+        return True
+
+    def _find_parent(self, name: CheckpointName) -> Manifest | None:
+        """This worker's last part, or else what it began from, if that is older."""
+        if self._last is not None:
+            last, part = self._last
+            return part if last.number < name.number else None
+        if self._start is None or self._start.number >= name.number:
+            return None
+        return self._checkpoints.read_manifest(self._uri(self._start))
+
+    def has(self, text: str) -> bool:
+        """Whether this is the name of a checkpoint in the store, and not of a plain folder."""
+        return parse_name(text) is not None
+
+    def restore(self, text: str) -> str:
+        """Where the files of a checkpoint are, until `close`; read only.
+
+        Raises: CheckpointDamagedError, StorageError.
+        """
+        name = _known(text)
+        with self._lock:
+            if name not in self._restored:
+                if self._folder is None:
+                    self._folder = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
+                target = self._folder / str(name.number)
+                self._fetch(name, target)
+                self._restored[name] = target
+            return str(self._restored[name])
+
+    @contextmanager
+    def opened(self, text: str) -> Iterator[Path]:
+        """A folder with the files of a checkpoint, for as long as the block lasts.
+
+        Raises: CheckpointDamagedError, StorageError.
+        """
+        with tempfile.TemporaryDirectory(prefix="raysweep-checkpoint-") as folder:
+            target = Path(folder) / "checkpoint"
+            self._fetch(_known(text), target)
+            yield target
+
+    def close(self) -> None:
+        """Remove what was restored."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _fetch(self, name: CheckpointName, target: Path) -> None:
+        if name in self._own:
+            self._wait_until_committed(name)
+        self._checkpoints.restore(self._uri(name), target)
+
+    def _wait_until_committed(self, name: CheckpointName) -> None:
+        """What it has just reported is committed once all workers have, and the controller saw it."""
+        give_up_at = time.monotonic() + GIVE_UP_AFTER_S
+        while not self._checkpoints.exists(self._uri(name)):
+            if time.monotonic() > give_up_at:
+                problem = "it was reported, and is not committed yet"
+                raise CheckpointDamagedError(
+                    self._uri(name), problem, "see that all workers report equally often"
+                )
+            time.sleep(_LOOK_S)
+
+    def _uri(self, name: CheckpointName) -> str:
+        return self._checkpoints.uri(CHECKPOINT_OWNER, name.number)
+
+
+def _known(text: str) -> CheckpointName:
+    name = parse_name(text)
+    assert name is not None, f"{text} is no checkpoint in the store"
+    return name

@@ -1,0 +1,54 @@
+"""Makes the spec of the full-scale training from a sweep's outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from raysweep.errors import SweepFailedError
+from raysweep.outcome import SweepOutcome
+from raysweep.specs import TrainSpec
+from raysweep.specs.schedule import ScheduledConfig
+from raysweep.training.model_card import source_tags
+
+
+def train_spec_for(train: TrainSpec, outcome: SweepOutcome, *, is_warm: bool = False) -> TrainSpec:
+    """The training spec with the sweep's best config under it; what `train.config` itself says wins.
+
+    Args:
+        train: The spec as written; its `config` holds overrides.
+        outcome: A sweep that ended with a best trial.
+        is_warm: Begin from the best trial's checkpoint, where it has one and the spec names no other.
+
+    Raises:
+        SweepFailedError: The sweep has no best trial.
+    """
+    best = outcome.found_best
+    if best is None:
+        raise SweepFailedError(outcome)
+    uri, tags = best.checkpoint_uri if is_warm else None, source_tags(outcome, best)
+    return train_spec_with(train, best.config, uri, tags, best.schedule)
+
+
+def train_spec_with(
+    train: TrainSpec,
+    config: Mapping[str, Any],
+    checkpoint_uri: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    schedule: Sequence[ScheduledConfig] = (),
+) -> TrainSpec:
+    """The training spec with a config and tags under its own; a checkpoint to begin from if it names none.
+
+    So with a schedule: what the spec's own `config` holds wins in each of its configs, and its own schedule
+    over this one.
+    """
+    given = {"trainable": train.trainable, "datasets": train.datasets}  # which may be functions
+    fields = train.to_dict() | given | {"config": {**config, **train.config}}
+    fields["tags"] = {**(tags or {}), **train.tags}
+    if train.warm_start_checkpoint is None and checkpoint_uri is not None:
+        fields["warm_start_checkpoint"] = checkpoint_uri
+    if schedule and not train.schedule:
+        fields["schedule"] = [
+            {"from": each.start, "config": {**each.config, **train.config}} for each in schedule
+        ]
+    return TrainSpec.from_any(fields)

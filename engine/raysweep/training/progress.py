@@ -1,0 +1,81 @@
+"""The progress of a training run, in the process that runs it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from raysweep.outcome import DataDigest, ErrorInfo
+from raysweep.training.history import History
+from raysweep.training.usage import Meter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainProgress:
+    """What `on_progress` is called with after each report."""
+
+    run_id: str
+    reports: int
+    """Reports of this attempt so far."""
+    metrics: Mapping[str, Any]
+    """What rank 0 reported last."""
+    checkpoint: str | None
+    """The name of the last checkpoint's folder."""
+    elapsed_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """Collects reports and errors. Called from the thread that runs the controller."""
+
+    run_id: str
+    meter: Meter = field(default_factory=lambda: Meter({}, time.monotonic))
+    history: History = field(default_factory=History)
+    on_progress: Callable[[TrainProgress], None] | None = None
+    data: tuple[DataDigest, ...] = ()
+    """What the spec's data are now."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    reports: int = 0
+    checkpoint: str | None = None
+    error: ErrorInfo | None = None
+    _started_at: float = field(default_factory=time.monotonic)
+
+    def resume(self, left: bytes | None) -> None:
+        """Take up what an earlier attempt has reported, by its list of checkpoints (None: it left none)."""
+        self.history.resume(left)
+        self.history.data = self.history.data or self.data
+
+    def taken(self, metrics: Mapping[str, Any]) -> None:
+        """All workers have reported; what comes with it as a checkpoint counts from now on."""
+        self.history.add(metrics, time.time(), self.meter.workers or None)
+
+    def began(self, workers: int) -> None:
+        """So many workers begin, from the newest checkpoint."""
+        self.meter.set_workers(workers)
+        self.history.rewind()
+
+    def ended(self) -> None:
+        """The workers are gone."""
+        self.meter.set_workers(0)
+
+    def reported(self, metrics: Mapping[str, Any], checkpoint: str | None) -> None:
+        """The same, once it counts; `metrics` are rank 0's."""
+        self.metrics = dict(metrics)
+        self.reports += 1
+        self.checkpoint = checkpoint or self.checkpoint
+        if self.on_progress is not None:
+            self.on_progress(
+                TrainProgress(
+                    run_id=self.run_id,
+                    reports=self.reports,
+                    metrics=self.metrics,
+                    checkpoint=self.checkpoint,
+                    elapsed_s=time.monotonic() - self._started_at,
+                )
+            )
+
+    def failed(self, error: ErrorInfo) -> None:
+        """A worker or the group failed; the last such error is what a run that gives up ends with."""
+        self.error = error

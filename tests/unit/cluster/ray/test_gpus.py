@@ -1,0 +1,107 @@
+"""Which part of a GPU is so much memory of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.cluster.ray import gpus
+from raysweep.cluster.ray.preflight import Node
+from raysweep.errors import InfeasibleResourcesError, SpecError
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import changes
+
+GIB = 2**30
+
+
+def spec(**resources: Any) -> SweepSpec:
+    plain = {"name": "a", "trainable": "m:f", "param_space": {"x": 1}, "metric": "loss", "mode": "min"}
+    return SweepSpec(**plain, resources=resources)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sizes", "trials"),
+    [(10, [80], 8), (8, [24], 3), (10, [80, 24, 40], 2), (24, [24], 1), (13, [24], 1), (1, [81], 81)],
+)
+def test_as_many_trials_share_a_gpu_as_the_smallest_holds(wanted: int, sizes: list[int], trials: int) -> None:
+    part = gpus.find_part(wanted * GIB, [("n", size * GIB) for size in sizes])
+    ray_counts = round(part * 10_000)
+    assert ray_counts * trials <= 10_000 < ray_counts * (trials + 1)
+
+
+def test_however_little_is_asked_for_no_more_trials_share_a_gpu_than_can_be_told_apart() -> None:
+    part = gpus.find_part(1, [("a", 80 * GIB)])
+    assert round(part * 10_000) * 100 > 10_000
+
+
+def test_what_a_gpu_does_not_hold_is_refused_with_the_numbers() -> None:
+    with pytest.raises(InfeasibleResourcesError, match=r"^resources\.gpu_memory: .* 30 GiB; a GPU of b"):
+        gpus.find_part(30 * GIB, [("a", 80 * GIB), ("b", 24 * GIB)])
+    with pytest.raises(InfeasibleResourcesError, match=r"at most 24 GiB, or keep to other nodes"):
+        gpus.find_part(30 * GIB, [("a", 80 * GIB), ("b", 24 * GIB)])
+    with pytest.raises(InfeasibleResourcesError, match=r"at most 24 GiB$"):
+        gpus.find_part(30 * GIB, [("b", 24 * GIB)])
+    with pytest.raises(InfeasibleResourcesError, match="no live node has GPUs"):
+        gpus.find_part(30 * GIB, [])
+
+
+def test_a_label_says_it_where_the_driver_does_not() -> None:
+    nodes = [Node(name="a", total={"GPU": 1.0}, labels={gpus.LABEL: f"{size}GiB"}) for size in (16, 24)]
+    assert gpus.gpu_sizes(nodes) == [("a", 16 * GIB), ("a", 24 * GIB)], "names may be equal"
+    for wrong in ("large", "0B"):
+        with pytest.raises(InfeasibleResourcesError, match=f"of a is '{wrong}'; write it such as 24GiB"):
+            gpus.gpu_sizes([Node(name="a", total={}, labels={gpus.LABEL: wrong})])
+
+
+def test_the_driver_is_asked_for_the_smallest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nvidia-smi` stands in for itself: this machine may have none."""
+    program = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program.write_text("#!/bin/sh\necho 81559\necho 24576\n")
+    program.chmod(0o755)
+    assert gpus._look() == 24 * GIB
+    for wrong in ("echo '[N/A]'", "exit 9", ""):
+        program.write_text(f"#!/bin/sh\n{wrong}\n")
+        assert "Error" in str(gpus._look())
+
+
+def test_what_a_cluster_makes_of_it_is_no_part_of_the_digest_and_may_change() -> None:
+    asked = spec(gpu_memory="10GiB")
+    assert asked.resources.gpu_memory == 10 * GIB
+    assert asked.effective_isolation == "process"
+    assert asked.resources.to_bundles() == [{"CPU": 1.0, "GPU": 1.0}], "at most, until it is known"
+    began = asked.replace(resources=asked.resources.with_gpu_part(0.125))
+    assert SweepSpec(**began.to_dict()) == began
+    assert began.resources.to_bundles() == [{"CPU": 1.0, "GPU": 0.125}]
+    assert began.digest() == asked.digest() != spec(gpu=1).digest()
+    assert not changes(began, asked)
+    elsewhere = asked.replace(resources=asked.resources.with_gpu_part(0.25))
+    assert changes(began, elsewhere).safe == ("resources.gpu_part: 0.125 -> 0.25",)
+    assert changes(began, spec(gpu_memory="20GiB")).unsafe
+    assert changes(spec(gpu=1), asked).unsafe
+
+
+def test_a_spec_without_is_written_as_before() -> None:
+    assert not {"gpu_memory", "gpu_part"} & spec(gpu=1).to_dict()["resources"].keys()
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        (
+            {"gpu": 1, "gpu_memory": "10GiB"},
+            r"^resources\.gpu_memory: stands in place of gpu, .*alone",
+        ),
+        ({"train": {}, "gpu_memory": "10GiB"}, r"^resources\.gpu_memory: .*parts of GPUs in train"),
+        ({"bundles": [{"CPU": 1}], "gpu_memory": 5}, r"^resources\.gpu_memory: .*parts of GPUs in bundles"),
+        ({"gpu_memory": "10 apples"}, r"^resources\.gpu_memory: .* write one such as"),
+        ({"gpu_memory": 0}, r"^resources\.gpu_memory: must be >= 1"),
+        ({"gpu_part": 0.5}, r"^resources\.gpu_part: is found out from gpu_memory; give gpu, or gpu_memory"),
+    ],
+)
+def test_what_cannot_be_is_refused(resources: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        spec(**resources)
