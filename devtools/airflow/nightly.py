@@ -23,7 +23,7 @@ import raysweep as rs
 from devtools.airflow.local import LocalAirflow
 from devtools.head import free_ports
 from devtools.servers import LocalServersError
-from raysweep.cli.summary import print_night
+from raysweep.cli.sweep_summary import print_night
 from raysweep.errors import SweepInterrupted
 from raysweep.live import LiveTable
 from raysweep.outcome import SweepOutcome, TrainOutcome

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 import raysweep as rs
-from raysweep.cli.summary import print_night
+from raysweep.cli.sweep_summary import print_night
 from raysweep.errors import SweepInterrupted
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store

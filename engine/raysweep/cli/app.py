@@ -1,7 +1,7 @@
-"""The commands and their options.
+"""Declares the commands and their options.
 
-Each returns what is to be done, and typer is through before that is called: it has its own ideas of what an
-interrupt means. What is done is imported when it is wanted: `--help` must be quick.
+Each command returns a task that runs after typer has finished, because typer handles interrupts in its own
+way. A task imports its code when it runs: `--help` must be quick.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from raysweep.cli import stored
-from raysweep.cli.naming import by_name
+from raysweep.cli import stored_runs
 from raysweep.cli.options import (
     Address,
     AsJson,
@@ -35,6 +34,7 @@ from raysweep.cli.options import (
     WorkingDir,
     grouped,
 )
+from raysweep.cli.run_names import by_name
 
 app = typer.Typer(
     help="Hyperparameter sweeps as pipeline steps on Ray.",
@@ -79,7 +79,7 @@ def sweep(
 
     The same name and key is the same sweep: one that has ended is returned at once.
     """
-    from raysweep.cli.sweep import run_file
+    from raysweep.cli.commands.sweep import run_file
 
     job = place.job(driver, lease_s=lease, resume_cancelled=resume_cancelled, takeover=takeover)
     return partial(run_file, spec, storage, settings or (), key, place.how(num_cpus, takeover=takeover), job)
@@ -100,7 +100,7 @@ def resume(
 
     Its spec and key are those that it was started with.
     """
-    from raysweep.cli.sweep import resume
+    from raysweep.cli.commands.sweep import resume
 
     job = place.job(resume_cancelled=resume_cancelled, takeover=takeover)
     return partial(resume, name, storage, place.how(num_cpus, takeover=takeover), job)
@@ -125,12 +125,12 @@ def retry(
     They resume from their checkpoints, with a new budget of failures. Where the sweep failed, what was cut
     runs too, and the search continues.
     """
-    from raysweep.cli import again
+    from raysweep.cli.commands import continuing
 
     if failed and trials:
         raise typer.BadParameter("give --failed or --trial, not both")
     return partial(
-        again.retry, name, storage, place.how(num_cpus), place.job(retry=tuple(trials or ()) or "failed")
+        continuing.retry, name, storage, place.how(num_cpus), place.job(retry=tuple(trials or ()) or "failed")
     )
 
 
@@ -156,11 +156,11 @@ def extend(
 
     T counts as the scheduler's max_t does: reports, or its time_attr. The scheduler stops none of them.
     """
-    from raysweep.cli import again
+    from raysweep.cli.commands import continuing
     from raysweep.specs.again import Extension
 
     wanted = Extension(max_t=max_t, top=top, trials=tuple(trials or ()))
-    return partial(again.extend, name, storage, place.how(num_cpus), place.job(extend=wanted))
+    return partial(continuing.extend, name, storage, place.how(num_cpus), place.job(extend=wanted))
 
 
 @app.command()
@@ -171,9 +171,9 @@ def restart(name: SweepName, place: Place, storage: StoredAt = None, num_cpus: N
 
     What is stored is moved to the folder `aside` of the storage path; nothing is overwritten.
     """
-    from raysweep.cli import again
+    from raysweep.cli.commands import continuing
 
-    return partial(again.restart, name, storage, place.how(num_cpus), place.job())
+    return partial(continuing.restart, name, storage, place.how(num_cpus), place.job())
 
 
 @app.command()
@@ -185,9 +185,9 @@ def rm(
     as_json: AsJson = False,
 ) -> Task:
     """Remove a sweep, with its journal and checkpoints, after a question. Not while it runs."""
-    from raysweep.cli import again
+    from raysweep.cli.commands import continuing
 
-    return partial(again.rm, name, storage, is_sure=is_sure, is_json=as_json)
+    return partial(continuing.rm, name, storage, is_sure=is_sure, is_json=as_json)
 
 
 @app.command()
@@ -216,7 +216,7 @@ def train(
 
     The same name and key is the same run: it resumes where it was; one that has ended is returned at once.
     """
-    from raysweep.cli.train import TrainOptions, run
+    from raysweep.cli.commands.train import TrainOptions, run
 
     asked = TrainOptions(
         path=spec, settings=tuple(settings or ()), storage=storage, config=config, from_sweep=from_sweep
@@ -238,7 +238,7 @@ def attach(
 
     Nothing is submitted. Ctrl-C leaves it running.
     """
-    from raysweep.cli.following import attach
+    from raysweep.cli.commands.following import attach
 
     return partial(attach, name, storage, address, lease, as_json)
 
@@ -256,7 +256,7 @@ def cancel(
 
     With an address: a job of that cluster, which may be a training run too.
     """
-    from raysweep.cli.following import cancel
+    from raysweep.cli.commands.following import cancel
 
     return partial(cancel, name, storage, address, reason, as_json)
 
@@ -285,7 +285,7 @@ def logs(
     Without a trial: list the logs that are stored; with an address, print what the driver of its newest job
     wrote.
     """
-    from raysweep.cli.logs import Wanted, show_logs
+    from raysweep.cli.commands.logs import Wanted, show_logs
 
     wanted = Wanted(trial=trial, attempt=attempt, is_followed=follow, is_json=as_json)
     return partial(show_logs, name, storage, address, wanted)
@@ -301,7 +301,7 @@ def plan(
     settings: Settings = None,
 ) -> Task:
     """Show what a sweep would run, and how much of it at once. Nothing is started."""
-    from raysweep.cli.plan import show_plan
+    from raysweep.cli.commands.plan import show_plan
 
     return partial(show_plan, spec, storage, settings or (), key, address, as_json)
 
@@ -325,8 +325,8 @@ def doctor(
 
     A small job does the checks there; it runs no trial. Exit code 1 where a check failed.
     """
-    from raysweep.cli.doctor import show_checks
-    from raysweep.cli.jobhow import job_how
+    from raysweep.cli.commands.doctor import show_checks
+    from raysweep.cli.job_messages import job_how
 
     job = job_how(working_dir=working_dir, env=env, **driver.options)
     return partial(show_checks, address, spec, storage, kind.value, job, as_json)
@@ -347,9 +347,9 @@ def pipeline(
 
     The sweep's best configs run again beside the champion of earlier runs; a better one is trained.
     """
-    from raysweep.cli.pipeline import run
+    from raysweep.cli.commands.pipeline import run
 
     return partial(run, spec, key=key, storage=storage, address=address, is_json=as_json)
 
 
-app.add_typer(stored.app)
+app.add_typer(stored_runs.app)

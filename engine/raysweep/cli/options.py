@@ -1,4 +1,4 @@
-"""The options that commands share, and the groups of them that go together."""
+"""Options that several commands share, and groups of options that belong together."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 if TYPE_CHECKING:
-    from raysweep.cli.jobhow import JobHow
-    from raysweep.cli.sweep import How
+    from raysweep.cli.commands.sweep import How
+    from raysweep.cli.job_messages import JobHow
 
 Task = Callable[[], int]
 
@@ -114,14 +114,14 @@ class Place:
     detach: Detach = False
 
     def how(self, num_cpus: float | None, *, takeover: bool = False) -> How:
-        """As `raysweep.cli.sweep` takes it."""
-        from raysweep.cli.sweep import How
+        """As `raysweep.cli.commands.sweep` takes it."""
+        from raysweep.cli.commands.sweep import How
 
         return How(address=self.address, is_json=self.as_json, takeover=takeover, num_cpus=num_cpus)
 
     def job(self, driver: Driver | None = None, **more: Any) -> JobHow:
         """What a job is told; `more` as `job_how` takes it."""
-        from raysweep.cli.jobhow import job_how
+        from raysweep.cli.job_messages import job_how
 
         told = {} if driver is None else driver.options
         return job_how(working_dir=self.working_dir, env=self.env, detach=self.detach, **told, **more)

@@ -1,4 +1,4 @@
-"""One command from start to exit code: the process is set up, and errors become one line and a number."""
+"""Runs one command from start to exit code: sets up the process, turns errors into one line and a number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
-from raysweep.cli.endings import CANCELLED, DONE, FAILED, Detached, say, say_error
+from raysweep.cli.exit_codes import CANCELLED, DONE, FAILED, Detached, say, say_error
 
 _TYPER_INTERRUPTED: Final = 130
 _RESUMABLE: Final = ("sweep", "train", "resume", "retry", "extend", "pipeline")

@@ -1,6 +1,6 @@
-"""Sweeps and training runs on a cluster, by the address of its Jobs API: run, attach, cancel, logs.
+"""Runs, follows, cancels and reads logs of sweeps and training runs on a cluster, through its Jobs API.
 
-Ctrl-C of a command that follows one leaves it running, and says how to come back to it.
+Ctrl-C of a command that follows a run leaves the run alive and prints how to follow it again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import typer
 
 from raysweep.cli.consoles import make_console, print_json
-from raysweep.cli.endings import DONE, Detached
-from raysweep.cli.jobhow import JobHow
+from raysweep.cli.exit_codes import DONE, Detached
+from raysweep.cli.job_messages import JobHow
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.sync import Cluster

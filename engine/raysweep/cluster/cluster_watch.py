@@ -39,8 +39,8 @@ class Sight:
 class ClusterWatch:
     """Emits events about the cluster; each look is made on a thread, as the control store may be slow.
 
-    `find_holdings` lists what this sweep holds; `avoid` gets the nodes that leave soon; `orphaned_groups` removes
-    what ended workers left behind.
+    `find_holdings` lists what this sweep holds; `avoid` gets the nodes that leave soon; `orphaned_groups`
+    removes what ended workers left behind.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.cli.endings import Detached
+from raysweep.cli.exit_codes import Detached
 from raysweep.outcome import Cancellation, SweepOutcome
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.specs import sweep_id

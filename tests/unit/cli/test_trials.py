@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from raysweep.cli import main
-from raysweep.cli.results import select
+from raysweep.cli.commands.results import select
 from raysweep.outcome import TrialOutcome
 from tests.unit.cli.conftest import Cli, Stored
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from optuna.exceptions import ExperimentalWarning
 
-from raysweep.cli.plan import _fixed
+from raysweep.cli.commands.plan import _fixed
 from raysweep.documents.json_values import leaves
 from raysweep.errors import SpecError
 from raysweep.outcome import TrialOutcome, trial_row

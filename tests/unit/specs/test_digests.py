@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from raysweep.cli.schema import show_schema
+from raysweep.cli.commands.schema import show_schema
 from tests.golden.specs import DIGESTS, SCHEMAS, make_digests, make_schema
 
 RENEW = """

@@ -1,4 +1,4 @@
-"""What the command line says of a job, where the address is that of a cluster's Jobs API."""
+"""Messages about jobs, for commands whose address is that of a cluster's Jobs API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`raysweep status`: one run, or all of them: sweeps and training runs."""
+"""`raysweep status`: one sweep or training run, or a list of all."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
-from raysweep.cli.endings import DONE
-from raysweep.cli.listing import Listing
+from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import DEFAULT_STORAGE, read_sweep
-from raysweep.cli.summary import NOTES, print_status
-from raysweep.cli.trainings import show_training
+from raysweep.cli.sweep_summary import NOTES, print_status
+from raysweep.cli.tables import Listing
+from raysweep.cli.training_summary import show_training
 from raysweep.errors import StorageError, SweepNotFoundError
 from raysweep.live import draw_progress
 from raysweep.outcome.formatting import show_age, show_duration, show_number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raysweep.cli.consoles import print_json
-from raysweep.cli.endings import DONE
+from raysweep.cli.exit_codes import DONE
 from raysweep.specs import SweepSpec, TrainSpec
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import typer
 
 from raysweep.cli.consoles import clean_stdout, make_console, print_facts
-from raysweep.cli.documents import located, read_config, read_spec
-from raysweep.cli.endings import DONE
-from raysweep.cli.jobhow import JobHow, has_jobs_api
+from raysweep.cli.exit_codes import DONE
+from raysweep.cli.job_messages import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
+from raysweep.cli.spec_files import located, read_config, read_spec
 from raysweep.errors import SpecError, TrainingFailedError
 from raysweep.live import LiveTraining, logged_to
 from raysweep.outcome import TrainOutcome

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 from rich.text import Text
 
+from raysweep.cli.commands.verify import show_bytes
 from raysweep.cli.consoles import make_console, print_facts, print_json
-from raysweep.cli.endings import DONE
-from raysweep.cli.listing import Listing
+from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import DEFAULT_STORAGE, command, open_sweep, read_sweep
-from raysweep.cli.verify import show_bytes
+from raysweep.cli.tables import Listing
 from raysweep.errors import JournalDamagedError, SweepDamagedError, SweepHeldError, SweepNotFoundError
 from raysweep.outcome.formatting import show_number
 from raysweep.runs.across_runs.budget import (

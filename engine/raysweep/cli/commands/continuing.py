@@ -1,4 +1,4 @@
-"""`raysweep retry`, `extend`, `restart` and `rm`: what a sweep that is there already can be asked for."""
+"""`raysweep retry`, `extend`, `restart` and `rm`: commands for a sweep that exists."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 
 import typer
 
+from raysweep.cli.commands.sweep import How, resume, run, stored_request
 from raysweep.cli.consoles import make_console, print_json
-from raysweep.cli.endings import CANCELLED, DONE
-from raysweep.cli.jobhow import JobHow
+from raysweep.cli.exit_codes import CANCELLED, DONE
+from raysweep.cli.job_messages import JobHow
 from raysweep.cli.lookup import command, open_sweep
-from raysweep.cli.sweep import How, resume, run, stored_request
 from raysweep.errors import SpecError, SweepHeldError
 from raysweep.outcome import SweepOutcome
 from raysweep.outcome.formatting import show_age, show_counts

@@ -12,9 +12,9 @@ import typer
 from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
-from raysweep.cli.endings import DONE, FAILED, say_error
-from raysweep.cli.listing import Cell, Listing
+from raysweep.cli.exit_codes import DONE, FAILED, say_error
 from raysweep.cli.lookup import command, open_sweep, read_sweep
+from raysweep.cli.tables import Cell, Listing
 from raysweep.documents.json_numbers import with_names
 from raysweep.documents.json_values import leaves
 from raysweep.documents.validation import did_you_mean

@@ -1,4 +1,4 @@
-"""How a training run stands, as `raysweep status` shows it."""
+"""The summary of a training run in `raysweep status`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
-from raysweep.cli.endings import DONE
+from raysweep.cli.exit_codes import DONE
 from raysweep.outcome.formatting import show_age, show_config, show_duration
 from raysweep.runs.reading.status import RunStatus
 

@@ -1,14 +1,14 @@
-"""`raysweep attach` and `cancel`: sweeps that something else runs, here or on a cluster."""
+"""`raysweep attach` and `cancel`, for sweeps that run elsewhere: in another process or on a cluster."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
+from raysweep.cli.commands.sweep import show_outcome
 from raysweep.cli.consoles import make_console, print_json
-from raysweep.cli.endings import DONE, Detached
+from raysweep.cli.exit_codes import DONE, Detached
 from raysweep.cli.lookup import command, open_sweep
-from raysweep.cli.sweep import show_outcome
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
@@ -59,7 +59,8 @@ def cancel(name: str, storage: str | None, address: str | None, reason: str, is_
 
 
 def _attach_there(name: str, storage: str | None, address: str, lease_s: float | None, is_json: bool) -> int:
-    from raysweep.cli import remote, train
+    from raysweep.cli import remote
+    from raysweep.cli.commands import train
     from raysweep.jobs.sync import Cluster
 
     cluster = Cluster(address)

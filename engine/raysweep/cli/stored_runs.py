@@ -1,4 +1,4 @@
-"""The commands that look at what is stored, and take care of it."""
+"""Declares the commands that inspect and maintain stored runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from raysweep.cli.naming import by_name
 from raysweep.cli.options import AsJson, SpecKind, StoredAt, SweepName, Task
+from raysweep.cli.run_names import by_name
 
 app = typer.Typer()
 
@@ -25,7 +25,7 @@ def status(
     training: str | None = None,
 ) -> Task:
     """Show how a sweep or a training run is doing, or list them all."""
-    from raysweep.cli import status
+    from raysweep.cli.commands import status
 
     if name is None:
         return partial(status.show_list, storage, as_json)
@@ -36,7 +36,7 @@ def status(
 @by_name
 def best(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
     """Show the best trial: its config, metrics and checkpoint."""
-    from raysweep.cli.results import show_best
+    from raysweep.cli.commands.results import show_best
 
     return partial(show_best, name, storage, as_json)
 
@@ -66,7 +66,7 @@ def trials(
     as_json: AsJson = False,
 ) -> Task:
     """List the trials of a sweep."""
-    from raysweep.cli.results import View, show_trials
+    from raysweep.cli.commands.results import View, show_trials
 
     # Every attempt is in the JSON anyway.
     view = View(sort=sort, top=top, is_csv=as_csv, is_json=as_json, attempts=attempts, history=history)
@@ -77,7 +77,7 @@ def trials(
 @by_name
 def checkpoints(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
     """List the checkpoints of a sweep or training: their sizes, what each was the first to store, and why."""
-    from raysweep.cli.checkpoints import show_checkpoints
+    from raysweep.cli.commands.checkpoints import show_checkpoints
 
     return partial(show_checkpoints, name, storage, as_json)
 
@@ -89,7 +89,7 @@ def pull(
     as_json: AsJson = False,
 ) -> Task:
     """Fetch a checkpoint into a folder, verified: it appears whole or not at all."""
-    from raysweep.cli import checkpoints
+    from raysweep.cli.commands import checkpoints
 
     return partial(checkpoints.pull, uri, folder, as_json)
 
@@ -115,7 +115,7 @@ def gc(
     Takes an id, or a name: then all sweeps of it. What a champion or a training needs stays, and so does all
     of a sweep that runs or has not ended.
     """
-    from raysweep.cli import checkpoints
+    from raysweep.cli.commands import checkpoints
     from raysweep.specs.policies import CheckpointPolicy
 
     asked = CheckpointPolicy.model_validate({"storage_budget": budget}).storage_budget
@@ -140,7 +140,7 @@ def verify(
     as_json: AsJson = False,
 ) -> Task:
     """Check everything that is stored of a sweep: exit code 0 if it is sound, 1 if something is damaged."""
-    from raysweep.cli.verify import Wanted, run_verify
+    from raysweep.cli.commands.verify import Wanted, run_verify
 
     wanted = Wanted(is_quick=quick, is_pruned=prune, is_repaired=repair, is_json=as_json)
     return partial(run_verify, name, storage, wanted)
@@ -149,6 +149,6 @@ def verify(
 @app.command()
 def schema(kind: Annotated[SpecKind, typer.Argument(help="Which document.")] = SpecKind.sweep) -> Task:
     """Print the JSON Schema of a spec."""
-    from raysweep.cli.schema import show_schema
+    from raysweep.cli.commands.schema import show_schema
 
     return partial(show_schema, kind.value)

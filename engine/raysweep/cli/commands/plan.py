@@ -1,4 +1,4 @@
-"""`raysweep plan`: what a sweep would run, without running any of it."""
+"""`raysweep plan`: the trials that a sweep would run. Starts nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
-from raysweep.cli.documents import read_spec
-from raysweep.cli.endings import DONE
+from raysweep.cli.exit_codes import DONE
+from raysweep.cli.spec_files import read_spec
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import SweepOutcome

@@ -8,9 +8,9 @@ from typing import Final
 from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_json
-from raysweep.cli.documents import read_spec
-from raysweep.cli.endings import DONE, FAILED
-from raysweep.cli.jobhow import JobHow
+from raysweep.cli.exit_codes import DONE, FAILED
+from raysweep.cli.job_messages import JobHow
+from raysweep.cli.spec_files import read_spec
 from raysweep.jobs.checks import Check
 from raysweep.jobs.doctor import examine
 from raysweep.jobs.sync import run_sync

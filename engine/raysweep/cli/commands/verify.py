@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
-from raysweep.cli.endings import DONE, FAILED
-from raysweep.cli.listing import Listing
+from raysweep.cli.exit_codes import DONE, FAILED
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
+from raysweep.cli.tables import Listing
 from raysweep.errors import SweepNotFoundError
 from raysweep.outcome.formatting import show_counts
 from raysweep.runs.folder import SweepFolder

@@ -7,9 +7,9 @@ import time
 import typer
 
 from raysweep.cli.consoles import clean_stdout, make_console
-from raysweep.cli.documents import search_beside
-from raysweep.cli.endings import DONE
-from raysweep.cli.summary import print_night
+from raysweep.cli.exit_codes import DONE
+from raysweep.cli.spec_files import search_beside
+from raysweep.cli.sweep_summary import print_night
 from raysweep.live import LiveTable, logged_to
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store

@@ -10,11 +10,11 @@ from typing import Final
 import typer
 
 from raysweep.cli.consoles import clean_stdout, make_console
-from raysweep.cli.documents import read_spec
-from raysweep.cli.endings import CANCELLED, DONE, FAILED
-from raysweep.cli.jobhow import JobHow, has_jobs_api
+from raysweep.cli.exit_codes import CANCELLED, DONE, FAILED
+from raysweep.cli.job_messages import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
-from raysweep.cli.summary import print_status
+from raysweep.cli.spec_files import read_spec
+from raysweep.cli.sweep_summary import print_status
 from raysweep.errors import SweepNotFoundError
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome

@@ -1,4 +1,4 @@
-"""`raysweep logs`: what trials printed, from the storage; what a job's driver wrote, from its cluster."""
+"""`raysweep logs`: the output of trials from the storage, the log of a job's driver from its cluster."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 import typer
 
 from raysweep.cli.consoles import make_console, print_json
-from raysweep.cli.endings import DONE
-from raysweep.cli.listing import Listing
+from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import command, open_sweep
+from raysweep.cli.tables import Listing
 from raysweep.errors import LogNotFoundError, SpecError
 from raysweep.outcome.formatting import show_age
 from raysweep.runs.folder import SweepFolder
