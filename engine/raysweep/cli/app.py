@@ -46,7 +46,7 @@ app = typer.Typer(
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        from raysweep import __version__
+        from raysweep.version import __version__
 
         typer.echo(f"raysweep {__version__}")
         raise typer.Exit

@@ -11,7 +11,6 @@ from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
 
-import raysweep
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.preparation import (
     check_backend,
@@ -51,6 +50,7 @@ from raysweep.specs.code_digest import code_digest
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.retries import retrying
 from raysweep.threads import result_of, start_thread
+from raysweep.version import __version__
 from raysweep.worker.inline import InlineStage
 
 log = logging.getLogger("raysweep")
@@ -240,7 +240,7 @@ def _carry_through(
             raise SweepInterrupted(folder.sweep_id, so_far=show_progress(progress)) from None
         raise
     outcome = make_outcome(
-        state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=raysweep.__version__
+        state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=__version__
     )
     folder.write_outcome_if_absent(outcome)
     progress = controller.progress()

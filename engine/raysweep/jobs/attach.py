@@ -419,7 +419,7 @@ def _submission(
     env_vars: Mapping[str, SecretStr],
     options: JobOptions,
 ) -> Submission:
-    from raysweep import __version__
+    from raysweep.version import __version__
 
     return Submission(
         job_id=job_id_of(request.run.id, number),

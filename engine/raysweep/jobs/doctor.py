@@ -197,7 +197,7 @@ def _unasked(check: Check, spec: SweepSpec | TrainSpec | None) -> list[Check]:
 
 
 def _check_versions(there: dict[str, str]) -> Check:
-    from raysweep import __version__
+    from raysweep.version import __version__
 
     name = "raysweep on the cluster"
     shown = f"raysweep {there['raysweep']}, Python {there['python']}, Ray {there['ray']}"

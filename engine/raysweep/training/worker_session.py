@@ -17,8 +17,8 @@ from typing import Any
 from raysweep.errors import RaysweepError
 from raysweep.specs.schedule import ScheduledConfig
 from raysweep.storage.objects.opening import open_store
-from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.trial.checkpoint_handle import opened_by_ray, temporary_folder
+from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.rows import is_scalar, to_json
 
 ANSWERED_S = 2.0

@@ -13,7 +13,6 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
-import raysweep
 from raysweep import faultplan
 from raysweep import trial as trial_api
 from raysweep.documents.allow_list import check_found, check_named
@@ -43,7 +42,7 @@ Trainable = Callable[[dict[str, Any]], Any]
 TRACEBACK_CHARS: Final = 4096
 FULL_TRACEBACK_CHARS: Final = 256 * 1024
 INTERRUPT: Final = signal.SIGUSR1
-_OWN: Final = os.path.join(os.path.dirname(raysweep.__file__), "")
+_OWN: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 _leave: Final = os._exit  # as it is before `announce_exits`: what leaves by it has said what there is to say
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from raysweep import faultplan
 from raysweep.errors import CheckpointDamagedError, TrialStopped, one_line
 from raysweep.messages import Answer, Busy, Damaged, Gang, Interrupt, Job, Order, Rows, Stop
-from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.trial.owners import ENDED
+from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.process.stray_calls import Strays
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker, with_nested
@@ -102,7 +102,7 @@ class Session:
             return self._known_saver
 
     def count_stray(self) -> None:
-        """See `trial.TrialSession`."""
+        """See `trial.session.TrialSession`."""
         with self.changed:
             if self._strays is None:
                 self._strays = Strays(self.job, self._link)
