@@ -21,7 +21,7 @@ from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
     from raysweep.live import LiveTable
-    from raysweep.specs.again import Extension
+    from raysweep.specs.continuing import Extension
     from raysweep.step import Step
     from raysweep.training import TrainProgress
 
@@ -96,7 +96,7 @@ def run_sweep(
     try:
         step = _step(asked, key, address, job)
         given: dict[str, Any] = {"takeover": takeover or None, "retry": retry, "extend": extend}
-        given["on_cancelled"] = "resume" if resume_cancelled else None
+        given["resume_cancelled"] = resume_cancelled or None
         options = step.options.replace(**{name: value for name, value in given.items() if value is not None})
         step = replace(step, options=options)
         if restart:

@@ -157,7 +157,7 @@ def extend(
     T counts as the scheduler's max_t does: reports, or its time_attr. The scheduler stops none of them.
     """
     from raysweep.cli.commands import continuing
-    from raysweep.specs.again import Extension
+    from raysweep.specs.continuing import Extension
 
     wanted = Extension(max_t=max_t, top=top, trials=tuple(trials or ()))
     return partial(continuing.extend, name, storage, place.how(num_cpus), place.job(extend=wanted))

@@ -12,7 +12,7 @@ from raysweep.jobs.connection import is_jobs_address
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
-    from raysweep.specs.again import Extension, Retry
+    from raysweep.specs.continuing import Extension, Retry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class JobHow:
         """Whether there is anything that only a job can heed."""
         return (
             self.detach
-            or self.options.model_fields_set - {"takeover", "on_cancelled", "retry", "extend"} != set()
+            or self.options.model_fields_set - {"takeover", "resume_cancelled", "retry", "extend"} != set()
         )
 
 
@@ -56,7 +56,7 @@ def job_how(
         "env_vars": dict(_variable(each) for each in env or ()) or None,
         "lease_ttl_s": lease_s,
         "takeover": takeover or None,
-        "on_cancelled": "resume" if resume_cancelled else None,
+        "resume_cancelled": resume_cancelled or None,
         "retry": retry,
         "extend": extend,
         "driver_cpus": _number("CPU", cpus) if cpus is not None else None,

@@ -261,8 +261,7 @@ class Fleet(Roster):
         if spent.leftover not in self._leftovers:
             self._leftovers.add(spent.leftover)
             text = f"its worker was replaced, as after each trial that does so: it left {spent.leftover}"
-            who = {"trial": spent.trial, "attempt": spent.attempt}
-            self.events.append(ev.TrialNoted(at=at, text=text, **who))
+            self.events.append(ev.TrialNoted(at=at, trial=spent.trial, attempt=spent.attempt, text=text))
 
     def _take_ready(self, slot: FleetSlot, worker: Worker, ready: msg.Ready, at: float) -> None:
         if worker.state != "loading":

@@ -55,7 +55,8 @@ def report(
     as the trial's step took, and 2 s.
 
     Args:
-        metrics: Name to number, string, bool, None, or JSON made of these; numpy scalars are converted.
+        metrics: Values by name: numbers, strings, booleans, None, lists and mappings of these; scalars and
+            arrays of NumPy and PyTorch are converted. Other values are kept as their `repr`, with a note.
             NaN and infinity are allowed, see `failure.non_finite` of the spec.
         checkpoint: A directory; `get_checkpoint` gives it back, also after a retry or a resume. It counts
             once it is stored: a trial whose process is killed before that goes on from the one before. One

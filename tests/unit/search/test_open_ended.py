@@ -18,7 +18,7 @@ from raysweep.search.auto import AutoModel
 from raysweep.search.cma import CmaModel
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec, changes
-from raysweep.specs.again import Again
+from raysweep.specs.continuing import Continue
 from raysweep.specs.search import AutoOptions, SearchSpec
 from raysweep.step.verdict import verdict_of
 from tests.unit.core.sweep import Sweep
@@ -253,7 +253,7 @@ def test_ended_by_its_limit_it_goes_on_with_a_later_one() -> None:
     longer = short.replace(stop={"time_budget_s": 80})
     outcome = simulate(short, curve, reopened=[longer]).outcome
     once = simulate(short, curve).outcome
-    assert reopens(once, changes(short, longer), Again())
+    assert reopens(once, changes(short, longer), Continue())
     assert outcome.generation == 2
     assert outcome.counts.get("completed", 0) > once.counts.get("completed", 0)
 
