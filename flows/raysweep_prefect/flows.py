@@ -100,7 +100,9 @@ def nightly_sweep(
             # Prefect shows the task as completed, named Skipped.
             train.with_options(**again)(train_spec, name, outcome, **where, return_state=True)
             return NightOutcome(sweep=outcome, skipped=why_not_trained(outcome))
-        trained = train.with_options(**again)(train_spec, name, outcome, **where)
+        trained = train.with_options(**again)(
+            train_spec, name, outcome, **where, resume_cancelled=resume_cancelled
+        )
     return NightOutcome(sweep=outcome, train=trained)
 
 

@@ -162,6 +162,7 @@ def train(
     cluster: ClusterLike = None,
     storage_path: str | None = None,
     job: JobSettings | None = None,
+    resume_cancelled: bool = False,
 ) -> Any:
     """Train at full scale, with the best config of `outcome` under the spec's own `config`.
 
@@ -176,6 +177,7 @@ def train(
         cluster: As in `sweep`.
         storage_path: As in `sweep`.
         job: As in `sweep`.
+        resume_cancelled: Resume a training that was cancelled, from its newest checkpoint.
 
     Raises:
         TrainingFailedError: The training failed.
@@ -188,10 +190,11 @@ def train(
     skipped = why_not_trained(outcome)
     if skipped:
         return Completed(name="Skipped", message=skipped)  # Prefect takes a state that a task returns
+    options = JobOptions.of(job or JobSettings())
     step = Step(
         request=training_request(asked, outcome, key if key is not None else default_key("train")),
         place=find_target(cluster),
-        options=JobOptions.of(job or JobSettings()),
+        options=options.replace(resume_cancelled=True) if resume_cancelled else options,
     )
     return run_step(step, made_from=_name_of(outcome))
 

@@ -93,6 +93,18 @@ def test_a_job_that_a_person_stopped_is_only_gone_on_with_when_asked(spec: Sweep
         assert submit(api, spec, resume_cancelled=True).number == 2
 
 
+@pytest.mark.parametrize("status", ["STOPPED", "FAILED"])
+def test_a_job_that_was_asked_to_end_is_only_resumed_when_asked(status: Any, spec: SweepSpec) -> None:
+    """A training's driver that hears of the request before Ray ends it fails: that is the same end."""
+    with serving(Api()) as api:
+        first = submit(api, spec)
+        first.view().ask_to_cancel("not tonight", "a person", number=first.number)
+        api.end(first.job_id, status)
+        with pytest.raises(errors.JobStoppedError, match="resume_cancelled"):
+            submit(api, spec)
+        assert submit(api, spec, resume_cancelled=True).number == 2
+
+
 def test_a_cancelled_sweep_goes_on_when_asked(spec: SweepSpec) -> None:
     """Its outcome is put aside, so that who waits does not take it for the end of the next job."""
     with serving(Api()) as api:
