@@ -179,7 +179,7 @@ def _it_ends_as_people_want(seen: NightSeen) -> Iterator[str]:
 
 
 def _was_complete(seen: NightSeen) -> bool:
-    """Whether the night's last act is a retry, and what was ended before it had completed just then, on its own."""
+    """Whether the last act is a retry of a step that had completed by itself when a person ended it."""
     if len(seen.acts) < 2 or seen.acts[-1].what != "clear":
         return False
     ended = seen.acts[-2]
