@@ -25,7 +25,7 @@ import orjson
 from raysweep.core import encode
 from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary.events import Event
-from raysweep.runs.ownership.reopening import NOT_AGAIN
+from raysweep.runs.ownership.reopening import NOT_CONTINUED
 from raysweep.simulate import Simulated, simulate, simulation
 from tests.golden.replay import GOLDEN, describe_commands, describe_told, read_expected, read_journal, replay
 from tests.golden.scenarios import SCENARIOS, Scenario, Trouble
@@ -73,17 +73,17 @@ def _run(scenario: Scenario) -> Simulated:
     nodes = scenario.make_nodes()
     trouble = Trouble(acts=dict(scenario.acts), nodes=nodes) if scenario.acts else None
 
-    class Again(simulation._Simulation):
+    class Recorded(simulation._Simulation):
         """Requests the sweep again after each of its ends."""
 
         def run(self) -> Simulated:
-            for again in (NOT_AGAIN, *scenario.agains):
-                self.asked = replace(self.asked, again=again)
+            for again in (NOT_CONTINUED, *scenario.agains):
+                self.asked = replace(self.asked, continuing=again)
                 self._run_controllers()
-            self.asked = replace(self.asked, again=NOT_AGAIN)
+            self.asked = replace(self.asked, continuing=NOT_CONTINUED)
             return super().run()
 
-    with mock.patch.object(simulation, "_Simulation", Again):
+    with mock.patch.object(simulation, "_Simulation", Recorded):
         return simulate(
             scenario.spec, scenario.curve, is_checked=True, nodes=nodes, disturb=trouble, **scenario.options
         )

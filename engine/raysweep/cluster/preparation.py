@@ -1,4 +1,4 @@
-"""What stands before a sweep: a trainable that is there, room for a trial; and what its workers are told."""
+"""Prepares a sweep: checks its trainable and the room for a trial, and writes the setup of its workers."""
 
 from __future__ import annotations
 

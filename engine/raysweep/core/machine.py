@@ -381,8 +381,11 @@ def _on_checkpoint_damaged(state: SweepState, event: ev.CheckpointDamaged, out: 
 
 
 def _on_trial_noted(state: SweepState, event: ev.TrialNoted, out: Out) -> None:
-    if event.trial in state.trials:
-        transitions.note(state, f"trial {event.trial}: {event.text}", event.count)
+    if event.trial not in state.trials:
+        return
+    if event.is_shared and any(line.endswith(f": {event.text}") for line in state.notes):
+        return
+    transitions.note(state, f"trial {event.trial}: {event.text}", event.count)
 
 
 def _on_trial_returned(state: SweepState, event: ev.TrialReturned, out: Out) -> None:

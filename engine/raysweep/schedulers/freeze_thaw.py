@@ -36,13 +36,7 @@ from raysweep.schedulers.base import (
 )
 from raysweep.schedulers.machinery.curves import Curve, Prior, expected_gain, prior_of
 from raysweep.schedulers.machinery.saved import check_parameters
-from raysweep.schedulers.options import (
-    ComparingOptions,
-    Grace,
-    RungTimes,
-    TimeAttr,
-    check_grace,
-)
+from raysweep.schedulers.options import ComparingOptions, Grace, RungTimes, TimeAttr, check_grace
 
 _ENOUGH: Final = 3
 """So many trials have to be known before a new one is compared with them."""

@@ -31,20 +31,9 @@ from raysweep.schedulers.base import (
     PolicySetup,
     Scheduler,
 )
-from raysweep.schedulers.machinery.rungs import (
-    check_asha,
-    draw_bracket,
-    milestones,
-    softmax_cumulative,
-)
+from raysweep.schedulers.machinery.rungs import check_asha, draw_bracket, milestones, softmax_cumulative
 from raysweep.schedulers.machinery.saved import check_parameters
-from raysweep.schedulers.options import (
-    Grace,
-    RungTimes,
-    SchedulerOptions,
-    TimeAttr,
-    check_grace,
-)
+from raysweep.schedulers.options import Grace, RungTimes, SchedulerOptions, TimeAttr, check_grace
 
 
 class _Rung:

@@ -188,7 +188,7 @@ class Trials:
     def _reported(self, job: Job) -> dict[str, JsonValue] | None:
         """What the trial reports next, as its worker would send it; None: it has returned."""
         metrics = self._work.curve(job.config, job.iteration + 1)
-        return None if metrics is None else {name: to_json(name, value) for name, value in metrics.items()}
+        return None if metrics is None else {name: to_json(value) for name, value in metrics.items()}
 
     def _report(self, actor: Actor, job: Job, metrics: Mapping[str, JsonValue]) -> None:
         process = actor.process

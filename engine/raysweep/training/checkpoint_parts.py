@@ -4,7 +4,7 @@
                                                    the checkpoint by this folder
     checkpoints/training/<number>-<token>/<hash>   what it stored
 
-`keeping` makes one checkpoint of them, on the side of the process that holds the claim. Runs of earlier
+`checkpoints` makes one checkpoint of them, on the side of the process that holds the claim. Runs of earlier
 versions have plain folders, `checkpoint_<time>_<attempt>`: they are read as Ray Train does.
 """
 
