@@ -23,7 +23,7 @@ import orjson
 
 from raysweep.core import encode
 from raysweep.core.vocabulary.events import BEHAVIOUR, Event
-from raysweep.runs.ownership.reopening import NOT_AGAIN
+from raysweep.runs.ownership.reopening import NOT_CONTINUED
 from raysweep.simulate import Simulated, simulate, simulation
 from raysweep.specs import SweepSpec
 from tests.golden.replay import GOLDEN, describe_commands, describe_told, read_expected, read_journal, replay
@@ -67,7 +67,7 @@ def _run(scenario: Scenario) -> Simulated:
     nodes = scenario.make_nodes()
     trouble = Trouble(acts=dict(scenario.acts), nodes=nodes) if scenario.acts else None
 
-    class Again(simulation._Simulation):
+    class Recorded(simulation._Simulation):
         """Requests the sweep again after each of its ends."""
 
         def run(self) -> Simulated:
@@ -75,12 +75,12 @@ def _run(scenario: Scenario) -> Simulated:
             self._run_controllers()
             spec = SweepSpec.model_validate(scenario.spec.to_dict() | dict(scenario.changed))
             for again in scenario.agains:
-                self.asked = replace(self.asked, again=again, spec=spec, code=scenario.codes[1])
+                self.asked = replace(self.asked, continuing=again, spec=spec, code=scenario.codes[1])
                 self._run_controllers()
-            self.asked = replace(self.asked, again=NOT_AGAIN)
+            self.asked = replace(self.asked, continuing=NOT_CONTINUED)
             return super().run()
 
-    with mock.patch.object(simulation, "_Simulation", Again):
+    with mock.patch.object(simulation, "_Simulation", Recorded):
         return simulate(
             scenario.spec, scenario.curve, is_checked=True, nodes=nodes, disturb=trouble, **scenario.options
         )

@@ -13,7 +13,7 @@ from raysweep.simulate import Costs, Curve, Kill, TrialHangs, TrialOverMemory, W
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.simulation import Running
 from raysweep.specs import SweepSpec
-from raysweep.specs.continuing import Again, Extension
+from raysweep.specs.continuing import Continue, Extension
 from tests.unit.simulate.chaos import Drawn
 
 GIB: Final = 2**30
@@ -154,7 +154,7 @@ class Scenario:
     cpus: tuple[int, ...] = (1, 1, 1, 1)
     memory: tuple[int, int] = (0, 0)
     acts: Mapping[float, str] = field(default_factory=dict)
-    agains: tuple[Again, ...] = ()
+    agains: tuple[Continue, ...] = ()
     changed: Mapping[str, Any] = field(default_factory=dict)
     codes: tuple[str, str] = ("", "")
     chaos: int | None = None
@@ -324,8 +324,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         faults={15: "dies", 32: "raises"},
         options=SAVING,
         agains=(
-            Again(extend=Extension(max_t=7, top=2)),
-            Again(extend=Extension(max_t=9, trials=(3,))),
+            Continue(extend=Extension(max_t=7, top=2)),
+            Continue(extend=Extension(max_t=9, trials=(3,))),
         ),
     ),
     "retry": Scenario(
@@ -334,7 +334,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         faults=dict.fromkeys((*range(20, 25), *range(26, 32), 60), "raises"),
         hopeless=0.3,
         options={"save_every": 2, "costs": JITTER},
-        agains=(Again(retry="failed"), Again(retry=(3,))),
+        agains=(Continue(retry="failed"), Continue(retry=(3,))),
     ),
     "trouble": Scenario(
         spec=make_spec(
@@ -390,7 +390,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         faults={20: "raises", 24: "dies"},
         options=SAVING,
         acts={14.0: "cancel"},
-        agains=(Again(resume_cancelled=True),),
+        agains=(Continue(resume_cancelled=True),),
     ),
     "silent": Scenario(
         spec=make_spec(
@@ -459,7 +459,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         length=20,
         faults={6: "raises", 20: "dies"},
         options=SAVING,
-        agains=(Again(retry="failed"), Again(extend=Extension(max_t=7, top=2))),
+        agains=(Continue(retry="failed"), Continue(extend=Extension(max_t=7, top=2))),
         changed={"num_samples": 15},
         codes=("py:1", "py:2"),
     ),

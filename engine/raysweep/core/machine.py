@@ -120,7 +120,7 @@ def _note_code(state: SweepState, event: ev.ControllerStarted) -> None:
 
 def _note_space(state: SweepState) -> None:
     spec = state.spec
-    is_repeated = (spec.num_samples or 2) > 1 and not (spec.points or spec.search.kind == "configs")
+    is_repeated = (spec.num_samples or 2) > 1 and not (spec.points or spec.search.options.is_listed)
     for text in space_notes(spec.param_space, is_repeated=is_repeated):
         transitions.note(state, text)
 
@@ -374,8 +374,11 @@ def _on_checkpoint_damaged(state: SweepState, event: ev.CheckpointDamaged, out: 
 
 
 def _on_trial_noted(state: SweepState, event: ev.TrialNoted, out: Out) -> None:
-    if event.trial in state.trials:
-        transitions.note(state, f"trial {event.trial}: {event.text}", event.count)
+    if event.trial not in state.trials:
+        return
+    if event.is_shared and any(line.endswith(f": {event.text}") for line in state.notes):
+        return
+    transitions.note(state, f"trial {event.trial}: {event.text}", event.count)
 
 
 def _on_trial_returned(state: SweepState, event: ev.TrialReturned, out: Out) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
+from raysweep.documents.digest import digest_of
 from raysweep.errors import SweepFailedError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import (
@@ -20,7 +21,7 @@ from raysweep.outcome import (
 from raysweep.pipeline.gate import run_gate
 from raysweep.run import run_sweep, run_training
 from raysweep.specs import RunRequest, TrainSpec
-from raysweep.specs.identity import digest_of, key_within
+from raysweep.specs.identity import key_within
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.step.brief import best_config, best_schedule, stored_outcome, why_not_trained
 

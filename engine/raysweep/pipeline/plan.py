@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep.documents.digest import digest_of
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.documents.tuples import as_lists
 from raysweep.errors import SpecError, StorageError, SweepFailedError
@@ -26,7 +27,6 @@ from raysweep.outcome.places import confirmed_with, gate_with
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Line, list_champions, read_champion
 from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec
-from raysweep.specs.identity import digest_of
 from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.formats import OTHER_FIX, other_format
 from raysweep.storage.journal.segment import RESTORE_FIX

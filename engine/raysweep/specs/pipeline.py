@@ -14,9 +14,9 @@ from pydantic import (
 )
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, show
 from raysweep.specs.document import SpecDocument, read_document
-from raysweep.specs.objectives import Mode
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
 

@@ -17,9 +17,13 @@ from pydantic import (
 )
 
 from raysweep.documents import tune_objects
+from raysweep.documents.digest import digest_of
+from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, show
 from raysweep.from_tune.class_options import TuneOptions
 from raysweep.from_tune.schedulers import with_own_scheduler
+from raysweep.schedulers.spec import SchedulerSpec, check_scheduler
+from raysweep.search.spec import SearchSpec
 from raysweep.space.constraints import Constraint, Constraints, parse_constraints
 from raysweep.space.parsed import Space, normalise, parse, space_to_json, uses
 from raysweep.space.schema import space_schema, value_schema
@@ -28,8 +32,8 @@ from raysweep.specs.checks import check_pair
 from raysweep.specs.costs import check_costs
 from raysweep.specs.default_search import can_learn
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable, anywhere
-from raysweep.specs.identity import Kind, digest_of
-from raysweep.specs.objectives import METRIC_SCHEMA, MODE_SCHEMA, Mode, check_several, joined, split
+from raysweep.specs.identity import Kind
+from raysweep.specs.objectives import METRIC_SCHEMA, MODE_SCHEMA, check_several, joined, split
 from raysweep.specs.open_ended import check_end
 from raysweep.specs.points import Points, check_points
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
@@ -37,8 +41,6 @@ from raysweep.specs.repeat import RepeatSpec, check_repeat
 from raysweep.specs.resources import Resources, resources_of, resources_of_wrapped
 from raysweep.specs.resources_by_config import check_by_config
 from raysweep.specs.scaling import Scaling
-from raysweep.specs.schedulers import SchedulerSpec, check_scheduler
-from raysweep.specs.search import ConfigsOptions, SearchSpec
 from raysweep.specs.warm_start import Memory, WarmStartFrom, check_memory
 
 if TYPE_CHECKING:
@@ -211,9 +213,9 @@ class SweepSpec(SpecDocument):
     @model_validator(mode="after")
     def _check(self) -> Self:
         self.__dict__["search"] = self.search.opened(learns=can_learn(self))
-        if self.search.kind == "grid" and not uses(self.param_space, "grid_search"):
+        if self.search.options.needs_grid and not uses(self.param_space, "grid_search"):
             raise Problem(
-                "'grid' needs a grid_search in param_space",
+                f"{self.search.kind!r} needs a grid_search in param_space",
                 'write {"grid_search": [...]} for a parameter, or search: random',
                 ("search",),
             )
@@ -223,7 +225,7 @@ class SweepSpec(SpecDocument):
         check_several(self)
         check_costs(self)
         check_where(self.where, self.param_space)
-        if self.where and isinstance(self.search.options, ConfigsOptions):
+        if self.where and self.search.options.is_listed:
             raise Problem("has no say in a list of configs", "leave it out", ("where",))
         check_by_config(self)
         check_end(self)

@@ -1,8 +1,8 @@
-"""What a training has reported so far, bounded, and kept with the list of checkpoints.
+"""The reports of a training so far, bounded, stored with the list of checkpoints.
 
-The history is written into the same object as Ray Train's list of checkpoints, which says what a run resumes
-from: so whichever checkpoint that is, the history goes up to it, and not further. Workers that start again
-repeat what comes after it, and a process that resumes the run does too.
+The history is in the same object as Ray Train's list of checkpoints, from which a run resumes. So the
+history always ends at the checkpoint that the run resumes from. Workers that start again repeat the
+reports after it.
 """
 
 from __future__ import annotations

@@ -8,16 +8,9 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import (
-    NOTHING,
-    PashaScheduler,
-    Pause,
-    PromotionScheduler,
-    Resume,
-    make_scheduler,
-)
-from raysweep.schedulers.pasha import is_settled
-from raysweep.schedulers.promotion import Rung
+from raysweep.schedulers import NOTHING, Pause, Resume, make_scheduler
+from raysweep.schedulers.machinery.promotion import PromotionScheduler, Rung
+from raysweep.schedulers.pasha import PashaScheduler, is_settled
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
 

@@ -14,12 +14,13 @@ from raysweep.runs.ownership.reopening import reopens
 from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.status import status_of_state
 from raysweep.search import make_searcher
-from raysweep.search.auto import AutoModel
-from raysweep.search.cma import CmaModel
+from raysweep.search.auto import AutoOptions
+from raysweep.search.models.auto import AutoModel
+from raysweep.search.models.cma import CmaModel
+from raysweep.search.spec import SearchSpec
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec, changes
-from raysweep.specs.continuing import Again
-from raysweep.specs.search import AutoOptions, SearchSpec
+from raysweep.specs.continuing import Continue
 from raysweep.step.verdict import verdict_of
 from tests.unit.core.sweep import Sweep
 from tests.unit.simulate.exactness import NAMED, SCHEDULERS, Exact, kills_of
@@ -252,7 +253,7 @@ def test_ended_by_its_limit_it_goes_on_with_a_later_one() -> None:
     longer = short.replace(stop={"time_budget_s": 80})
     outcome = simulate(short, curve, reopened=[longer]).outcome
     once = simulate(short, curve).outcome
-    assert reopens(once, changes(short, longer), Again())
+    assert reopens(once, changes(short, longer), Continue())
     assert outcome.generation == 2
     assert outcome.counts.get("completed", 0) > once.counts.get("completed", 0)
 

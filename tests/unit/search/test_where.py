@@ -15,10 +15,10 @@ from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
 from raysweep.search import load_searcher, make_searcher
 from raysweep.search.machinery.warm_start import refit
+from raysweep.search.spec import SearchSpec
 from raysweep.simulate import simulate
 from raysweep.space.expressions import parse_relation
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import SearchSpec
 from tests.unit.simulate.exactness import Exact, kills_of
 from tests.unit.simulate.sweeps import shown
 

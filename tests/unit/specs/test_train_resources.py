@@ -23,7 +23,7 @@ def spec(**fields: Any) -> SweepSpec:
     [
         ({"train": FOUR}, [{"CPU": 2.0}] * 4, True),
         ({"train": FOUR, "cpu": 1}, [{"CPU": 1.0}, *[{"CPU": 2.0}] * 4], False),
-        ({"train": FOUR, "CPU": 0, "memory": 5e8}, [{"memory": 5e8}, *[{"CPU": 2.0}] * 4], False),
+        ({"train": FOUR, "cpu": 0, "memory": 5e8}, [{"memory": 5e8}, *[{"CPU": 2.0}] * 4], False),
         ({"train": FOUR, "custom": {"safe": 0.01}}, [{"safe": 0.01}, *[{"CPU": 2.0}] * 4], False),
         ({"train": TWO_GPUS}, [{"GPU": 1.0}] * 2, True),
         ({"train": {}}, [{"CPU": 1.0}], True),

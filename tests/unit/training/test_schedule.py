@@ -21,7 +21,7 @@ from raysweep.step.brief import brief, size_bytes
 from raysweep.storage.objects.opening import open_store
 from raysweep.training.from_outcome import train_spec_for
 from raysweep.training.model_card import make_card
-from raysweep.trial import TrialContext
+from raysweep.trial.session import TrialContext
 
 SCHEDULE = [{"from": 0, "config": {"lr": 0.5, "rows": 9}}, {"from": 4, "config": {"lr": 0.1, "rows": 9}}]
 BEST = TrialOutcome(

@@ -24,8 +24,8 @@ from raysweep.outcome import (
     show_infeasible,
 )
 from raysweep.outcome.record import without_collector
+from raysweep.search.machinery.repeat import without_seed
 from raysweep.space.held_tuples import tuples_of
-from raysweep.specs.repeat import without_seed
 from raysweep.specs.schedule import ScheduledConfig
 
 # What a person calls the causes in the lifecycle table.

@@ -293,7 +293,8 @@ class CheckpointDamaged:
 class TrialNoted:
     """What whoever runs the sweep should know of this attempt; nothing follows from it.
 
-    `count`: how often that was so up to now; the highest one is noted.
+    `count`: how often that was so up to now; the highest one is noted. `is_shared`: a sweep notes it once,
+    with the first trial that says so.
     """
 
     at: float
@@ -301,6 +302,7 @@ class TrialNoted:
     attempt: int
     text: str
     count: int = 0
+    is_shared: bool = False
 
 
 @hot_value

@@ -24,6 +24,12 @@ def milestone(max_t: float, reduction_factor: float, halvings_left: int) -> floa
     return float(max(1, int(max_t / reduction_factor**halvings_left + 1e-9)))
 
 
+def rungs_of_brackets(max_t: float, reduction_factor: float) -> tuple[float, ...]:
+    """The times of all rungs of HyperBand's brackets, the last one first."""
+    count = halvings(max_t, reduction_factor) + 1
+    return tuple(milestone(max_t, reduction_factor, left) for left in range(count))
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a trial stands in DEHB's brackets.

@@ -6,9 +6,8 @@ and only those who run, plan or verify a sweep call it. `make` knows the classes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -17,29 +16,8 @@ from raysweep.documents.kinds import CLASS_EXAMPLE
 from raysweep.documents.trainable import load_function
 from raysweep.documents.validation import Issue, did_you_mean, issues_of, show, spec_error
 from raysweep.errors import SpecError, one_line
-from raysweep.space.parsed import Space, parse
 
 PolicyT = TypeVar("PolicyT")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySetup:
-    """What a policy is made from, beside its options: what no resume of the sweep can change.
-
-    `mode`: the direction of the metric. `seed`: the sweep's own; all chance is to derive from it. `where`:
-    relations that each config satisfies. `modes`: of all metrics, `mode` first.
-    """
-
-    mode: Literal["min", "max"]
-    seed: int
-    param_space: Mapping[str, Any]
-    where: tuple[str, ...] = ()
-    modes: tuple[Literal["min", "max"], ...] = ()
-
-    @property
-    def space(self) -> Space:
-        """`param_space`, parsed, with `where`: its `sample` and `draw` give what satisfies that."""
-        return parse(self.param_space, self.where)
 
 
 class NoOptions(BaseModel):
@@ -91,7 +69,7 @@ class Plugins(Generic[PolicyT]):
         self._loaded[kind] = found
         return found
 
-    def make(self, kind: str, options: BaseModel, setup: PolicySetup) -> PolicyT:
+    def make(self, kind: str, options: BaseModel, setup: object) -> PolicyT:
         """A policy of a class that was loaded.
 
         Raises:

@@ -21,7 +21,6 @@ from bisect import insort
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
-from raysweep.schedulers.asha import check_asha, draw_bracket, milestones, softmax_cumulative
 from raysweep.schedulers.base import (
     NOTHING,
     PAUSE,
@@ -32,7 +31,13 @@ from raysweep.schedulers.base import (
     Resume,
     Verdict,
 )
-from raysweep.schedulers.saved import check_parameters
+from raysweep.schedulers.machinery.rungs import (
+    check_asha,
+    draw_bracket,
+    milestones,
+    softmax_cumulative,
+)
+from raysweep.schedulers.machinery.saved import check_parameters
 
 
 class Rung:

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from raysweep.search.base import Result, derived_seed
 from raysweep.search.machinery.cells import Leaf, LeafPath
-from raysweep.search.machinery.optuna_params import params_of
+from raysweep.search.models.optuna_params import params_of
 from raysweep.space.parsed import Space
 
 Modes = str | Sequence[str]

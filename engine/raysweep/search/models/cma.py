@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import cmaes
 import numpy as np
@@ -28,7 +28,6 @@ from raysweep.search.machinery.model import unconditional, without_model
 from raysweep.space.domains import Float, Integer
 from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, is_open, to_unit
-from raysweep.specs.search import CmaEsOptions
 
 WARM_LEAST = 10
 """How many earlier results make a distribution to begin with; fewer make only its middle."""
@@ -38,6 +37,19 @@ Solution = tuple[Any, float]
 Cost = tuple[float, float]
 """What is to be small, and how far from satisfying the constraints it is."""
 Judged = tuple[Any, Cost]
+
+
+class _Options(Protocol):
+    """Those of `cma_es`."""
+
+    @property
+    def population_size(self) -> int | None: ...
+
+    @property
+    def sigma0(self) -> float: ...
+
+    @property
+    def restarts(self) -> bool: ...
 
 
 class CmaModel:
@@ -54,7 +66,7 @@ class CmaModel:
 
     substitution: str | None = None
 
-    def __init__(self, space: Space, seed: int, mode: str, options: CmaEsOptions, after: int = 0) -> None:
+    def __init__(self, space: Space, seed: int, mode: str, options: _Options, after: int = 0) -> None:
         self._seed, self._options, self._after = seed, options, after
         self._sign = -1.0 if mode == "max" else 1.0
         self._leaves = [

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from raysweep.search.machinery.optuna_params import Param
+from raysweep.search.models.optuna_params import Param
 
 LEAST: Final = 5
 """Of fewer costs nothing is told."""

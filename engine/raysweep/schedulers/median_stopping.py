@@ -16,8 +16,26 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from raysweep.schedulers.base import NOTHING, PAUSE, STOP, TRAINING_ITERATION, Config, Decisions, Move, Resume
-from raysweep.schedulers.saved import check_parameters
+from pydantic import Field
+
+from raysweep.schedulers.base import (
+    NOTHING,
+    PAUSE,
+    STOP,
+    TRAINING_ITERATION,
+    Config,
+    Decisions,
+    Move,
+    PolicySetup,
+    Resume,
+    Scheduler,
+)
+from raysweep.schedulers.machinery.saved import check_parameters
+from raysweep.schedulers.options import (
+    ComparingOptions,
+    RungTimes,
+    TimeAttr,
+)
 
 
 class _Curve:
@@ -48,6 +66,38 @@ class _Curve:
         """The mean of what was reported up to `time`; NaN for nothing."""
         until = bisect_right(self.times, time)
         return self.sums[until] / (until - self.first) if until > self.first else math.nan
+
+
+class MedianStoppingOptions(ComparingOptions):
+    """Median stopping (Golovin et al., "Google Vizier", 2017), with the decisions of Ray Tune's rule."""
+
+    grace_period: float = Field(default=1, ge=0)
+    """The time before which no trial is stopped, and from which on means are taken."""
+    min_samples_required: int = Field(default=3, ge=1)
+    """How many other trials must have come as far before one is stopped."""
+    hard_stop: bool = True
+    """Whether a trial below the median is stopped for good; else it is paused until no other runs."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @property
+    def pauses_by(self) -> tuple[str, str] | None:
+        """Without a hard stop, a trial below the median pauses."""
+        return None if self.hard_stop else ("hard_stop", "true")
+
+    def rung_times(self) -> RungTimes:
+        """Without rungs: each report may decide."""
+        return RungTimes(attr=self.time_attr)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        return MedianScheduler(
+            mode=setup.mode,
+            grace_period=self.grace_period,
+            min_samples_required=self.min_samples_required,
+            hard_stop=self.hard_stop,
+            time_attr=self.time_attr,
+        )
 
 
 class MedianScheduler:

@@ -6,14 +6,27 @@ from hashlib import blake2b
 from typing import Any
 
 from raysweep.errors import SpecError
-from raysweep.search.base import TrialEnd
+from raysweep.search.base import Searcher, SearchSetup, TrialEnd
 from raysweep.search.machinery.cells import Cells, cells_of, codec
 from raysweep.search.machinery.config_view import with_views
+from raysweep.search.options import SearchOptions
 from raysweep.space.parsed import Space
 
 _ROUNDS = 4
 MOST_CELLS = 1_000_000
 """Up to how many configs are looked at for those that satisfy `where`, before the first ask."""
+
+
+class BruteForceOptions(SearchOptions):
+    """Every config of a discrete space, `num_samples` times each, in random order: no options."""
+
+    metrics = "none"
+    is_exhaustive = True
+    is_counted = False
+
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher, before its first ask."""
+        return BruteForceSearcher(setup.space, setup.num_samples, setup.seed)
 
 
 class BruteForceSearcher:
