@@ -23,7 +23,6 @@ from time import thread_time
 from typing import Any, Final
 
 from raysweep.core import SweepState, step
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
@@ -57,7 +56,7 @@ class Driven:
         self.events = 0
         self.is_endless = is_endless
         self.state = SweepState.create(_spec(), 1)
-        self.send(ev.ControllerStarted(at=self.at, generation=1, behaviour=BEHAVIOUR))
+        self.send(ev.ControllerStarted(at=self.at, generation=1))
         self.send(ev.CapacityChanged(at=self.at, slots=slots))
         while self.state.suggested < trials:
             self._suggest(trials - self.state.suggested)

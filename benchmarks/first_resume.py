@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.core import SweepState, encode, step
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.runs.folder import SweepFolder, SweepRecord
@@ -77,7 +76,7 @@ def write(path: Path, trials: int, events: int) -> dict[str, float]:
     journal = folder.journal()
     assert not list(journal.read())
     state = SweepState.create(spec, 1)
-    started = ev.ControllerStarted(at=1000.0, generation=1, behaviour=BEHAVIOUR)
+    started = ev.ControllerStarted(at=1000.0, generation=1)
     claim = journal.claim(lambda generation: encode(started))
     _answer(state, step(state, started))
     longest_s, begun = 0.0, 0

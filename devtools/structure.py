@@ -20,10 +20,10 @@ from typing import Final
 PACKAGE: Final = "raysweep"
 # `--check` fails when one of these figures is larger. Lower a limit when a change makes its figure smaller.
 LIMITS: Final = {
-    "import circles": 5,
-    "names of policies outside their files": 19,
+    "import circles": 1,
+    "names of policies outside their files": 0,
     "private imports of Ray": 0,
-    "branches by behaviour": 38,
+    "branches by behaviour": 0,
 }
 PRIVATE_RAY: Final = re.compile(r"ray(\.\w+)*\.(_\w+|core\.generated)\b")
 
@@ -131,8 +131,9 @@ def policy_classes(modules: list[Module]) -> dict[str, str]:
         for node in module.tree.body
         if isinstance(node, ast.ClassDef)
         and node.name.endswith("Options")
-        and re.search(r"\.(schedulers|search|plugins)\b", module.name)
         and not node.name.startswith("_")
+        and re.search(r"\.(schedulers|search)\.", module.name)
+        and not module.name.endswith(".options")  # the bases, which name no policy
     }
 
 

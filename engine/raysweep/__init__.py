@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
     from raysweep.specs.train import TrainSpec
     from raysweep.trial import get_checkpoint, get_context, new_checkpoint, report, should_checkpoint
+    from raysweep.version import __version__
 
-__version__ = "0.1.0"
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.errors": ("RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
@@ -34,6 +34,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.specs.sweep": ("SweepSpec",),
     "raysweep.specs.train": ("TrainSpec",),
     "raysweep.trial": ("get_checkpoint", "get_context", "new_checkpoint", "report", "should_checkpoint"),
+    "raysweep.version": ("__version__",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

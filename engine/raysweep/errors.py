@@ -421,7 +421,7 @@ class JobStoppedError(RaysweepError):
         self.note = note
 
     def __str__(self) -> str:
-        note = self.note or 'submit again with on_cancelled="resume" to resume it'
+        note = self.note or "submit again with resume_cancelled=True to resume it"
         return one_line(f"job {self.job_id!r} was stopped before it had an outcome; {note}")
 
 

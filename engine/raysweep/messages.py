@@ -150,11 +150,13 @@ class Damaged(AttemptMessage, frozen=True):
 class Noted(AttemptMessage, frozen=True):
     """What whoever runs the sweep should know of this attempt; the trial goes on.
 
-    `count`: how often that was so up to now; the highest one is noted.
+    `count`: how often that was so up to now; the highest one is noted. `is_shared`: a sweep notes it once,
+    with the first trial that says so.
     """
 
     text: str
     count: int = 0
+    is_shared: bool = False
 
 
 class Returned(AttemptMessage, frozen=True):

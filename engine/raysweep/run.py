@@ -96,7 +96,7 @@ def run_sweep(
     try:
         step = _step(asked, key, address, job)
         given: dict[str, Any] = {"takeover": takeover or None, "retry": retry, "extend": extend}
-        given["on_cancelled"] = "resume" if resume_cancelled else None
+        given["resume_cancelled"] = resume_cancelled or None
         options = step.options.replace(**{name: value for name, value in given.items() if value is not None})
         step = replace(step, options=options)
         if restart:

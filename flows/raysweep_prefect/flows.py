@@ -10,6 +10,7 @@ from prefect.runtime import flow_run
 from pydantic import BaseModel
 
 import raysweep as rs
+from raysweep.specs.continuing import Retry
 from raysweep.specs.identity import check_distinct
 from raysweep.specs.pipeline import GateSpec
 from raysweep.step import why_not_trained
@@ -53,7 +54,7 @@ def nightly_sweep(
     job: JobSettings | None = None,
     accept_partial: bool = True,
     resume_cancelled: bool = False,
-    retry_failed: bool = False,
+    retry: Retry | None = None,
     restart: bool = False,
     retries: int = 2,
     retry_delay_s: float = 10.0,
@@ -74,7 +75,7 @@ def nightly_sweep(
         job: What jobs on the cluster bring along, and where their drivers run.
         accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.
         resume_cancelled: Go on with a sweep of this key that was cancelled.
-        retry_failed: Run the failed trials of a sweep of this key that has completed or failed again.
+        retry: Retry failed trials of the ended sweep of this key: all of them (`failed`), or these numbers.
         restart: Put what an earlier flow run stored of the sweep under this key aside, and begin it anew.
             Gate and training follow what it finds: the same best is neither judged nor trained again.
         retries: How many times a step is retried after an error that may pass, such as a lost cluster.
@@ -84,7 +85,7 @@ def nightly_sweep(
     name = key if key is not None else str(owner_id())
     past: dict[str, Any] = {
         "resume_cancelled": resume_cancelled,
-        "retry_failed": retry_failed,
+        "retry": retry,
         "restart": restart,
     }
     again: dict[str, Any] = {"retries": retries, "retry_delay_seconds": [retry_delay_s, 6 * retry_delay_s]}
@@ -99,7 +100,9 @@ def nightly_sweep(
             # Prefect shows the task as completed, named Skipped.
             train.with_options(**again)(train_spec, name, outcome, **where, return_state=True)
             return NightOutcome(sweep=outcome, skipped=why_not_trained(outcome))
-        trained = train.with_options(**again)(train_spec, name, outcome, **where)
+        trained = train.with_options(**again)(
+            train_spec, name, outcome, **where, resume_cancelled=resume_cancelled
+        )
     return NightOutcome(sweep=outcome, train=trained)
 
 

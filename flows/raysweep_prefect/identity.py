@@ -18,7 +18,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.runtime import flow_run
 
-from raysweep.specs.identity import digest_of
+from raysweep.documents.digest import digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ import raysweep as rs
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.options import JobOptions
 from raysweep.specs import RunRequest
+from raysweep.specs.continuing import Retry
 from raysweep.step import Step, why_not_trained
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import find_target
@@ -75,7 +76,7 @@ def sweep(
     job: JobSettings | None = None,
     accept_partial: bool = True,
     resume_cancelled: bool = False,
-    retry_failed: bool = False,
+    retry: Retry | None = None,
     extend: dict[str, Any] | None = None,
     restart: bool = False,
 ) -> rs.SweepOutcome:
@@ -89,7 +90,7 @@ def sweep(
         job: What the job brings along, where it is one.
         accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.
         resume_cancelled: Go on with a sweep that was cancelled.
-        retry_failed: Run the failed trials of a sweep that has completed or failed again.
+        retry: Retry failed trials of an ended sweep: all of them (`failed`), or these numbers.
         extend: Once it has completed, let the best go further: `{"top": 3, "max_t": 81}`.
         restart: Put what an earlier flow run stored under this key aside, and begin anew.
 
@@ -102,13 +103,11 @@ def sweep(
     """
     asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
     options = JobOptions.of(job or JobSettings())
-    wanted: dict[str, Any] = {"extend": extend} if extend is not None else {}
-    wanted |= {"on_cancelled": "resume"} if resume_cancelled else {}
-    wanted |= {"retry": "failed"} if retry_failed else {}
+    wanted = {"resume_cancelled": resume_cancelled or None, "retry": retry, "extend": extend}
     step = Step(
         request=RunRequest.of(asked, key if key is not None else default_key("sweep")),
         place=find_target(cluster),
-        options=options.replace(**wanted),
+        options=options.replace(**{name: each for name, each in wanted.items() if each is not None}),
         accept_partial=accept_partial,
     )
     if restart:
@@ -163,6 +162,7 @@ def train(
     cluster: ClusterLike = None,
     storage_path: str | None = None,
     job: JobSettings | None = None,
+    resume_cancelled: bool = False,
 ) -> Any:
     """Train at full scale, with the best config of `outcome` under the spec's own `config`.
 
@@ -177,6 +177,7 @@ def train(
         cluster: As in `sweep`.
         storage_path: As in `sweep`.
         job: As in `sweep`.
+        resume_cancelled: Resume a training that was cancelled, from its newest checkpoint.
 
     Raises:
         TrainingFailedError: The training failed.
@@ -189,10 +190,11 @@ def train(
     skipped = why_not_trained(outcome)
     if skipped:
         return Completed(name="Skipped", message=skipped)  # Prefect takes a state that a task returns
+    options = JobOptions.of(job or JobSettings())
     step = Step(
         request=training_request(asked, outcome, key if key is not None else default_key("train")),
         place=find_target(cluster),
-        options=JobOptions.of(job or JobSettings()),
+        options=options.replace(resume_cancelled=True) if resume_cancelled else options,
     )
     return run_step(step, made_from=_name_of(outcome))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +18,6 @@ from raysweep.jobs import Cluster, ClusterConnection
 from raysweep.threads import on_thread
 from raysweep_airflow.provider import CONNECTION_TYPE, DEFAULT_CONN_ID
 
-LOG: Final = logging.getLogger("raysweep.airflow")
 _FALSE: Final = frozenset({"false", "0", "no", "off", ""})
 
 
@@ -47,7 +45,7 @@ class Access:
             client_cert=extra.get("client_cert") or None,
             client_key=extra.get("client_key") or None,
             proxy=extra.get("proxy") or None,
-            headers=_all_headers(extra),
+            headers=_auth_headers(extra),
             request_timeout_s=_seconds(extra.get("request_timeout_s") or 60.0),
         )
         return cls(
@@ -195,11 +193,13 @@ def _address(connection: Connection) -> str:
     return f"{scheme}://{name}{slash}{path}"
 
 
-def _all_headers(extra: Mapping[str, Any]) -> Mapping[str, SecretStr]:
-    """From `auth_headers`, and from `headers` of connections of earlier versions; masked in logs."""
-    found = {**_headers(extra, "headers"), **_headers(extra, "auth_headers")}
+def _auth_headers(extra: Mapping[str, Any]) -> Mapping[str, SecretStr]:
+    """Masked in logs, and by Airflow's API: the name of the field says `auth`."""
     if extra.get("headers"):
-        LOG.warning("headers of the connection are shown by Airflow's API: call the field auth_headers")
+        raise SpecError(
+            "headers", "of the connection are shown by Airflow's API", "call the field auth_headers"
+        )
+    found = _headers(extra, "auth_headers")
     for value in found.values():
         mask_secret(value)
     return {name: SecretStr(value) for name, value in found.items()}

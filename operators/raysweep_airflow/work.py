@@ -88,10 +88,10 @@ class Attempt:
     retries: bool = False
 
 
-def _again(options: JobOptions, attempt: Attempt) -> JobOptions:
+def _continued(options: JobOptions, attempt: Attempt) -> JobOptions:
     """The options, with what a clear asks for."""
     return options.replace(
-        on_cancelled="resume" if attempt.resumes else options.on_cancelled,
+        resume_cancelled=attempt.resumes or options.resume_cancelled,
         retry="failed" if attempt.retries else options.retry,
     )
 
@@ -258,7 +258,7 @@ class Try:
         step = Step(
             request=attempt.request,
             place=Place(address=self.operator.address),
-            options=_again(JobOptions(), attempt),
+            options=_continued(JobOptions(), attempt),
         )
         on_progress = ProgressLines(self.log.info) if attempt.request.run.kind == "sweep" else None
         try:
@@ -405,7 +405,7 @@ class Try:
                 working_dir=self._located(folder, "job.working_dir") if folder is not None else None,
                 py_modules=[self._located(each, "job.py_modules") for each in options.py_modules],
                 metadata={**self.task.metadata(), **options.metadata},
-                **_again(options, attempt).model_dump(include={"on_cancelled", "retry"}),
+                **_continued(options, attempt).model_dump(include={"resume_cancelled", "retry"}),
             )
         )
 

@@ -1,8 +1,7 @@
-"""What `tests/golden/stored.zip` holds: two sweeps and a training, as the version of that day stored them.
+"""What `tests/golden/stored.zip` holds: two sweeps and a training (see `tests/golden/record_stored.py`).
 
-`tests/golden/README.md` says how it came about; `test_stored.py` reads it. The objects lie under one S3
-prefix, since what is recorded of checkpoints has their whole address. The trainables are never edited: in a
-script they are identified by their source.
+The objects lie under one S3 prefix, since what is recorded of checkpoints has their whole address. The
+trainables are never edited: in a script they are identified by their source.
 """
 
 from __future__ import annotations

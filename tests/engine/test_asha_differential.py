@@ -13,7 +13,8 @@ import orjson
 import pytest
 
 from raysweep.schedulers import NOTHING, Decisions, Stop
-from raysweep.schedulers.asha import AshaScheduler, percentile
+from raysweep.schedulers.asha import AshaScheduler
+from raysweep.schedulers.machinery.rungs import percentile
 from tests.sampling import sampled
 
 pytest.importorskip("ray.tune")

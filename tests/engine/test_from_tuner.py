@@ -34,7 +34,7 @@ from ray.tune.stopper import (
 )
 
 import raysweep as rs
-from raysweep.specs.search import SearchSpec
+from raysweep.search.spec import SearchSpec
 from tests.unit.worker.tune_trainables import Counter
 
 Make = Callable[..., tune.Tuner]

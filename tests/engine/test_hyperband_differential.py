@@ -13,8 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from raysweep.schedulers import HyperBandScheduler, Pause, Resume, Stop
-from raysweep.specs.brackets import bracket_size, halvings, milestone
+from raysweep.schedulers import Pause, Resume, Stop
+from raysweep.schedulers.hyperband import HyperBandScheduler
+from raysweep.schedulers.machinery.brackets import bracket_size, halvings, milestone
 
 pytest.importorskip("ray.tune")
 from ray.tune.experiment import Trial

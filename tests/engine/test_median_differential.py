@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from raysweep.schedulers import NOTHING, Decisions, Pause, Stop
-from raysweep.schedulers.median import MedianScheduler
+from raysweep.schedulers.median_stopping import MedianScheduler
 
 pytest.importorskip("ray.tune")
 from ray.tune.schedulers import MedianStoppingRule, TrialScheduler

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from raysweep.schedulers import Pb2Scheduler, Population
-from raysweep.schedulers.bandit import Kernel, Process, fit, standardised, upper_bound
+from raysweep.schedulers.machinery.bandit import Kernel, Process, fit, standardised, upper_bound
+from raysweep.schedulers.pb2 import Pb2Scheduler
+from raysweep.schedulers.pbt import Population
 from raysweep.space.parsed import normalise
 from raysweep.space.perturbation import bounded_leaves
 

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from raysweep.schedulers import Exploit, PbtScheduler, Population
+from raysweep.schedulers import Exploit
+from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.space.parsed import normalise
 from raysweep.space.perturbation import explore, mutable_leaves
 

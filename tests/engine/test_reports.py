@@ -57,18 +57,21 @@ def test_numpy_and_odd_values_become_json(run: Run) -> None:
 
 
 def test_what_is_no_metric_fails_its_trial_and_says_so(run: Run) -> None:
-    kinds = ["nan", "inf", "object", "surrogate"]
+    kinds = ["one", "nan", "inf", "object", "surrogate"]
     outcome = run("reports_value", {"kind": {"grid_search": kinds}}, failure={"max_failures": 0}, **INLINE)
-    nan, inf, object_, surrogate = outcome.trials
+    _, nan, inf, object_, surrogate = outcome.trials
     for trial in (nan, inf):
         assert trial.state == "failed"
         assert trial.error is not None
         assert trial.error.kind == "non_finite"
-    for trial, kind in ((object_, "object"), (surrogate, "str")):
+    for trial in (object_, surrogate):
         assert trial.state == "failed"
         assert trial.error is not None
         assert trial.error.kind == "user_error"
-        assert f"metric 'loss' is of type {kind}, which JSON cannot hold" in trial.error.message
+        assert "'loss' was reported as '" in trial.error.message
+        assert "it must be a number" in trial.error.message
+    notes = [note for note in outcome.notes if "kept as text" in note]
+    assert sorted(note.rpartition(" ")[2] for note in notes) == ["object", "str"]
 
 
 def test_non_finite_metrics_may_be_ignored(run: Run) -> None:
@@ -96,6 +99,22 @@ def test_a_returned_dict_is_one_report_and_other_values_are_refused(run: Run) ->
     (trial,) = run("returns_nonsense", name="nonsense", failure={"max_failures": 0}, **INLINE).trials
     assert trial.error is not None
     assert "returned a list" in trial.error.message
+
+
+def test_a_finished_trial_never_fails_for_what_it_returns(run: Run) -> None:
+    grid = {"result": {"grid_search": ["model", 7.5, "done"]}}
+    outcome = run("reports_then_returns", grid, name="returns", failure={"max_failures": 0}, **INLINE)
+    assert [trial.state for trial in outcome.trials] == ["completed"] * 3, outcome.trials[0].error
+    assert [trial.metrics["loss"] for trial in outcome.trials] == [0.5, 7.5, 0.5]
+    texts = [note.partition(": ")[2] for note in outcome.notes]
+    assert texts.count("metric 'model' is kept as text, since JSON cannot hold a value of type object") == 1
+    ignored = [text for text in texts if "which is ignored" in text]
+    assert [text.split(",")[0] for text in ignored] == [
+        "the trainable returned a Model", "the trainable returned a str",
+    ]  # fmt: skip
+    (trial,) = run("returns_odd_names", name="names", failure={"max_failures": 0}, **INLINE).trials
+    kept = {"loss": 0.5, "1": "one", "blob": "b'x'", "tags": [3], "training_iteration": 1}
+    assert trial.metrics == kept
 
 
 def test_outside_a_trial_the_api_says_so() -> None:

@@ -1,4 +1,4 @@
-"""What an earlier version stored is read, gone on with and verified by this one."""
+"""What was stored in these formats, by whatever version, is read, resumed and verified."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from raysweep.specs.identity import sweep_id
 from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine import stored
+from tests.golden.record_stored import CUT
 from tests.unit.conftest import s3_url as s3_url  # a fixture
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def expected(s3_url: str) -> dict[str, Any]:
-    """The outcomes of that version; its objects lie in the bucket."""
+    """The outcomes that were recorded with it; its objects lie in the bucket."""
     store = open_store("s3://bucket")
     with ZipFile(ROOT / "tests" / "golden" / "stored.zip") as archive:
         for name in archive.namelist():
@@ -96,5 +97,5 @@ def test_a_sweep_goes_on_to_the_same_end(expected: dict[str, Any]) -> None:
     assert found(outcome) == found(expected["going"])
     assert outcome["counts"] == expected["going"]["counts"]
     went_on = [trial["number"] for trial in outcome["trials"] if trial["metrics"]["from"] > 0]
-    assert went_on == [6], "the trial that was cut goes on from its checkpoint"
+    assert went_on == [CUT], "the trial that was cut goes on from its checkpoint"
     assert verify_sweep(folder_of("going")).is_sound

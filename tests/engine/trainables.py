@@ -119,11 +119,12 @@ def kinds_of_values(config: Config) -> None:
 
 
 def reports_value(config: Config) -> None:
-    """Reports a value by the name of its kind, then a plain one."""
-    values = {"nan": float("nan"), "inf": float("inf"), "object": object(), "surrogate": "\ud800"}
+    """Reports a value by the name of its kind; after one that is a float, a finite one."""
+    values = {"one": 1.0, "nan": float("nan"), "inf": float("inf"), "object": object(), "surrogate": "\ud800"}
     start(config)
     rs.report({"loss": values[config["kind"]]})
-    rs.report({"loss": 0.25})
+    if config["kind"] in ("nan", "inf"):
+        rs.report({"loss": 0.25})
 
 
 def other_name(config: Config) -> dict[str, float]:
@@ -134,6 +135,20 @@ def other_name(config: Config) -> dict[str, float]:
 def raises_with_surrogates(config: Config) -> None:
     start(config)
     raise RuntimeError("bad name: \ud800")
+
+
+def reports_then_returns(config: Config) -> Any:
+    """A finished trial, which returns what is no metric."""
+    rs.report({"loss": 0.5, "model": object()})
+    return config["result"] if config["result"] != "model" else Model()
+
+
+class Model:
+    """What a training function may return."""
+
+
+def returns_odd_names(config: Config) -> Any:
+    return {"loss": 0.5, 1: "one", "blob": b"x", "tags": {3}}
 
 
 def returns_nonsense(config: Config) -> Any:

@@ -6,10 +6,10 @@
     python -m tests.golden.record --schema          renews schema-sweep.json and schema-train.json
     python -m tests.golden.record --digests         renews digests.json
 
-A recorded journal is never recorded again: new behaviour gets a new name. Renew the rest only when the change
-is intended, and give the reason in the commit: it changes the decisions of sweeps that are resumed
-(`--outcome`), the documents that specs are checked with (`--schema`), or the identity of stored sweeps
-(`--digests`: a sweep that is requested again under another digest is another sweep).
+Where the core decides otherwise than in a recorded journal, raise `BEHAVIOUR` and record all of them again:
+what earlier versions stored is refused from then on. Renew the rest only when the change is intended, and
+give the reason in the commit: it changes the documents that specs are checked with (`--schema`), or the
+identity of stored sweeps (`--digests`: under another digest it is another sweep).
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 from unittest import mock
 
 import orjson
 
 from raysweep.core import encode
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
-from raysweep.core.vocabulary.events import Event
-from raysweep.runs.ownership.reopening import NOT_AGAIN
+from raysweep.core.vocabulary.events import BEHAVIOUR, Event
+from raysweep.runs.ownership.reopening import NOT_CONTINUED
 from raysweep.simulate import Simulated, simulate, simulation
+from raysweep.specs import SweepSpec
 from tests.golden.replay import GOLDEN, describe_commands, describe_told, read_expected, read_journal, replay
 from tests.golden.scenarios import SCENARIOS, Scenario, Trouble
 from tests.golden.specs import DIGESTS, SCHEMAS, make_digests, make_schema
@@ -38,28 +37,23 @@ def record(name: str) -> None:
     scenario = SCENARIOS[name]
     simulated = _run(scenario)
     (GOLDEN / f"{name}.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in simulated.journal))
-    assert scenario.spec.seed is not None
-    _write_expected(name, scenario.spec.to_dict(), scenario.spec.seed, BEHAVIOUR, read_journal(name))
+    _write_expected(name, scenario.spec, read_journal(name))
     found = [(trial["state"], trial["score"]) for trial in read_expected(name)["outcome"]["trials"]]
     assert found == [(trial.state, trial.score) for trial in simulated.outcome.trials]
 
 
 def renew_outcome(name: str) -> None:
     """Replay a stored journal, and store the outcome and the commands that this version makes of it."""
-    expected = read_expected(name)
-    if "behaviour" not in expected:
-        raise SystemExit(f"{name} is a journal of an earlier version: its files are never written again")
-    _write_expected(name, expected["spec"], expected["seed"], expected["behaviour"], read_journal(name))
+    _write_expected(name, SCENARIOS[name].spec, read_journal(name))
 
 
-def _write_expected(
-    name: str, spec: dict[str, Any], seed: int, behaviour: int, journal: Sequence[Event]
-) -> None:
-    replayed = replay(spec, seed, journal)
+def _write_expected(name: str, spec: SweepSpec, journal: Sequence[Event]) -> None:
+    assert spec.seed is not None
+    replayed = replay(spec.to_dict(), spec.seed, journal)
     expected = {
-        "spec": spec,
-        "seed": seed,
-        "behaviour": behaviour,
+        "spec": spec.to_dict(),
+        "seed": spec.seed,
+        "behaviour": BEHAVIOUR,
         "commands": describe_commands(replayed),
         "told": describe_told(replayed),
         "outcome": replayed.outcome,
@@ -73,17 +67,20 @@ def _run(scenario: Scenario) -> Simulated:
     nodes = scenario.make_nodes()
     trouble = Trouble(acts=dict(scenario.acts), nodes=nodes) if scenario.acts else None
 
-    class Again(simulation._Simulation):
+    class Recorded(simulation._Simulation):
         """Requests the sweep again after each of its ends."""
 
         def run(self) -> Simulated:
-            for again in (NOT_AGAIN, *scenario.agains):
-                self.asked = replace(self.asked, again=again)
+            self.asked = replace(self.asked, code=scenario.codes[0])
+            self._run_controllers()
+            spec = SweepSpec.model_validate(scenario.spec.to_dict() | dict(scenario.changed))
+            for again in scenario.agains:
+                self.asked = replace(self.asked, continuing=again, spec=spec, code=scenario.codes[1])
                 self._run_controllers()
-            self.asked = replace(self.asked, again=NOT_AGAIN)
+            self.asked = replace(self.asked, continuing=NOT_CONTINUED)
             return super().run()
 
-    with mock.patch.object(simulation, "_Simulation", Again):
+    with mock.patch.object(simulation, "_Simulation", Recorded):
         return simulate(
             scenario.spec, scenario.curve, is_checked=True, nodes=nodes, disturb=trouble, **scenario.options
         )
@@ -109,7 +106,7 @@ def main(given: Sequence[str] | None = None) -> None:
         elif not (GOLDEN / f"{name}.jsonl").exists():
             record(name)
         elif not options.all:
-            raise SystemExit(f"{name} has a journal already: record new behaviour under a new name")
+            raise SystemExit(f"{name} has a journal already: delete it first")
         else:
             continue
         sizes = [(GOLDEN / f"{name}.{kind}").stat().st_size // 1024 for kind in ("jsonl", "json")]

@@ -45,7 +45,7 @@ def read_journal(name: str) -> list[Event]:
 
 
 def read_expected(name: str) -> dict[str, Any]:
-    """The spec, the seed, the outcome and, in files of behaviour 8 and later, the commands."""
+    """The spec, the seed, the outcome, and digests of the commands and of what the search is told."""
     expected: dict[str, Any] = orjson.loads((GOLDEN / f"{name}.json").read_bytes())
     return expected
 

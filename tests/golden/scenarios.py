@@ -13,7 +13,7 @@ from raysweep.simulate import Costs, Curve, Kill, TrialHangs, TrialOverMemory, W
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.simulation import Running
 from raysweep.specs import SweepSpec
-from raysweep.specs.continuing import Again, Extension
+from raysweep.specs.continuing import Continue, Extension
 from tests.unit.simulate.chaos import Drawn
 
 GIB: Final = 2**30
@@ -140,7 +140,8 @@ class Scenario:
     """One sweep to record.
 
     `cpus`: the CPUs of each node. `memory`: the bytes of each node, and of a trial. `acts`: see `Trouble`.
-    `agains`: the requests after each end of the sweep. `chaos`: the seed of a sweep that
+    `agains`: the requests after each end of the sweep; from the first on, the spec has the fields of
+    `changed`, and the trainable the second of `codes`. `chaos`: the seed of a sweep that
     `tests/unit/simulate/chaos.py` draws; of the other fields only `spec` counts then.
     """
 
@@ -153,7 +154,9 @@ class Scenario:
     cpus: tuple[int, ...] = (1, 1, 1, 1)
     memory: tuple[int, int] = (0, 0)
     acts: Mapping[float, str] = field(default_factory=dict)
-    agains: tuple[Again, ...] = ()
+    agains: tuple[Continue, ...] = ()
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    codes: tuple[str, str] = ("", "")
     chaos: int | None = None
 
     @property
@@ -321,8 +324,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         faults={15: "dies", 32: "raises"},
         options=SAVING,
         agains=(
-            Again(extend=Extension(max_t=7, top=2)),
-            Again(extend=Extension(max_t=9, trials=(3,))),
+            Continue(extend=Extension(max_t=7, top=2)),
+            Continue(extend=Extension(max_t=9, trials=(3,))),
         ),
     ),
     "retry": Scenario(
@@ -331,7 +334,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         faults=dict.fromkeys((*range(20, 25), *range(26, 32), 60), "raises"),
         hopeless=0.3,
         options={"save_every": 2, "costs": JITTER},
-        agains=(Again(retry="failed"), Again(retry=(3,))),
+        agains=(Continue(retry="failed"), Continue(retry=(3,))),
     ),
     "trouble": Scenario(
         spec=make_spec(
@@ -387,7 +390,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         faults={20: "raises", 24: "dies"},
         options=SAVING,
         acts={14.0: "cancel"},
-        agains=(Again(resume_cancelled=True),),
+        agains=(Continue(resume_cancelled=True),),
     ),
     "silent": Scenario(
         spec=make_spec(
@@ -435,6 +438,30 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             },
         ),
         options={"save_every": 2, "costs": JITTER},
+    ),
+    "target": Scenario(
+        spec=make_spec(
+            num_samples=24,
+            search=TPE,
+            scheduler={"asha": ASHA | {"reduction_factor": 2}},
+            stop={"target": 0.05},
+        ),
+        faults={9: "dies"},
+        options=SAVING | {"kills": [Kill(when="after", append=12)]},
+    ),
+    "retention": Scenario(
+        spec=make_spec(
+            num_samples=12,
+            scheduler={"asha": {"max_t": 4, "reduction_factor": 2}},
+            checkpoint={"keep_top_k": 2, "keep_best": {"metric": "size", "mode": "max"}, "every_n": 3},
+            failure={"backoff_initial_s": 0.5, "max_failures": 0, "max_worker_deaths": 3},
+        ),
+        length=20,
+        faults={6: "raises", 20: "dies"},
+        options=SAVING,
+        agains=(Continue(retry="failed"), Continue(extend=Extension(max_t=7, top=2))),
+        changed={"num_samples": 15},
+        codes=("py:1", "py:2"),
     ),
 }
 CHAOS: Final = (29, 48, 92, 98, 115, 136, 158, 199, 328, 521)

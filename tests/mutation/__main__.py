@@ -72,8 +72,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def sample(asked: argparse.Namespace) -> list[Mutant]:
     """The mutants to run, without those that are known to change nothing."""
     known = {entry.likeness for entry in population.equivalents()}
-    if asked.again is not None:
-        return list(survivors_of(asked.again))
+    if asked.continuing is not None:
+        return list(survivors_of(asked.continuing))
     drawn = population.draw(ROOT, population.all_files(ROOT, asked.only), asked.seed)
     return list(islice((mutant for mutant in drawn if mutant.likeness not in known), asked.mutants))
 

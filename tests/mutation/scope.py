@@ -27,7 +27,6 @@ TESTS: dict[str, Stages] = {
             "tests/unit/cluster",
             "tests/unit/runs/test_snapshot_replay.py",
             "tests/unit/search/test_asking.py",
-            "tests/unit/cluster/ray/test_preflight.py",
         ),
         ("tests/unit/worker", "tests/unit/testing", "tests/unit/verify", *KILLS),
     ),

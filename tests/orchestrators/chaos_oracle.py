@@ -172,8 +172,22 @@ def _it_ends_as_people_want(seen: NightSeen) -> Iterator[str]:
         marked = next(act.step for act in reversed(seen.acts) if act.what == "mark_success")
         if states[marked] != "success":
             yield f"{marked} is {states[marked]}, though it was marked success"
+    elif _was_complete(seen):
+        pass  # a retry has its outcome
     elif not any(state in _ENDED_BY.get(seen.acts[-1].what, _FAILED) for state in states.values()):
         yield f"a person ended the night ({seen.acts[-1].what}), and no step says so: {states}"
+
+
+def _was_complete(seen: NightSeen) -> bool:
+    """Whether the last act is a retry of a step that had completed by itself when a person ended it."""
+    if len(seen.acts) < 2 or seen.acts[-1].what != "clear":
+        return False
+    ended = seen.acts[-2]
+    runs = seen.runs_of(ended.step)
+    return bool(runs) and all(
+        run.status == "completed" and run.ended_at is not None and run.ended_at <= ended.at + CLOCK_S
+        for run in runs
+    )
 
 
 def _success_has_an_outcome(seen: NightSeen) -> Iterator[str]:

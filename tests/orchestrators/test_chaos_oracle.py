@@ -96,9 +96,15 @@ MARKED = replace(
 FIRST = replace(
     GOOD, before=ChampionSeen(), after=ChampionSeen(sweep_id="sweep-1", x=0.1, nights=(("sweep-1", True),))
 )
+TOO_LATE = replace(
+    GOOD,
+    acts=(Act(what="mark_failed", step="train", at=10.3), Act(what="clear", step="train", at=12.0)),
+    clear_resumes=False,
+)
+"""The training had completed as a person ended it: a retry has its outcome."""
 
 
-@pytest.mark.parametrize("night", [GOOD, CANCELLED, REFUSED, RESUMED, LOST, MARKED, FIRST])
+@pytest.mark.parametrize("night", [GOOD, CANCELLED, REFUSED, RESUMED, LOST, MARKED, FIRST, TOO_LATE])
 def test_an_honest_night_is_believed(night: NightSeen) -> None:
     assert lies(night) == []
 
@@ -142,6 +148,10 @@ LIES: dict[str, tuple[str, NightSeen]] = {
         replace(GOOD, acts=CANCELLED.acts),
     ),
     "a clear that is lost": ("it_ends_as_people_want", replace(CANCELLED, acts=RESUMED.acts)),
+    "a retry that resumes what was ended before it completed": (
+        "it_ends_as_people_want",
+        with_run(TOO_LATE, "train", ended_at=11.0),
+    ),
     "a mark that is lost": ("it_ends_as_people_want", with_steps(MARKED, sweep=step("failed"))),
     "a cleared task that answers with the old best": (
         "what_is_handed_on_is_what_is_stored",

@@ -27,7 +27,7 @@ from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs import RunRequest
-from raysweep.specs.continuing import Again
+from raysweep.specs.continuing import Continue
 from raysweep.step import Step
 from raysweep_prefect import RayCluster, SweepJob
 from raysweep_prefect.clusters import find_target
@@ -332,21 +332,23 @@ def test_what_is_wanted_of_a_sweep_that_is_there_reaches_its_step(
 
     monkeypatch.setattr("raysweep_prefect.tasks.run_step", run_step)
     document = stored.asked.spec.to_dict()
-    sweep.fn(document, "k", resume_cancelled=True, retry_failed=True, extend={"top": 3, "max_t": 81})
-    again = steps[-1].options.again
+    sweep.fn(document, "k", resume_cancelled=True, retry="failed", extend={"top": 3, "max_t": 81})
+    again = steps[-1].options.continuing
     assert (again.resume_cancelled, again.retry) == (True, "failed")
     assert again.extend is not None
     assert (again.extend.top, again.extend.max_t) == (3, 81.0)
     sweep.fn(document, "k")
-    assert steps[-1].options.again == Again()
+    assert steps[-1].options.continuing == Continue()
     assert stored.folder.read_outcome() == outcome
     sweep.fn(document, "k", restart=True)
     assert stored.folder.read_outcome() is None
     assert stored.folder.store.list_folders(f"aside/{stored.folder.sweep_id}") == ("001",)
 
 
-@pytest.mark.parametrize("wanted", ["resume_cancelled", "retry_failed", "restart"])
-def test_a_night_asks_its_sweep_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
+@pytest.mark.parametrize("wanted", [{"resume_cancelled": True}, {"retry": "failed"}, {"restart": True}])
+def test_a_night_asks_its_sweep_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+) -> None:
     """A patch, as what the sweep's task is given is all that the parameters do."""
     outcome = store_sweep(tmp_path, is_ended=True).folder.read_outcome()
     asked: list[dict[str, Any]] = []
@@ -356,9 +358,9 @@ def test_a_night_asks_its_sweep_for_it(tmp_path: Path, monkeypatch: pytest.Monke
             return lambda *_, **given: asked.append(given) or outcome
 
     monkeypatch.setattr("raysweep_prefect.flows.sweep", Sweep())
-    nightly_sweep.fn(SPEC, key="k", cluster="auto", **{wanted: True})  # type: ignore[arg-type]
-    names = ("resume_cancelled", "retry_failed", "restart")
-    assert {name: asked[0][name] for name in names} == {name: name == wanted for name in names}
+    nightly_sweep.fn(SPEC, key="k", cluster="auto", **wanted)
+    usual = {"resume_cancelled": False, "retry": None, "restart": False}
+    assert {name: asked[0][name] for name in usual} == usual | wanted
 
 
 def test_a_result_keeps_the_best_trials_only() -> None:

@@ -55,7 +55,7 @@ def preload() -> None:
     for name in PRELOADED:
         import_module(name)
     for package in (raysweep.schedulers, raysweep.search):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name not in NOT_PRELOADED:
                 import_module(module.name)
     os.environ.setdefault("RAYSWEEP_LOG_BYTES", "0")

@@ -10,24 +10,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from raysweep.schedulers.spec import SchedulerSpec
+from raysweep.search.spec import SearchSpec
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.specs.schedulers import (
-    AshaOptions,
-    HyperbandOptions,
-    MedianStoppingOptions,
-    MoashaOptions,
-    PashaOptions,
-    Pb2Options,
-    PbtOptions,
-)
-from raysweep.specs.search import (
-    AutoOptions,
-    CmaEsOptions,
-    GpOptions,
-    HaltonOptions,
-    SobolOptions,
-    TpeOptions,
-)
 from raysweep.specs.sweep import SweepSpec
 
 HERE = Path(__file__).resolve()
@@ -184,19 +169,8 @@ def models_of_the_guide() -> dict[str, type[BaseModel]]:
         "failure.": FailurePolicy,
         "checkpoint.": CheckpointPolicy,
         "stop.": StopPolicy,
-        "(asha) ": AshaOptions,
-        "(median_stopping) ": MedianStoppingOptions,
-        "(hyperband) ": HyperbandOptions,
-        "(moasha) ": MoashaOptions,
-        "(pasha) ": PashaOptions,
-        "(pb2) ": Pb2Options,
-        "(pbt) ": PbtOptions,
-        "(tpe) ": TpeOptions,
-        "(gp) ": GpOptions,
-        "(cma_es) ": CmaEsOptions,
-        "(auto) ": AutoOptions,
-        "(sobol) ": SobolOptions,
-        "(halton) ": HaltonOptions,
+        **{f"(scheduler: {kind})": options for kind, options in SchedulerSpec.kinds.items()},
+        **{f"(search: {kind})": options for kind, options in SearchSpec.kinds.items()},
     }
 
 

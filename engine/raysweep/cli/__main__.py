@@ -1,4 +1,4 @@
-"""`python -m raysweep.cli`, where the script is not on the path."""
+"""`python -m raysweep.cli`, for environments whose scripts are not on the path."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The commands and their options.
+"""Declares the commands and their options.
 
-Each returns what is to be done, and typer is through before that is called: it has its own ideas of what an
-interrupt means. What is done is imported when it is wanted: `--help` must be quick.
+Each command returns a task that runs after typer has finished, because typer handles interrupts in its own
+way. A task imports its code when it runs: `--help` must be quick.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ app = typer.Typer(
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        from raysweep import __version__
+        from raysweep.version import __version__
 
         typer.echo(f"raysweep {__version__}")
         raise typer.Exit

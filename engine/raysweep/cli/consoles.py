@@ -1,4 +1,4 @@
-"""Where output goes: results on standard output; with `--json`, everything for people on standard error."""
+"""The consoles: results on standard output; with `--json`, messages for people on standard error."""
 
 from __future__ import annotations
 

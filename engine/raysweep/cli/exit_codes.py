@@ -1,4 +1,4 @@
-"""How a command ends: its exit codes, and the one line that says why."""
+"""The exit code of a command and the one line that explains it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line says of a job, where the address is that of a cluster's Jobs API."""
+"""Messages about jobs, for commands whose address is that of a cluster's Jobs API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JobHow:
         """Whether there is anything that only a job can heed."""
         return (
             self.detach
-            or self.options.model_fields_set - {"takeover", "on_cancelled", "retry", "extend"} != set()
+            or self.options.model_fields_set - {"takeover", "resume_cancelled", "retry", "extend"} != set()
         )
 
 
@@ -56,7 +56,7 @@ def job_how(
         "env_vars": dict(_variable(each) for each in env or ()) or None,
         "lease_ttl_s": lease_s,
         "takeover": takeover or None,
-        "on_cancelled": "resume" if resume_cancelled else None,
+        "resume_cancelled": resume_cancelled or None,
         "retry": retry,
         "extend": extend,
         "driver_cpus": _number("CPU", cpus) if cpus is not None else None,

@@ -1,4 +1,4 @@
-"""Sweeps as the command line names them, and the commands that name them again. Needs no Ray."""
+"""Finds sweeps by the names of the command line, and writes commands that name them. Needs no Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that commands share, and the groups of them that go together."""
+"""Options that several commands share, and groups of options that belong together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command from start to exit code: the process is set up, and errors become one line and a number."""
+"""Runs one command from start to exit code: sets up the process, turns errors into one line and a number."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sweeps and training runs on a cluster, by the address of its Jobs API: run, attach, cancel, logs.
+"""Runs, follows, cancels and reads logs of sweeps and training runs on a cluster, through its Jobs API.
 
-Ctrl-C of a command that follows one leaves it running, and says how to come back to it.
+Ctrl-C of a command that follows a run leaves the run alive and prints how to follow it again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wherever a command asks for a sweep's id, `--name` and `--key` will do, and the shell completes ids."""
+"""Accepts `--name` and `--key` wherever a command takes a sweep's id, and completes ids in the shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specs from files, with what the command line says on top."""
+"""Reads specs from files and applies the options of the command line to them."""
 
 from __future__ import annotations
 

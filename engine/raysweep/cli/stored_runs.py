@@ -1,4 +1,4 @@
-"""The commands that look at what is stored, and take care of it."""
+"""Declares the commands that inspect and maintain stored runs."""
 
 from __future__ import annotations
 

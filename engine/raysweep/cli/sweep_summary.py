@@ -1,4 +1,4 @@
-"""How a sweep stands that does not run now: after its end, or left by a controller that is gone; a night."""
+"""The summary of a sweep that does not run now: ended, or left by a lost controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for people that fit the terminal: ids and numbers stay whole, configs and errors are folded."""
+"""Tables that fit the terminal: ids and numbers stay whole, configs and errors are folded."""
 
 from __future__ import annotations
 

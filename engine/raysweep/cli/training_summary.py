@@ -1,4 +1,4 @@
-"""How a training run stands, as `raysweep status` shows it."""
+"""The summary of a training run in `raysweep status`."""
 
 from __future__ import annotations
 

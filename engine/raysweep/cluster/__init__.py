@@ -1,1 +1,1 @@
-"""The Ray shell: placement groups, warm workers, the link to them, and the controller."""
+"""The shell around the core: the controller, its workers and the link to them."""

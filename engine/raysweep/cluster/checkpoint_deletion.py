@@ -1,4 +1,4 @@
-"""Checkpoints that no trial needs any more, until a torn end of the journal could not bring them back."""
+"""Deletes checkpoints that no trial needs, once a torn end of the journal could not bring them back."""
 
 from __future__ import annotations
 

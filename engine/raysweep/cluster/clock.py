@@ -1,8 +1,8 @@
-"""A controller's clock: it tells Unix time, and no change of the wall clock moves it.
+"""The controller's clock: Unix time that does not move when the wall clock is set.
 
-Between two of its times lies as much as the monotonic clock says. So no timer stops or fires early where the
-wall clock is set, or the machine was suspended. How far the wall clock has moved away meanwhile is an event
-of its own (`ClockMoved`): deadlines, and only these, go by it.
+The monotonic clock measures the time between two readings. So no timer stops or fires early when the wall
+clock is set or the machine was suspended. The difference to the wall clock is an event of its own
+(`ClockMoved`): only deadlines follow it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looks at the cluster again and again: nodes that are about to go, room for trials, demand that is stuck."""
+"""Polls the cluster for nodes that will leave soon, room for trials, and requests that cannot be met."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Sight:
 class ClusterWatch:
     """Emits events about the cluster; each look is made on a thread, as the control store may be slow.
 
-    `find_holdings` says what this sweep has; `avoid` is told of nodes that are about to go; `orphans` removes
-    what ended workers left behind.
+    `find_holdings` lists what this sweep holds; `avoid` gets the nodes that leave soon; `orphaned_groups`
+    removes what ended workers left behind.
     """
 
     def __init__(

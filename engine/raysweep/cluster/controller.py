@@ -1,6 +1,6 @@
-"""The controller: events in, `step`, journal, commands out. It decides nothing itself.
+"""The controller: reads events, calls `step`, writes the journal, executes commands. It decides nothing.
 
-Everything runs on one event loop. Slow things have threads: the journal's writer, and those of `Threads`.
+Everything runs on one event loop. Slow work has threads: the journal's writer, and those of `Threads`.
 """
 
 from __future__ import annotations

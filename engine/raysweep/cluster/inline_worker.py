@@ -1,4 +1,4 @@
-"""The one worker of `isolation="inline"`: its process is this one, and it holds nothing of the cluster."""
+"""The single worker of `isolation="inline"`: runs in this process, without resources of the cluster."""
 
 from __future__ import annotations
 

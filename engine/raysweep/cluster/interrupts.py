@@ -16,16 +16,23 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from raysweep.documents import user_code
-
-if TYPE_CHECKING:
-    from raysweep.cluster.controller import Controller
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 INSISTS: Final = 4
 """So many signals in one run are a person who wants to get out at any price."""
+
+
+class Interruptible(Protocol):
+    """The parts of the controller that interrupts call, from any thread and at any time."""
+
+    def interrupt(self, name: str = "Ctrl-C") -> None:
+        """End the trials cleanly and leave the sweep resumable. `name`: for the sweep's notes."""
+
+    def cancel(self, reason: str) -> None:
+        """Cancel the sweep within two seconds."""
 
 
 class Interrupts:
@@ -38,8 +45,8 @@ class Interrupts:
     def __init__(self, *, breaks_off: bool = False) -> None:
         # A signal may come while its own thread is in here.
         self._lock = threading.RLock()
-        self._early: list[Callable[[Controller], None]] = []
-        self._controller: Controller | None = None
+        self._early: list[Callable[[Interruptible], None]] = []
+        self._controller: Interruptible | None = None
         self._breaks_off = breaks_off
 
     @property
@@ -55,7 +62,7 @@ class Interrupts:
         """Cancel the sweep, quickly: see `Controller.cancel`."""
         self._hand_on(lambda controller: controller.cancel(reason))
 
-    def pass_to(self, controller: Controller) -> None:
+    def pass_to(self, controller: Interruptible) -> None:
         """From now on it gets them, those of earlier included."""
         with self._lock:
             self._controller, early = controller, self._early
@@ -77,7 +84,7 @@ class Interrupts:
         finally:
             self._breaks_off = breaks_off
 
-    def _hand_on(self, request: Callable[[Controller], None]) -> None:
+    def _hand_on(self, request: Callable[[Interruptible], None]) -> None:
         with self._lock:
             controller = self._controller
             if controller is None:

@@ -1,4 +1,4 @@
-"""What stands before a sweep: a trainable that is there, room for a trial; and what its workers are told."""
+"""Prepares a sweep: checks its trainable and the room for a trial, and writes the setup of its workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
-from raysweep.cluster.rungs import rungs_of
 from raysweep.cluster.trial_logs import log_limit
 from raysweep.core.handlers.attempts import NOTHING_REPORTED
 from raysweep.core.state.compiled_spec import checkpoint_metric, reported_names
@@ -35,7 +34,7 @@ from raysweep.specs import Resources, SweepSpec, load_trainable
 from raysweep.worker.gang.process_groups import find_group
 from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup
-from raysweep.worker.sweep_info import ClassOptions, InnerRoom, SweepPlace
+from raysweep.worker.sweep_info import ClassOptions, InnerRoom, Rungs, SweepPlace
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer
@@ -169,7 +168,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             tune=class_options(spec),
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
-            rungs=rungs_of(spec),
+            rungs=Rungs.of(spec),
             nested=tuple(name for name in reported_names(spec) if "/" in name),
             tuples=tuples_of(spec.param_space),
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,

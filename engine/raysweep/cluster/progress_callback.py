@@ -1,4 +1,4 @@
-"""The caller's `on_progress`: it may look on, and what goes wrong in it harms nothing."""
+"""The caller's `on_progress`. Exceptions in it are logged once and ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run_sweep`: the same key, the same sweep. Returns its outcome, resumes it, follows it, or starts it."""
+"""`run_sweep`: returns the outcome of a key's sweep, or resumes, follows or starts that sweep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
 
-import raysweep
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.preparation import (
     check_backend,
@@ -34,7 +33,7 @@ from raysweep.programs.runner import runnable
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
 from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
 from raysweep.runs.ownership.holder import note_left
-from raysweep.runs.ownership.reopening import NOT_AGAIN, check_same, told
+from raysweep.runs.ownership.reopening import NOT_CONTINUED, check_same, told
 from raysweep.runs.ownership.sweep_claim import (
     OnProgress,
     Ownership,
@@ -49,10 +48,11 @@ from raysweep.runs.ownership.wholeness import check_end
 from raysweep.runs.policies import load_policies
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.code_digest import code_digest_of
-from raysweep.specs.continuing import Again
+from raysweep.specs.continuing import Continue
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.retries import retrying
 from raysweep.threads import result_of, start_thread
+from raysweep.version import __version__
 from raysweep.worker.inline import InlineStage
 
 log = logging.getLogger("raysweep")
@@ -66,10 +66,10 @@ def run_sweep(
     takeover: bool = False,
     num_cpus: float | None = None,
     scheduled_at: datetime | None = None,
-    again: Again = NOT_AGAIN,
+    continuing: Continue = NOT_CONTINUED,
 ) -> SweepOutcome:
     """`raysweep.run_sweep` where the address is not that of a Jobs API; args and errors as there."""
-    asked, folder = _ask(request, scheduled_at, again)
+    asked, folder = _ask(request, scheduled_at, continuing)
     interrupts = Interrupts(breaks_off=True)
     try:
         return _off_loop(
@@ -89,7 +89,7 @@ def run_connected(
     on_progress: OnProgress | None,
     takeover: bool,
     scheduled_at: datetime | None = None,
-    again: Again = NOT_AGAIN,
+    continuing: Continue = NOT_CONTINUED,
     job_number: int = 0,
 ) -> SweepOutcome:
     """`run_sweep` on the Ray that this process is connected to, for a caller with signals of its own.
@@ -97,7 +97,7 @@ def run_connected(
     Call it off the main thread: there the controller would take SIGINT and SIGTERM itself. `interrupts` ends
     or cancels it, and so does a request in the storage that names `job_number`, however old it is.
     """
-    asked, folder = _ask(request, scheduled_at, again, job_number)
+    asked, folder = _ask(request, scheduled_at, continuing, job_number)
     return _beside_trials(
         asked, lambda stage: _run(asked, folder, None, on_progress, takeover, None, interrupts, stage)
     )
@@ -106,12 +106,12 @@ def run_connected(
 def _ask(
     request: RunRequest[SweepSpec],
     scheduled_at: datetime | None,
-    again: Again,
+    continuing: Continue,
     job_number: int = 0,
 ) -> tuple[SweepRequest, SweepFolder]:
     check_scheduled_at(scheduled_at)
     spec, run = request.spec, request.run
-    again.check_for(spec)
+    continuing.check_for(spec)
     folder = SweepFolder(open_store(spec.storage_path), run.id)
     seed = spec.seed if spec.seed is not None else derive_seed(0, run.id)
     at = scheduled_at.timestamp() if scheduled_at is not None else None
@@ -120,7 +120,7 @@ def _ask(
         key=run.key,
         seed=seed,
         scheduled_at=at,
-        again=again,
+        continuing=continuing,
         job_number=job_number,
         code=code_digest_of(spec),
     )
@@ -178,7 +178,7 @@ def _run(
                 held = hold(folder, asked, after=None if takeover else generation)
                 if held is None:
                     continue
-                is_late = asked.again.retry is not None and held.state.phase in ("stopping", "ending")
+                is_late = asked.continuing.retry is not None and held.state.phase in ("stopping", "ending")
                 try:
                     outcome = _carry_through(held, connection, on_progress, interrupts, stage)
                 finally:
@@ -245,7 +245,7 @@ def _carry_through(
             raise SweepInterrupted(folder.sweep_id, so_far=show_progress(progress)) from None
         raise
     outcome = make_outcome(
-        state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=raysweep.__version__
+        state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=__version__
     )
     folder.write_outcome_if_absent(outcome)
     progress = controller.progress()

@@ -1,13 +1,13 @@
-"""A searcher that takes its time is asked and told on a thread, so that the event loop goes on meanwhile.
+"""Runs a slow searcher on a thread, so that the event loop continues.
 
-Asks and tells wait in one line, in the order of the core's commands, and are worked off one at a time: an
-ask knows of the tells before it and of no other, as it would if the loop had waited for it. What the searcher
-knows is not read elsewhere while the thread is there.
+Asks and tells are queued in the order of the core's commands and processed one at a time: an ask knows the
+tells before it and no others, as if the loop had waited for it. No other code reads the searcher's state
+while the thread runs.
 
-The thread and the loop share one interpreter lock. Python gives it back to who waits for it after a switch
-interval, 5 ms by default, and each call of the loop that lets go of it (every send, every select) waits for
-that again. A full garbage collection holds it for 30 to 90 ms, and a study's short-lived objects bring these
-about. So while an ask is computed the interval is shorter, and the collector pauses.
+The thread and the loop share one interpreter lock. Python hands it over after a switch interval, 5 ms by
+default, and each call of the loop that releases the lock (every send, every select) waits for that again.
+A full garbage collection holds it for 30 to 90 ms, and the short-lived objects of an Optuna study trigger
+these. So while an ask is computed the interval is shorter, and the collector pauses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The controller's end of the link: an asyncio server for those workers that know the sweep's token.
+"""The controller's end of the link: an asyncio server for workers that know the sweep's token.
 
-Whoever else finds the port is a stranger: it may send one small frame, gets a few seconds for it, and costs
-no more than that.
+A stranger that finds the port may send one small frame within a few seconds, then the connection is
+closed.
 """
 
 from __future__ import annotations

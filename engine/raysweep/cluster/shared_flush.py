@@ -1,4 +1,4 @@
-"""When is what was written durable? Those who ask meanwhile share a flush."""
+"""Flushes writes to disk. Callers that wait at the same time share one flush."""
 
 from __future__ import annotations
 

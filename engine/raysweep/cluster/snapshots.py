@@ -1,8 +1,9 @@
-"""Snapshots while a sweep runs, so that whoever takes it up reads the end of its journal only.
+"""Snapshots of a running sweep, so that a takeover reads only the end of its journal.
 
-The state is frozen on the event loop, which takes a moment; its JSON, hash and put are a thread's. A snapshot
-holds the state as of the end of a segment: the journal's writer ends one there, and what is frozen is put
-once that segment is durable. One that never comes to that, or is damaged, costs the next start time only.
+The event loop freezes the state, which takes a moment; a thread serialises, hashes and stores it. A
+snapshot holds the state at the end of a segment: the journal's writer ends a segment there, and the frozen
+state is stored once that segment is durable. A missing or damaged snapshot costs time at the next start,
+nothing else.
 """
 
 from __future__ import annotations

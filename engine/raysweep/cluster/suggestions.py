@@ -1,4 +1,4 @@
-"""What a searcher suggests and is told, as the core has it; the same for the controller and the simulator."""
+"""Calls a searcher with suggestions and results as the core has them; shared with the simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads for what the controller must not wait for on its event loop: each kind of work has its own."""
+"""Threads for slow work of the controller. Each kind of work has its own."""
 
 from __future__ import annotations
 

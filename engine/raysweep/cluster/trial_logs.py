@@ -1,4 +1,4 @@
-"""The controller's side of its trials' logs: it has the keepers of its nodes finish before it ends."""
+"""The controller's side of trial logs: before the end it waits until each node's log store has finished."""
 
 from __future__ import annotations
 

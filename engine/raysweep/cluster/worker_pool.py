@@ -1,4 +1,4 @@
-"""The fleet's shell: its actions go to Ray and the links, their news come back to it. It decides nothing."""
+"""The fleet's shell: sends its actions to Ray and the links, and returns their events. It decides nothing."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     if state.generation:
         state.active_before_s = state.active_s(seen_at if state.phase != "ended" else state.last_at)
     sweep_end.count_until(state, seen_at)
-    state.open_slots, state.slot_s_at, state.behaviour = 0, event.at, event.behaviour
+    state.open_slots, state.slot_s_at = 0, event.at
     if not state.deadline_text:
         sweep_end.set_deadline(state, event.deadline)
     if state.phase == "ended":
@@ -98,10 +98,6 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     state.capacity, state.slot_failures, state.timer_at = 0, 0, None
     state.no_room_since = state.no_memory_since = None
     state.draining.clear()
-    if state.behaviour >= 2:
-        # Counted anew: what an end had cut was not counted when it came back under older rules.
-        active = (state.trials[number] for number in state.active)
-        state.hungry_for_memory = sum(trial.is_large for trial in active)
     out.extend(ExcludeNode(node=node) for node in state.excluded)
     orphans = [state.trials[number] for number in state.active if state.trials[number].state in ON_SLOT]
     for trial in orphans:
@@ -124,7 +120,7 @@ def _note_code(state: SweepState, event: ev.ControllerStarted) -> None:
 
 def _note_space(state: SweepState) -> None:
     spec = state.spec
-    is_repeated = (spec.num_samples or 2) > 1 and not (spec.points or spec.search.kind == "configs")
+    is_repeated = (spec.num_samples or 2) > 1 and not (spec.points or spec.search.options.is_listed)
     for text in space_notes(spec.param_space, is_repeated=is_repeated):
         transitions.note(state, text)
 
@@ -157,8 +153,6 @@ def _on_slot_opened(state: SweepState, event: ev.SlotOpened, out: Out) -> None:
     if slot is None or slot.is_open:
         return
     slot.is_open, slot.node, slot.others = True, event.node, event.others
-    if state.behaviour < 2:
-        state.slot_failures = 0
     if slot.is_on(state.draining) or slot.is_on(state.excluded):
         transitions.leave(state, slot, out)
     transitions.mark_hungry(state, slot)
@@ -173,9 +167,8 @@ def _on_slot_failed(state: SweepState, event: ev.SlotFailed, out: Out) -> None:
     slot = _take_slot_away(state, event.slot)
     if slot is None:
         return
-    if state.behaviour >= 2:
-        # The worker in whose place this one was to come has left a queue behind.
-        _give_queue_back(state, slot, event.at, out)
+    # The worker in whose place this one was to come has left a queue behind.
+    _give_queue_back(state, slot, event.at, out)
     _count_failed_start(state, event, event.node, out)
 
 
@@ -334,7 +327,7 @@ def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> 
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and trial.state in ("running", "stopping"):
         reports.take_reports(state, trial, event, out)
-        if sweep_end.plans(state):
+        if state.rules.has_end:
             sweep_end.note_report(state, trial, len(event.rows), event.at)
             sweep_end.plan_end_of(state, trial, event.at, out)
 
@@ -357,7 +350,7 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
     elif event.number >= trial.next_checkpoint:
         trial = transitions.thaw(state, trial)
         reports.take_checkpoint(state, trial, event, out)
-        if sweep_end.plans(state):
+        if state.rules.has_end:
             sweep_end.note_checkpoint(state, trial, event.at)
             sweep_end.plan_end_of(state, trial, event.at, out)
 
@@ -381,8 +374,11 @@ def _on_checkpoint_damaged(state: SweepState, event: ev.CheckpointDamaged, out: 
 
 
 def _on_trial_noted(state: SweepState, event: ev.TrialNoted, out: Out) -> None:
-    if event.trial in state.trials:
-        transitions.note(state, f"trial {event.trial}: {event.text}", event.count)
+    if event.trial not in state.trials:
+        return
+    if event.is_shared and any(line.endswith(f": {event.text}") for line in state.notes):
+        return
+    transitions.note(state, f"trial {event.trial}: {event.text}", event.count)
 
 
 def _on_trial_returned(state: SweepState, event: ev.TrialReturned, out: Out) -> None:

@@ -1,4 +1,4 @@
-"""Types of the fields of stored documents: numbers that JSON has none for, and counts of trials."""
+"""Field types of stored documents: NaN and infinity written by name, and counts of trials."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ A kind with a colon in it is a class of the user's own: `"my_package.policies:Mi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict, GetJsonSchemaHandler, ValidationError, model_serializer, model_validator
@@ -18,6 +19,16 @@ from raysweep.documents.trainable import PYTHON_ONLY, check_reference, trainable
 from raysweep.documents.validation import Problem, did_you_mean, issues_of, show
 
 CLASS_EXAMPLE = "package.module:Class"
+
+
+def load_kinds(registry: Mapping[str, str]) -> dict[str, type[Any]]:
+    """The option class of each kind.
+
+    Args:
+        registry: for each kind `module:Class`; the modules are imported.
+    """
+    places = {kind: place.split(":") for kind, place in registry.items()}
+    return {kind: getattr(import_module(module), name) for kind, (module, name) in places.items()}
 
 
 class PluginOptions(SpecModel):
@@ -34,7 +45,7 @@ class PluginOptions(SpecModel):
 class KindSpec(SpecModel):
     """A kind and its typed options; the first of `kinds` is the default."""
 
-    kinds: ClassVar[dict[str, type[SpecModel]]] = {}
+    kinds: ClassVar[Mapping[str, type[SpecModel]]] = {}
     plugin_options: ClassVar[type[PluginOptions]] = PluginOptions
 
     @model_validator(mode="before")

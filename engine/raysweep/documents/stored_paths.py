@@ -1,7 +1,7 @@
-"""References: how a place in a store is written down in that store.
+"""References: places in a store, written relative to a base.
 
-What lies below a base (a sweep's folder, a storage path) is stored relative to it, so that it holds after the
-store has been moved, and under each of its names. Whatever is read is an absolute URI again.
+A base is a sweep's folder or a storage path. A relative reference stays valid after the store is moved or
+opened under another name. Readers get absolute URIs.
 """
 
 from __future__ import annotations

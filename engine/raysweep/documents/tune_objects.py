@@ -1,7 +1,7 @@
-"""What Ray Tune's classes and wrappers are and hold, read without importing Ray: by module and name.
+"""Recognises and unwraps Ray Tune's classes and wrappers by module and name, without importing Ray.
 
-`tune.with_parameters` and `tune.with_resources` wrap a function or a class. Under the wrapper lies what the
-sweep is of: its name, its code.
+`tune.with_parameters` and `tune.with_resources` wrap a function or a class. The wrapped object gives the
+sweep its name and its code digest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Calls of functions and classes that the user, or a library of the user's, has written.
+"""Calls to functions and classes that the user or a library of the user wrote.
 
-They may raise what is no `Exception`: `SystemExit`, `asyncio.CancelledError`, `KeyboardInterrupt`, the panic
-of a Rust library. Such an exception ends an event loop or a thread without a word, and a sweep would hang. So
-each caller calls by `call`, and handles what any user code raises as `Exception`. A signal that comes during
-the call is no fault of that code: what its handler raises stays as it is.
+User code can raise exceptions that are not an `Exception`: `SystemExit`, `asyncio.CancelledError`,
+`KeyboardInterrupt`, the panic of a Rust library. They end an event loop or a thread without a message, and
+the sweep would hang. `call` turns each of them into an `Exception`. An exception that a signal handler
+raises during the call is not the user code's: it is raised unchanged.
 """
 
 from __future__ import annotations

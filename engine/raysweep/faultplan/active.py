@@ -17,7 +17,7 @@ from raysweep.faultplan.faults import Fault, Here, Place, When, matches, perform
 from raysweep.faultplan.plan import VARIABLE, FaultPlan
 
 if TYPE_CHECKING:
-    from raysweep.trial import Reported, TrialContext, TrialSession
+    from raysweep.trial.session import Reported, TrialContext, TrialSession
 
 
 class ActivePlan:

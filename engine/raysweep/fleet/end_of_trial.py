@@ -12,19 +12,15 @@ Each step first looks whether that attempt still runs there: one that has ended 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary.stop_reasons import STOPS
 from raysweep.fleet.policy import INTERRUPT_GRACE_S, KILL_GRACE_S
+from raysweep.fleet.roster import Roster
 from raysweep.fleet.state import FleetSlot, Handed
 from raysweep.messages import Interrupt, Kill, Stop
 
-if TYPE_CHECKING:
-    from raysweep.fleet.machine import Fleet
 
-
-def ask(fleet: Fleet, slot: FleetSlot, handed: Handed, command: cmd.StopTrial, at: float) -> None:
+def ask(fleet: Roster, slot: FleetSlot, handed: Handed, command: cmd.StopTrial, at: float) -> None:
     """The first step. A later request replaces an earlier one, but never makes it weaker."""
     reason, wants_checkpoint = command.reason, command.wants_checkpoint
     fleet.say(slot, Stop(*handed.job.who, reason, wants_checkpoint, STOPS[reason].allows))
@@ -37,7 +33,7 @@ def ask(fleet: Fleet, slot: FleetSlot, handed: Handed, command: cmd.StopTrial, a
         )
 
 
-def interrupt_all(fleet: Fleet) -> None:
+def interrupt_all(fleet: Roster) -> None:
     """Interrupt what was told to stop, whatever its grace."""
     for slot in fleet.slots.values():
         begun = slot.begun
@@ -47,7 +43,7 @@ def interrupt_all(fleet: Fleet) -> None:
     fleet.flush()
 
 
-def interrupt(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
+def interrupt(fleet: Roster, slot: FleetSlot, handed: Handed, at: float) -> None:
     """The second step, and in time the others."""
     if not _runs(fleet, slot, handed):
         return
@@ -59,7 +55,7 @@ def interrupt(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
     fleet.alarms.set(at + INTERRUPT_GRACE_S, lambda at: _kill(fleet, slot, handed, at))
 
 
-def _kill(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
+def _kill(fleet: Roster, slot: FleetSlot, handed: Handed, at: float) -> None:
     if fleet.policy.isolation != "process":
         _kill_worker(fleet, slot, handed, at)
     elif _runs(fleet, slot, handed):
@@ -68,13 +64,13 @@ def _kill(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
         fleet.alarms.set(at + KILL_GRACE_S, lambda at: _kill_worker(fleet, slot, handed, at))
 
 
-def _kill_worker(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
+def _kill_worker(fleet: Roster, slot: FleetSlot, handed: Handed, at: float) -> None:
     if _runs(fleet, slot, handed):
         slot.forced = handed
         fleet.retire(slot, at)
 
 
-def _runs(fleet: Fleet, slot: FleetSlot, handed: Handed) -> bool:
+def _runs(fleet: Roster, slot: FleetSlot, handed: Handed) -> bool:
     """Whether that attempt still runs there."""
     is_there = fleet.slots.get(slot.number) is slot and slot.handed.get(handed.trial) is handed
     return is_there and handed.state == "begun"

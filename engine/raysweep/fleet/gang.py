@@ -17,7 +17,6 @@ To the core the gang is one worker: rank 0 speaks for it. Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -25,10 +24,8 @@ from raysweep import messages as msg
 from raysweep.fleet import end_of_trial
 from raysweep.fleet.policy import GANG_GRACE_S, FleetPolicy
 from raysweep.fleet.reduction import GangReports
+from raysweep.fleet.roster import Roster
 from raysweep.fleet.state import FleetSlot, Handed, Worker
-
-if TYPE_CHECKING:
-    from raysweep.fleet.machine import Fleet
 
 REASON = "gang"
 """Why a member is told to end of which the core asked nothing."""
@@ -37,7 +34,7 @@ REPORTS_DIFFER = "GangReportsDiffer"
 
 
 def heard(
-    fleet: Fleet, slot: FleetSlot, worker: Worker, messages: Sequence[msg.FromWorker], at: float
+    fleet: Roster, slot: FleetSlot, worker: Worker, messages: Sequence[msg.FromWorker], at: float
 ) -> Iterator[msg.FromWorker]:
     """What the slot says, as one worker would, when a member says this."""
     for message in messages:
@@ -85,7 +82,7 @@ def addressed(
     return said
 
 
-def settle(fleet: Fleet, slot: FleetSlot, at: float, *, counts_echoes: bool) -> bool:
+def settle(fleet: Roster, slot: FleetSlot, at: float, *, counts_echoes: bool) -> bool:
     """The members are killed: should one have failed before, that is the end of the attempt."""
     begun = slot.begun
     if begun is None or _was_told(begun):
@@ -96,7 +93,7 @@ def settle(fleet: Fleet, slot: FleetSlot, at: float, *, counts_echoes: bool) -> 
     return failed is not None
 
 
-def _relay(fleet: Fleet, slot: FleetSlot, message: msg.FromWorker) -> None:
+def _relay(fleet: Roster, slot: FleetSlot, message: msg.FromWorker) -> None:
     match message:
         case msg.Met(port=port):
             fleet.say(slot, msg.Meet(*message.who, port=port))
@@ -108,7 +105,7 @@ def _relay(fleet: Fleet, slot: FleetSlot, message: msg.FromWorker) -> None:
                 handed.is_busy = not is_over
 
 
-def _take_end(fleet: Fleet, slot: FleetSlot, worker: Worker, end: msg.End, at: float) -> msg.End | None:
+def _take_end(fleet: Roster, slot: FleetSlot, worker: Worker, end: msg.End, at: float) -> msg.End | None:
     handed = slot.find(*end.who)
     if handed is None or worker.rank in handed.ends:
         return None
@@ -124,7 +121,7 @@ def _take_end(fleet: Fleet, slot: FleetSlot, worker: Worker, end: msg.End, at: f
     return None
 
 
-def _disband(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
+def _disband(fleet: Roster, slot: FleetSlot, handed: Handed, at: float) -> None:
     """All are to end at their next report, and soon."""
     if handed.is_disbanding:
         return
@@ -134,7 +131,7 @@ def _disband(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
 
 
 def _take_report(
-    fleet: Fleet,
+    fleet: Roster,
     slot: FleetSlot,
     worker: Worker,
     message: msg.Rows | msg.Upcoming | msg.Saved,
@@ -152,7 +149,7 @@ def _take_report(
         _disband(fleet, slot, handed, at)
 
 
-def _reports_of(fleet: Fleet, slot: FleetSlot, handed: Handed) -> GangReports:
+def _reports_of(fleet: Roster, slot: FleetSlot, handed: Handed) -> GangReports:
     if handed.reports is None:
         assert fleet.policy.reduction is not None
         handed.reports = GangReports(fleet.policy.reduction, len(slot.members))
@@ -168,7 +165,7 @@ def _note_fault(handed: Handed, reports: GangReports) -> None:
     handed.fault = msg.Failed(*handed.job.who, failure=facts)
 
 
-def _take_port(fleet: Fleet, slot: FleetSlot, worker: Worker, message: msg.Met) -> None:
+def _take_port(fleet: Roster, slot: FleetSlot, worker: Worker, message: msg.Met) -> None:
     """Each has a port of its own; when all have one, all are told."""
     handed = slot.find(*message.who)
     if handed is None:
@@ -179,7 +176,7 @@ def _take_port(fleet: Fleet, slot: FleetSlot, worker: Worker, message: msg.Met) 
         fleet.say(slot, msg.Meet(*message.who, addresses=addresses))
 
 
-def _hasten(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
+def _hasten(fleet: Roster, slot: FleetSlot, handed: Handed, at: float) -> None:
     """The time to end is over, for those that have not."""
     if fleet.slots.get(slot.number) is not slot or slot.handed.get(handed.trial) is not handed:
         return

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.fleet import gang
 from raysweep.fleet.policy import LINGER_S, SILENCE_S
+from raysweep.fleet.roster import Roster
 from raysweep.fleet.state import FleetSlot, Group, Worker
-
-if TYPE_CHECKING:
-    from raysweep.fleet.machine import Fleet
 
 _LEAVES: Final = frozenset({"draining", "dead"})
 _NO_PLACE: Final = Failure(
@@ -24,7 +22,7 @@ _NO_PLACE: Final = Failure(
 _LET_GO: Final = Failure(origin="process", type="LetGo", message="the sweep had to end at once")
 
 
-def bury(fleet: Fleet, worker: Worker, at: float) -> None:
+def bury(fleet: Roster, worker: Worker, at: float) -> None:
     """A worker is gone, and has said its last words."""
     if not fleet.crew.has(worker) or worker.failure is None:
         return
@@ -39,7 +37,7 @@ def bury(fleet: Fleet, worker: Worker, at: float) -> None:
         fleet.crew.drop_spare(worker)
 
 
-def lose(fleet: Fleet, slot: FleetSlot, failure: Failure, at: float, worker: Worker | None = None) -> None:
+def lose(fleet: Roster, slot: FleetSlot, failure: Failure, at: float, worker: Worker | None = None) -> None:
     """The slot is gone with its `worker`, one of its members; whom that is held against, the core decides."""
     worker = worker or slot.worker
     was_handed = any(handed.state != "unsent" for handed in slot.handed.values())
@@ -59,7 +57,7 @@ def lose(fleet: Fleet, slot: FleetSlot, failure: Failure, at: float, worker: Wor
 
 
 def kill_and_lose(
-    fleet: Fleet, slot: FleetSlot, failure: Failure, at: float, worker: Worker | None = None
+    fleet: Roster, slot: FleetSlot, failure: Failure, at: float, worker: Worker | None = None
 ) -> None:
     """As `lose`, of a worker that still lives."""
     for member in slot.members:
@@ -67,13 +65,13 @@ def kill_and_lose(
     lose(fleet, slot, failure, at, worker)
 
 
-def let_go(fleet: Fleet, at: float) -> None:
+def let_go(fleet: Roster, at: float) -> None:
     """End every worker now; `SlotLost` or `SlotFailed` follows for each slot, and its trials with it."""
     for slot in list(fleet.slots.values()):
         kill_and_lose(fleet, slot, _LET_GO, at)
 
 
-def give_up_start(fleet: Fleet, worker: Worker, at: float) -> None:
+def give_up_start(fleet: Roster, worker: Worker, at: float) -> None:
     """The time to load the trainable is over."""
     if fleet.crew.has(worker) and worker.state == "loading":
         limit = f"{fleet.policy.start_timeout_s:g} s (failure.start_timeout_s)"
@@ -81,14 +79,14 @@ def give_up_start(fleet: Fleet, worker: Worker, at: float) -> None:
         _give_up(fleet, worker, Failure(origin="start", type="StartTimeout", message=message), at)
 
 
-def give_up_silence(fleet: Fleet, worker: Worker, at: float) -> None:
+def give_up_silence(fleet: Roster, worker: Worker, at: float) -> None:
     """Its link has been closed for long, and Ray says nothing."""
     if fleet.crew.has(worker) and not worker.has_link and worker.state != "dying":
         message = f"the worker's link was down for {SILENCE_S:g} s"
         _give_up(fleet, worker, Failure(origin="process", type="LinkLost", message=message), at)
 
 
-def give_up_place(fleet: Fleet, worker: Worker, at: float) -> None:
+def give_up_place(fleet: Roster, worker: Worker, at: float) -> None:
     """A replacement has no place any more: what its slot was handed must not wait for it."""
     slot = fleet.crew.slot_of(worker.number)
     if slot is not None and any(member.state == "starting" for member in slot.members):
@@ -101,19 +99,19 @@ def moved(node: str) -> Failure:
     return Failure(origin="process", type="GroupMoved", message=message, node_state="dead")
 
 
-def _give_up(fleet: Fleet, worker: Worker, failure: Failure, at: float) -> None:
+def _give_up(fleet: Roster, worker: Worker, failure: Failure, at: float) -> None:
     worker.failure = failure
     fleet.crew.kill(worker)
     bury(fleet, worker, at)
 
 
-def _give_back(fleet: Fleet, slot: FleetSlot, at: float) -> None:
+def _give_back(fleet: Roster, slot: FleetSlot, at: float) -> None:
     group = slot.worker.group
     if fleet.groups.give_back(group, {member.node for member in slot.members}):
         returns = group.returns
         fleet.alarms.set(at + LINGER_S, lambda at: _end_lingering(fleet, group, returns))
 
 
-def _end_lingering(fleet: Fleet, group: Group, returns: int) -> None:
+def _end_lingering(fleet: Roster, group: Group, returns: int) -> None:
     if group.state == "free" and group.returns == returns:
         fleet.groups.drop(group)

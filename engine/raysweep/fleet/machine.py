@@ -16,9 +16,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from raysweep import messages as msg
@@ -26,9 +24,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.fleet import end_of_trial, gang, losses
-from raysweep.fleet.actions import Action, ExplainDelay, Send
-from raysweep.fleet.alarms import Alarms
-from raysweep.fleet.groups import Groups
+from raysweep.fleet.actions import ExplainDelay, Send
 from raysweep.fleet.message_events import event_of, failure_of
 from raysweep.fleet.policy import (
     HURRY_INTERRUPT_S,
@@ -38,42 +34,24 @@ from raysweep.fleet.policy import (
     SILENCE_S,
     FleetPolicy,
 )
+from raysweep.fleet.roster import Roster, Shorten
 from raysweep.fleet.state import FleetSlot, Handed, Worker
-from raysweep.fleet.workers import Crew
 
-Shorten = Callable[[int, int, Failure], Failure]
 _REPLACED: Final = Failure(
     origin="node", type="WorkerReplaced", message="its worker was ended for the trial before it"
 )
 
 
-class Fleet:
-    """All slots of one controller.
-
-    `shorten(trial, attempt, failure)` makes a failure of it that is short enough to be kept.
-    """
+class Fleet(Roster):
+    """The fleet's machine: its inputs are commands of the core, messages of workers and events of Ray."""
 
     def __init__(
         self, policy: FleetPolicy, shorten: Shorten = lambda trial, attempt, failure: failure
     ) -> None:
-        self.events: deque[ev.Event] = deque()
-        self.actions: deque[Action] = deque()
-        self.policy = policy
-        self.alarms = Alarms()
-        self.groups = Groups(self.actions.append)
-        self.crew = Crew(self.actions.append)
-        self.slots: dict[int, FleetSlot] = {}
-        self._shorten = shorten
+        super().__init__(policy, shorten)
         # Whether a worker that is ready gets whatever its slot is handed, at once.
         self._is_in_order = policy.isolation != "actor" and not policy.world_size
-        self._dirty: dict[int, FleetSlot] = {}
-        self._large_opening: set[int] = set()
         self._leftovers: set[str] = set()
-
-    @property
-    def has_large_opening(self) -> bool:
-        """Whether a larger slot than the usual waits for room."""
-        return bool(self._large_opening)
 
     # -- commands of the core ----------------------------------------------------------------------
 
@@ -85,7 +63,7 @@ class Fleet:
         slot, worker = FleetSlot(number=command.slot, members=members), members[0]
         slot.memory_bytes, slot.size = command.memory_bytes, command.size
         if not group.is_usual:
-            self._large_opening.add(slot.number)
+            self.large_opening.add(slot.number)
         self.slots[slot.number] = slot
         self.crew.serve(slot)
         self.alarms.set(at + self.policy.placement_timeout_s, lambda at: self._say_delayed(slot, worker))
@@ -156,11 +134,11 @@ class Fleet:
 
     def flush(self) -> None:
         """Send what was said since the last flush, one frame a worker."""
-        for slot in self._dirty.values():
+        for slot in self.dirty.values():
             if slot.outgoing:
                 self._send(slot, slot.outgoing)
                 slot.outgoing = []
-        self._dirty.clear()
+        self.dirty.clear()
 
     def tick(self, at: float) -> None:
         """Do what the time has come for."""
@@ -241,7 +219,7 @@ class Fleet:
             if type(event) is ev.TrialStarted:
                 self._began(slot, event.trial, event.attempt)
             elif type(event) is ev.TrialReturned or type(event) is ev.TrialStopped:
-                self._ended(slot, event.trial)
+                self.drop(slot, event.trial)
         if self.policy.isolation == "actor" and worker.state == "ready" and self._is_used_up(slot):
             for member in slot.members:
                 self.crew.kill(member)
@@ -266,17 +244,8 @@ class Fleet:
                 self._take_ready(slot, worker, message, at)
             case msg.Unready():
                 worker.node = message.node or worker.node
-                failure = self._shorten(-1, -1, failure_of(message.failure))
+                failure = self.shorten(-1, -1, failure_of(message.failure))
                 losses.kill_and_lose(self, slot, failure, at, worker)
-
-    def fail(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
-        """The attempt has failed."""
-        trial, attempt = message.who
-        failure = self._shorten(trial, attempt, failure_of(message.failure))
-        if failure.memory_bytes is None:
-            failure = replace(failure, memory_bytes=slot.held_bytes)
-        self._ended(slot, trial)
-        self.events.append(ev.TrialFailed(at=at, trial=trial, attempt=attempt, failure=failure))
 
     def _take_failed(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
         self.fail(slot, message, at)
@@ -294,8 +263,7 @@ class Fleet:
         if spent.leftover not in self._leftovers:
             self._leftovers.add(spent.leftover)
             text = f"its worker was replaced, as after each trial that does so: it left {spent.leftover}"
-            who = {"trial": spent.trial, "attempt": spent.attempt}
-            self.events.append(ev.TrialNoted(at=at, text=text, **who))
+            self.events.append(ev.TrialNoted(at=at, trial=spent.trial, attempt=spent.attempt, text=text))
 
     def _take_ready(self, slot: FleetSlot, worker: Worker, ready: msg.Ready, at: float) -> None:
         if worker.state != "loading":
@@ -307,7 +275,7 @@ class Fleet:
             return
         if not slot.is_open:
             slot.is_open, slot.node = True, node
-            self._large_opening.discard(slot.number)
+            self.large_opening.discard(slot.number)
             others = tuple(sorted({member.node for member in slot.members} - {node}))
             slot.others = others
             self.events.append(ev.SlotOpened(at=at, slot=slot.number, node=node, others=others))
@@ -343,10 +311,6 @@ class Fleet:
         if self.policy.isolation == "actor" and self.policy.can_spare:
             self.crew.start_spare(slot)
 
-    def _ended(self, slot: FleetSlot, trial: int) -> None:
-        slot.handed.pop(trial, None)
-        slot.held_bytes = None
-
     def _is_used_up(self, slot: FleetSlot) -> bool:
         """Whether the trial that its members ran has ended in all of them: with `isolation="actor"` they get
         no other."""
@@ -369,11 +333,6 @@ class Fleet:
         handed.move("sent")
         slot.worker.has_run = True
         self.say(slot, handed.job)
-
-    def say(self, slot: FleetSlot, message: msg.ToWorker) -> None:
-        """Have a message go to the slot's members with the next flush."""
-        slot.outgoing.append(message)
-        self._dirty[slot.number] = slot
 
     def _recalled(self, slot: FleetSlot, trials: Collection[int], at: float) -> None:
         taken, slot.recalled = (*slot.recalled, *trials), []
@@ -456,13 +415,3 @@ class Fleet:
         for member in slot.members:
             self.crew.kill(member)
         self.forget(slot)
-
-    def forget(self, slot: FleetSlot) -> None:
-        """The slot is no more, nor are its members and its spare."""
-        del self.slots[slot.number]
-        self._dirty.pop(slot.number, None)
-        self._large_opening.discard(slot.number)
-        if slot.spare is not None:
-            self.crew.drop_spare(slot.spare)
-        for member in slot.members:
-            self.crew.forget(member)

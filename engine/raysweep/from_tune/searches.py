@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from raysweep.documents.validation import show
-from raysweep.specs.search import TpeOptions
+from raysweep.search.spec import SearchSpec
 
 Objection = tuple[str, str, str]
 """A part, what is wrong with it, and the fix."""
@@ -14,7 +14,7 @@ MOST_SEED: Final = 2**63
 _BY_ARRAY: Final = 0x80000000
 """The first word of a generator that was seeded by more than one number, as one without a seed is."""
 _OTHER_SAMPLER: Final = 'leave it out of the sampler, or give from_tuner(…, search="tpe")'
-# What `optuna.samplers.TPESampler` has beside what `TpeOptions` has: its attribute, and the default.
+# What `optuna.samplers.TPESampler` has beside what the options of `tpe` have: its attribute, and the default.
 _SAMPLER_PARTS: Final = {
     "gamma": ("_gamma", None),
     "group": ("_group", False),
@@ -31,7 +31,7 @@ def read_tpe(sampler: Any) -> tuple[dict[str, Any], int | None, list[Objection]]
     """The options and the seed of Optuna's TPESampler; and what of it has no counterpart."""
     names = ("n_startup_trials", "n_ei_candidates", "multivariate", "constant_liar")
     held = {name: getattr(sampler, f"_{name}", None) for name in names}
-    defaults = TpeOptions()
+    defaults = SearchSpec.of("tpe").options
     options = {
         name: value for name, value in held.items() if value is not None and value != getattr(defaults, name)
     }

@@ -53,7 +53,7 @@ from raysweep.jobs.wire import ENDED, Submission
 from raysweep.programs.allowed import check_program
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
-from raysweep.specs.continuing import Again
+from raysweep.specs.continuing import Continue
 from raysweep.specs.outline import Outline, outline
 from raysweep.threads import on_thread
 
@@ -129,7 +129,7 @@ async def submit_or_attach(
 
     Raises:
         SpecError: Something cannot work. SpecChangedError: the key belongs to a run with another spec.
-        JobStoppedError: A person stopped it, and `options.on_cancelled` is not "resume".
+        JobStoppedError: A person stopped it, and `options.resume_cancelled` is not set.
         StorageNotSharedError: Its last job succeeded, and the outcome is not where the spec says.
         ClusterError, StorageError: See `retryable`.
     """
@@ -155,7 +155,7 @@ async def submit(
     options = options or JobOptions()
     check_portable(request.spec)
     view = await asyncio.to_thread(RunView, request.run.kind, request.spec.storage_path, request.run.id)
-    seen = await asyncio.to_thread(_look, view, request, options.again)
+    seen = await asyncio.to_thread(_look, view, request, options.continuing)
     outcome, is_reopening = seen.outcome, seen.is_reopening
     async with open_client(to) as client:
         if outcome is not None and not is_reopening:
@@ -165,11 +165,11 @@ async def submit(
             # A job that has ended since may have left an outcome since.
             outcome = await settled_outcome(view, within_s=_patience_with(newest))
             if outcome is not None:
-                await asyncio.to_thread(view.check_same, request, outcome, again=options.again)
+                await asyncio.to_thread(view.check_same, request, outcome, continuing=options.continuing)
         decision = decide(
             newest,
             has_outcome=outcome is not None,
-            on_cancelled=options.on_cancelled,
+            resume_cancelled=options.resume_cancelled,
             is_reopening=is_reopening,
         )
         job = await _carry_out(decision, client, request, view, options, announce)
@@ -253,7 +253,7 @@ def storage_not_shared(job_id: str, uri: str) -> StorageNotSharedError:
     )
 
 
-def _look(view: RunView, request: AnyRequest, again: Again) -> Stored:
+def _look(view: RunView, request: AnyRequest, continuing: Continue) -> Stored:
     called_off, outcome, has_spec = view.called_off_job(), view.outcome(), view.has_spec()
     return Stored(
         storage=view.store.url,
@@ -262,7 +262,7 @@ def _look(view: RunView, request: AnyRequest, again: Again) -> Stored:
         called_off=called_off,
         outcome=outcome,
         has_spec=has_spec,
-        is_reopening=view.check_same(request, outcome, again=again),
+        is_reopening=view.check_same(request, outcome, continuing=continuing),
     )
 
 
@@ -402,7 +402,7 @@ def _request_package(request: AnyRequest, options: JobOptions) -> Package:
         options=RequestOptions(
             lease_ttl_s=options.lease_ttl_s,
             takeover=options.takeover,
-            resume_cancelled=options.on_cancelled == "resume",
+            resume_cancelled=options.resume_cancelled,
             retry=options.retry,
             extend=options.extend,
         ),
@@ -423,7 +423,7 @@ def _submission(
     env_vars: Mapping[str, SecretStr],
     options: JobOptions,
 ) -> Submission:
-    from raysweep import __version__
+    from raysweep.version import __version__
 
     return Submission(
         job_id=job_id_of(request.run.id, number),

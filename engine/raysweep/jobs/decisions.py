@@ -13,7 +13,7 @@
 |                     |         | of that job, as FAILED: the run's folder was removed, or the driver  |
 |                     |         | finds there what this side cannot see                               |
 | FAILED, GONE        | no      | submit the next number: it resumes from the journal                 |
-| STOPPED             | no      | refuse: a person stopped it; with `on_cancelled="resume"` as FAILED |
+| STOPPED             | no      | refuse: a person stopped it; with `resume_cancelled` as FAILED     |
 
 An outcome *reopens* where the sweep is to go on: see `runs.ownership.reopening.reopens`.
 
@@ -24,8 +24,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
-
-from raysweep.jobs.options import OnCancelled
 
 NewestStatus = Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED", "GONE"]
 Do = Literal["return", "submit", "attach", "refuse_stopped", "refuse_storage"]
@@ -53,7 +51,7 @@ def decide(
     newest: Newest | None,
     *,
     has_outcome: bool,
-    on_cancelled: OnCancelled = "keep",
+    resume_cancelled: bool = False,
     is_reopening: bool = False,
 ) -> Decision:
     """The row of the first table that fits."""
@@ -71,6 +69,6 @@ def decide(
         return Decision(do="attach", number=number)
     if newest.status == "SUCCEEDED" and newest.is_noted:
         return Decision(do="refuse_storage", number=number)
-    if newest.status == "STOPPED" and on_cancelled != "resume":
+    if newest.status == "STOPPED" and not resume_cancelled:
         return Decision(do="refuse_stopped", number=number)
     return Decision(do="submit", number=number + 1)

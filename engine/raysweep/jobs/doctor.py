@@ -1,7 +1,7 @@
-"""`raysweep doctor`: would a sweep run on this cluster? Each check says what to do where it fails.
+"""`raysweep doctor`: checks whether a sweep would run on this cluster. A failed check names its fix.
 
-What only the cluster can tell, a small job of its own tells (`probe.py`); it is deleted afterwards, and so is
-what both sides wrote to see whether the storage is one.
+A small job (`jobs.probe`) checks what is only visible on the cluster. The job, and the files that both
+sides wrote to compare the storage, are deleted afterwards.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _unasked(check: Check, spec: SweepSpec | TrainSpec | None) -> list[Check]:
 
 
 def _check_versions(there: dict[str, str]) -> Check:
-    from raysweep import __version__
+    from raysweep.version import __version__
 
     name = "raysweep on the cluster"
     shown = f"raysweep {there['raysweep']}, Python {there['python']}, Ray {there['ray']}"

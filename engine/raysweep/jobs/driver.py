@@ -134,7 +134,7 @@ def _run_sweep(request: JobRequest, stops: Stops, number: int) -> int:
             interrupts,
             on_progress=notes,
             takeover=request.options.takeover,
-            again=request.options.again,
+            continuing=request.options.continuing,
             job_number=number,
         )
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, SecretStr
 
-from raysweep.documents.base import SpecModel
 from raysweep.documents.json_values import plain
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
-from raysweep.specs.continuing import Again, Extension, Retry
+from raysweep.specs.continuing import Continue
 
-OnCancelled = Literal["keep", "resume"]
 _OWN: Final = ("working_dir", "py_modules", "env_vars", "excludes")
 
 
@@ -55,7 +53,7 @@ def _check_secrets(given: Any) -> Any:
 LocalPath = Annotated[str, BeforeValidator(_check_path, json_schema_input_type=str)]
 
 
-class JobSettings(SpecModel):
+class JobSettings(Continue):
     """How a sweep or a training run is submitted to a cluster, without a secret in it.
 
     raysweep itself must be installed on the cluster, and so must all that is needed and not brought along.
@@ -83,12 +81,6 @@ class JobSettings(SpecModel):
     """Labels of the node that the driver runs on, such as {"ray.io/market-type": "on-demand"}."""
     lease_ttl_s: float | None = Field(default=None, ge=10)
     """End the sweep, resumably, once nothing has waited for it for this many seconds; none: it runs on."""
-    on_cancelled: OnCancelled = "keep"
-    """What another run with the key of a cancelled sweep does: return what it gave, or go on with it."""
-    retry: Retry | None = None
-    """Run failed trials of a sweep that has ended again: `failed`, all of them; or their numbers."""
-    extend: Extension | None = None
-    """Once the sweep has completed, let its best trials go further from their checkpoints."""
 
 
 class JobOptions(JobSettings):
@@ -100,12 +92,6 @@ class JobOptions(JobSettings):
     """Shown with the job in Ray's dashboard, beside raysweep's own."""
     takeover: bool = False
     """Take the sweep from a controller that seems to live."""
-
-    @property
-    def again(self) -> Again:
-        """What is wanted of a sweep that has ended."""
-        resumes = self.on_cancelled == "resume"
-        return Again(resume_cancelled=resumes, retry=self.retry, extend=self.extend)
 
     @classmethod
     def of(cls, settings: JobSettings) -> JobOptions:

@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _versions() -> dict[str, str]:
-    from raysweep import __version__
+    from raysweep.version import __version__
 
     return {"python": platform.python_version(), "ray": version("ray"), "raysweep": __version__}
 

@@ -12,7 +12,7 @@ import orjson
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.text import read_json
-from raysweep.specs.continuing import Again, Extension, Retry
+from raysweep.specs.continuing import Continue
 from raysweep.specs.identity import Kind
 
 FOLDER = "raysweep_job"
@@ -21,24 +21,13 @@ FILE = "request.json"
 ENTRYPOINT = "python -m raysweep.jobs.driver"
 
 
-class RequestOptions(SpecModel):
-    """What the driver is told beside the spec."""
+class RequestOptions(Continue):
+    """The options of the driver: how to continue the sweep, and for how long to hold it."""
 
     lease_ttl_s: float | None = None
     """End the sweep, resumably, this many seconds after the last renewal of its lease; None: never."""
     takeover: bool = False
     """Take the sweep from a controller that seems to live."""
-    resume_cancelled: bool = False
-    """Go on with a sweep that was cancelled."""
-    retry: Retry | None = None
-    """Run failed trials again."""
-    extend: Extension | None = None
-    """Once it has completed, let some trials go further."""
-
-    @property
-    def again(self) -> Again:
-        """What is wanted of a sweep that has ended."""
-        return Again(resume_cancelled=self.resume_cancelled, retry=self.retry, extend=self.extend)
 
 
 class JobRequest(SpecModel):

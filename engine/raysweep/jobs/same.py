@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from raysweep.errors import SpecChangedError, SpecError
-from raysweep.jobs.decisions import Newest
+from raysweep.jobs.decisions import Newest, NewestStatus
 from raysweep.jobs.wire import JobInfo
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, Changes
@@ -24,7 +24,7 @@ from raysweep.storage.objects.identity import is_same_store
 STORAGE: Final = "raysweep_storage"
 """The field of a job's metadata that says where its run is stored."""
 OUTLINE: Final = "raysweep_spec"
-"""The field of a job's metadata. Jobs of earlier versions have none, and are of any spec."""
+"""The field of a job's metadata that says what its spec is. A job without it is of any spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,8 @@ def find_newest(jobs: Sequence[JobInfo], request: AnyRequest, seen: Stored) -> N
 
     One of this id that stores elsewhere, or that has stored no spec and was submitted with another one, is
     another run. While it runs it is in the way (SpecChangedError), unless it was told to end; after that only
-    its number is taken.
+    its number is taken. A job that was told to end and failed counts as stopped: its driver may hear of the
+    request before Ray ends it.
     """
     run_id, found = request.run.id, dict[int, JobInfo]()
     for info in jobs:
@@ -70,7 +71,10 @@ def find_newest(jobs: Sequence[JobInfo], request: AnyRequest, seen: Stored) -> N
     if not seen.has_spec and not is_over:
         check_job(info, request)
     is_other = not is_here or (not seen.has_spec and job_changes(info, request).unsafe)
-    return Newest(number=highest, status="GONE" if is_other else info.status, is_noted=seen.recorded > 0)
+    status: NewestStatus = "GONE" if is_other else info.status
+    if status == "FAILED" and highest <= seen.called_off:
+        status = "STOPPED"
+    return Newest(number=highest, status=status, is_noted=seen.recorded > 0)
 
 
 def to_metadata(request: AnyRequest) -> str:

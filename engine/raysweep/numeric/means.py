@@ -1,6 +1,7 @@
-"""Means and sums of squares of reported numbers, however large, and the same on every version of Python.
+"""Means and sums of squares of reported numbers, with the same result on every version of Python.
 
-`sum` of floats gives other last bits from Python 3.12 on. `fsum` and `fmean` round once, on all versions.
+`sum` of floats is compensated from Python 3.12 on and differs in the last bits. `fsum` and `fmean` round
+once.
 """
 
 from __future__ import annotations

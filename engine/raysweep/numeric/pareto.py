@@ -1,4 +1,4 @@
-"""The Pareto front: the points that no other equals or beats in everything and beats in something."""
+"""The Pareto front: the points that no other point dominates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How numbers, configs and the progress of a sweep are written, wherever people read them."""
+"""Formats numbers, configs and the progress of a sweep for people."""
 
 from __future__ import annotations
 

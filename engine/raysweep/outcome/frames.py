@@ -1,4 +1,4 @@
-"""Rows as tables: data frames with typed columns, and CSV. pandas is imported for a frame only."""
+"""Rows as tables: data frames with typed columns, and CSV. pandas is imported only for a data frame."""
 
 from __future__ import annotations
 

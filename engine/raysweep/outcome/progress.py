@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from raysweep.documents.json_numbers import Counts, Metrics, Number
-from raysweep.outcome.record import Record, newer
+from raysweep.outcome.record import Record
 from raysweep.outcome.sweep import SweepStatus, Usage
 
 _AT_WORK: Final = frozenset({"starting", "running", "stopping"})
@@ -60,7 +60,7 @@ class SweepProgress(Record):
     """How many trials there will be; None where that is not known."""
     metric: str
     mode: Literal["min", "max"]
-    others: dict[str, Literal["min", "max"]] = newer({})
+    others: dict[str, Literal["min", "max"]] = {}
     """In a sweep of several metrics those after the first, each with its mode."""
     constraints: tuple[str, ...] = ()
     """What the metrics of a trial have to satisfy to be the best."""
@@ -69,10 +69,10 @@ class SweepProgress(Record):
     slots: int = 0
     """How many trials can run at once."""
     deadline: float | None = None
-    expected_end_at: float | None = newer()
+    expected_end_at: float | None = None
     """When a limit will end a sweep without a number of samples, if its slots stay as they are."""
     notes: tuple[str, ...] = ()
-    usage: Usage | None = newer()
+    usage: Usage | None = None
     """Of a training: what it has used so far."""
     has_left: bool = False
     """The holder gave the sweep up before its end, and may live on: no process runs it."""

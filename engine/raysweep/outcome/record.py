@@ -6,14 +6,12 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from operator import not_
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 
 import orjson
 from pydantic import (
     AfterValidator,
     ConfigDict,
-    Field,
     ValidationError,
 )
 
@@ -24,11 +22,6 @@ from raysweep.outcome.text import short_repr
 
 TRACEBACK_CHARACTERS = 4096
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-
-
-def newer(default: Any = None) -> Any:
-    """A field that a later version added: it is written only where it says something."""
-    return Field(default, exclude_if=not_)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from raysweep.numeric.pareto import Point, find_front, front_first, point_of
 from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
-from raysweep.outcome.record import ErrorInfo, Record, newer
+from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
 from raysweep.specs.schedule import ScheduledConfig
@@ -79,7 +79,7 @@ class TrialOutcome(Record):
     started_at: float | None = None
     ended_at: float | None = None
     error: ErrorInfo | None = None
-    schedule: tuple[ScheduledConfig, ...] = newer(())
+    schedule: tuple[ScheduledConfig, ...] = ()
     """The configs that made it, each from the report on with which it took over, through all donors whose
     checkpoints it went on from. Empty where `config` made it from the start."""
 
@@ -227,7 +227,7 @@ class SweepOutcome(Record):
     """The gate's evidence."""
     metric: str
     mode: Literal["min", "max"]
-    others: dict[str, Literal["min", "max"]] = newer({})
+    others: dict[str, Literal["min", "max"]] = {}
     """In a sweep of several metrics those after the first, each with its mode; see `pareto`."""
     constraints: tuple[str, ...] = ()
     """What the metrics of a trial had to satisfy."""
@@ -236,15 +236,15 @@ class SweepOutcome(Record):
     a sweep that failed before any had, or where none satisfies them, asking for it raises SweepFailedError,
     which says so; `found_best` never does. Of several metrics, the first of `pareto`."""
     trials: tuple[TrialOutcome, ...] = ()
-    configs: tuple[ConfigOutcome, ...] = newer(())
+    configs: tuple[ConfigOutcome, ...] = ()
     """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
     counts: Counts = Counts()
     """How many trials ended in each state."""
-    tuples: list[list[Any]] = newer([])
+    tuples: list[list[Any]] = []
     """The tuples of the search space, which configs have in Python; in JSON these are lists."""
     num_trials: int | None = None
-    """How many were to run; None: as many as there was time for. Outcomes of earlier versions do not say."""
-    is_open_ended: bool = newer(False)
+    """How many were to run; None: as many as there was time for."""
+    is_open_ended: bool = False
     """Whether no number of samples was asked for, so that a limit is its proper end."""
     seed: int | None = None
     started_at: float
@@ -367,7 +367,7 @@ class SweepOutcome(Record):
 
     @property
     def wanted_trials(self) -> int | None:
-        """How many were to run; of an outcome of an earlier version, or without all trials, what it had.
+        """How many were to run; of an outcome that does not say, what it had.
 
         None: as many as there was time for.
         """

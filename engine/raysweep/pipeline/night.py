@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
+from raysweep.documents.digest import digest_of
 from raysweep.errors import SweepFailedError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import (
@@ -19,9 +20,8 @@ from raysweep.outcome import (
 )
 from raysweep.pipeline.gate import run_gate
 from raysweep.run import run_sweep, run_training
-from raysweep.runs.reading.view import RunView
 from raysweep.specs import RunRequest, TrainSpec
-from raysweep.specs.identity import digest_of, key_within
+from raysweep.specs.identity import key_within
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.step.brief import best_config, best_schedule, stored_outcome, why_not_trained
 
@@ -113,9 +113,7 @@ def training_key(spec: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None
     Raises:
         SweepFailedError, SpecError, SweepNotFoundError, StorageError: As `with_best`.
     """
-    plain = RunRequest.of(spec, key)
-    if given is None or RunView("train", plain.spec.storage_path, plain.run.id).has(plain):
-        # The latter: an earlier version began it, under the plain key.
+    if given is None:
         return key
     return key_within(key, "best", digest_of(_what_is_handed(given))[:12])
 

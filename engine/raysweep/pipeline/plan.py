@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep.documents.digest import digest_of
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.documents.tuples import as_lists
 from raysweep.errors import SpecError, StorageError, SweepFailedError
@@ -26,14 +27,16 @@ from raysweep.outcome.places import confirmed_with, gate_with
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Line, list_champions, read_champion
 from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec
-from raysweep.specs.identity import digest_of
 from raysweep.specs.pipeline import GateSpec
+from raysweep.storage.formats import OTHER_FIX, other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.store import Store
 
 FOLDER: Final = "gates"
 PLAN: Final = "plan.json"
 VERDICT: Final = "verdict.json"
+FORMAT: Final = 3
+"""Of plan.json."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +72,8 @@ def gate_id(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> str:
         for uri in [trial.checkpoint_uri]
     ]
     asked = gate.model_dump(mode="json") | {"champion": gate.champion or spec.name}
-    judged = {"constraints": list(spec.constraints)} if spec.constraints else {}
-    return digest_of({"best": best, "gate": asked, "metric": spec.metric, "mode": spec.mode, **judged})[:12]
+    judged = {"metric": spec.metric, "mode": spec.mode, "constraints": list(spec.constraints)}
+    return digest_of({"best": best, "gate": asked, **judged})[:12]
 
 
 def distinct(outcome: SweepOutcome, count: int) -> list[TrialOutcome]:
@@ -102,6 +105,8 @@ def make_plan(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSp
         found = store.get(key)
     try:
         fields = orjson.loads(found or b"")
+        if fields["format"] != FORMAT:
+            raise StorageError(f"{store.url}/{key}", other_format(fields["format"], FORMAT), OTHER_FIX)
         beside = fields["champion"]
         return GatePlan(
             gate_id=name,
@@ -143,7 +148,7 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
         return relative.model_dump(mode="json")
 
     return {
-        "format": 3,
+        "format": FORMAT,
         "gate": gate.model_dump(mode="json") | {"champion": gate.champion or spec.name},
         "candidates": [stored(each) for each in candidates],
         "champion": stored(champion) if champion is not None else None,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from raysweep.documents.placeholders import fill
 from raysweep.programs.arguments import PlaceholderError, as_text, look_up, variables, write_config
 from raysweep.programs.plan import Plan
-from raysweep.trial import TrialContext
+from raysweep.trial.session import TrialContext
 
 _MAX_VARIABLE: Final = 64 * 1024
 """Longer than that, the kernel would refuse the start."""

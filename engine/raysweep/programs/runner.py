@@ -33,8 +33,8 @@ from raysweep.programs.plan import Plan, plan_of
 from raysweep.programs.process import LOOK_S, ProgramProcess
 from raysweep.programs.readers import Reader, Record, make_reader, step_of
 from raysweep.programs.readers.stdout import StdoutReader
-from raysweep.trial import TrialContext
 from raysweep.trial.owners import OWN
+from raysweep.trial.session import TrialContext
 from raysweep.worker.host.memory import count_kernel_ooms
 
 if TYPE_CHECKING:

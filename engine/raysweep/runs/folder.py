@@ -12,6 +12,7 @@ from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.places import sweep_with
+from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.journal.names import SegmentObject
 from raysweep.storage.journal.segment import RESTORE_FIX
@@ -21,6 +22,9 @@ from raysweep.storage.objects.sealed import decode_sealed, seal, seal_parts, uns
 from raysweep.storage.objects.store import ObjectInfo, Store
 
 FORMAT_VERSION = 1
+"""Of sweep.json: raise it with any change after which an older version would misread the folder."""
+SNAPSHOT_FORMAT = 1
+"""Of snapshots: raise it with any change of the fields of the state."""
 SNAPSHOTS_KEPT = 2
 
 ASIDE = "aside"
@@ -102,9 +106,10 @@ class SweepFolder:
         fields = self._read_json("sweep.json")
         if fields is None:
             return None
-        if fields.get("format", 0) > FORMAT_VERSION:
-            problem = f"has format {fields['format']}, this version of raysweep reads up to {FORMAT_VERSION}"
-            raise SweepDamagedError(self._path("sweep.json"), problem, "upgrade raysweep")
+        found, writer = fields.get("format"), fields.get("raysweep_version")
+        if found != FORMAT_VERSION or writer is None:
+            problem = other_format(found, FORMAT_VERSION, writer=writer or "before 0.1.0")
+            raise SweepDamagedError(self._path("sweep.json"), problem, OTHER_FIX)
         try:
             return SweepRecord(
                 digest=fields["digest"],
@@ -273,6 +278,10 @@ class SweepFolder:
             if data is None:
                 continue
             body = decode_sealed(data)
+            if body is not None and body.get("format") != SNAPSHOT_FORMAT:
+                problem = other_format(body.get("format"), SNAPSHOT_FORMAT)
+                notes.append(f"{self.store.url}/{key} {problem}; the journal is replayed instead")
+                continue
             if body is not None and body["number"] == number:
                 discarded = tuple(body.get("discarded", ()))
                 return Snapshot(number=number, state=body["state"], notes=tuple(notes), discarded=discarded)
@@ -290,7 +299,7 @@ class SweepFolder:
     ) -> None:
         """As `write_snapshot`, of a state that is JSON text in parts; see `Snapshot.discarded`."""
         tail = b',"discarded":%b}' % orjson.dumps(discarded)
-        body = [b'{"number":%d,"state":' % number, *parts, tail]
+        body = [b'{"format":%d,"number":%d,"state":' % (SNAPSHOT_FORMAT, number), *parts, tail]
         self.store.put(self._snapshot_key(number), seal_parts(body))
         old = sorted(self._snapshot_numbers(), reverse=True)[SNAPSHOTS_KEPT:]
         self.store.delete(*(self._snapshot_key(each) for each in old))
@@ -423,6 +432,7 @@ def list_sweeps(store: Store) -> list[str]:
 def _encode_spec(record: SweepRecord) -> bytes:
     fields: dict[str, Any] = {
         "format": FORMAT_VERSION,
+        "raysweep_version": this_version(),
         "digest": record.digest,
         "key": record.key,
         "seed": record.seed,

@@ -7,7 +7,7 @@ train_outcome.json     the end, as the last of the attempts has it; written once
 model_card.json        how the model came to be, made from the above after the end
 checkpoints/training/  what the workers report, stored as a trial's is
 checkpoint_…/          of each of these, the workers' parts; checkpoint_manager_snapshot.json says which
-                       count. In runs of earlier versions, the files themselves
+                       count. Where user code uploads by itself, the files themselves
 model_000001/          the last checkpoint as plain files, written by the attempt that ended the run
 """
 
@@ -25,10 +25,12 @@ from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.outcome.places import training_with
 from raysweep.specs import TrainSpec
 from raysweep.specs.changes import Difference, differences
+from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.objects.identity import mark_store
 from raysweep.storage.objects.store import Store
 
 FORMAT_VERSION = 1
+"""Of train.json and of the log of attempts."""
 PROGRESS: Final = "train_progress.json"
 CHECKPOINT_OWNER: Final = "training"
 """What stands in the place of a trial's id in the addresses of a training's checkpoints."""
@@ -54,7 +56,13 @@ class RunFolder:
         Raises: SpecChangedError with one line for each difference, StorageError.
         """
         mark_store(self.store)
-        record = {"format": FORMAT_VERSION, "digest": spec.digest(), "key": key, "spec": spec.to_dict()}
+        record = {
+            "format": FORMAT_VERSION,
+            "raysweep_version": this_version(),
+            "digest": spec.digest(),
+            "key": key,
+            "spec": spec.to_dict(),
+        }
         if not self.store.put_if_absent(self._key("train.json"), orjson.dumps(record), durable=True):
             self.check_spec(spec)
 
@@ -159,9 +167,16 @@ class RunFolder:
 
     def _read_json(self, name: str) -> Any:
         try:
-            return orjson.loads(self.store.get(self._key(name)) or b"")
+            fields = orjson.loads(self.store.get(self._key(name)) or b"")
         except orjson.JSONDecodeError as error:
             raise self.damaged(name, str(error)) from error
+        if not isinstance(fields, dict):
+            raise self.damaged(name, "no JSON object")
+        if fields.get("format") != FORMAT_VERSION:
+            writer = fields.get("raysweep_version")
+            problem = other_format(fields.get("format"), FORMAT_VERSION, writer=writer)
+            raise StorageError(f"{self.uri}/{name}", problem, OTHER_FIX)
+        return fields
 
     def damaged(self, name: str, problem: str) -> StorageError:
         """What to raise where an object of the folder cannot be read."""

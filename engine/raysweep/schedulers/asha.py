@@ -14,36 +14,39 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Sequence
-from hashlib import blake2b
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Literal, Self
 
-from raysweep.errors import SpecError
-from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
-from raysweep.schedulers.saved import check_parameters
+from pydantic import Field, model_validator
 
-
-def percentile(ordered: list[float], fraction: float) -> float:
-    """Return what `numpy.percentile(ordered, fraction * 100)` returns (method "linear"), to the last bit.
-
-    Args:
-        ordered: values in ascending order, without NaN; empty gives NaN.
-        fraction: 0 to 1. It is a parameter, not a percentage, because numpy divides by 100 first.
-    """
-    if not ordered:
-        return math.nan
-    last = len(ordered) - 1
-    position = last * fraction
-    if position >= last:  # numpy then interpolates between the maximum and itself, from index -1
-        low = high = ordered[-1]
-        weight = position + 1
-    else:
-        index = int(position)
-        low, high = ordered[index], ordered[index + 1]
-        weight = position - index
-    gap = high - low
-    # numpy's _lerp comes from the nearer end; the two forms differ in the last bit.
-    return high - gap * (1 - weight) if weight >= 0.5 else low + gap * weight
+from raysweep.documents.validation import Problem
+from raysweep.schedulers.base import (
+    NOTHING,
+    STOP,
+    TRAINING_ITERATION,
+    Config,
+    Decisions,
+    Move,
+    PolicySetup,
+    Scheduler,
+)
+from raysweep.schedulers.machinery.promotion import PromotionScheduler
+from raysweep.schedulers.machinery.rungs import (
+    check_asha,
+    draw_bracket,
+    milestones,
+    percentile,
+    softmax_cumulative,
+)
+from raysweep.schedulers.machinery.saved import check_parameters
+from raysweep.schedulers.options import (
+    ComparingOptions,
+    Grace,
+    RungTimes,
+    TimeAttr,
+    check_grace,
+)
 
 
 class _Rung:
@@ -63,6 +66,62 @@ class _Rung:
 
     def is_below_cutoff(self, score: float, fraction: float) -> bool:
         return bool(self.recorded) and score < percentile(self.ordered, fraction)
+
+
+class AshaOptions(ComparingOptions):
+    """Asynchronous successive halving (Li et al., 2018): the defaults are Ray Tune's."""
+
+    max_t: int = Field(default=100, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    grace_period: Grace = 1
+    """The time before which no trial is stopped."""
+    reduction_factor: float = Field(default=4.0, gt=1)
+    """The top 1/reduction_factor of each rung goes on."""
+    brackets: int = Field(default=1, ge=1)
+    """How many brackets, each with a later first rung than the one before."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+    type: Literal["stopping", "promotion"] = "stopping"
+    """What happens at a rung: who is not among the best stops, or all pause, and the best go on."""
+    delayed: bool = False
+    """Whether no more go on from a rung than 1/reduction_factor of those that came there (D-ASHA, Li et al.,
+    "Hyper-Tune", 2022); with `type: promotion`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_grace(self.grace_period, self.max_t, self.time_attr)
+        if self.delayed and self.type == "stopping":
+            raise Problem(
+                "is for type: promotion, where trials wait at rungs",
+                "write type: promotion beside it, or leave it out",
+                ("delayed",),
+            )
+        return self
+
+    @property
+    def pauses_by(self) -> tuple[str, str] | None:
+        """By promotion all trials pause at their rungs."""
+        return ("type", "stopping") if self.type == "promotion" else None
+
+    def rung_times(self) -> RungTimes:
+        """The rungs of the first bracket, which has those of all others."""
+        times = milestones(self.grace_period, self.max_t, self.reduction_factor, 0)
+        return RungTimes(attr=self.time_attr, times=tuple(times), max_t=self.max_t)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        make: Callable[..., Scheduler] = AshaScheduler
+        if self.type == "promotion":
+            make = partial(PromotionScheduler, delayed=self.delayed)
+        return make(
+            mode=setup.mode,
+            max_t=self.max_t,
+            grace_period=self.grace_period,
+            reduction_factor=self.reduction_factor,
+            brackets=self.brackets,
+            seed=setup.seed,
+            time_attr=self.time_attr,
+        )
 
 
 class AshaScheduler:
@@ -231,52 +290,3 @@ class AshaScheduler:
             "trials": list(rung.recorded),
             "values": [value if math.isfinite(value) else repr(value) for value in values],
         }
-
-
-def milestones(grace_period: float, max_t: float, reduction_factor: float, bracket: int) -> list[float]:
-    """Return the times of a bracket's rungs, ascending: `grace_period * reduction_factor ** (k + bracket)`.
-
-    They end at `max_t`. The count is rounded as Ray Tune rounds it, which can leave out a rung that falls
-    on `max_t` itself.
-    """
-    count = int(math.log(max_t / grace_period) / math.log(reduction_factor) - bracket + 1)
-    return [grace_period * reduction_factor ** (k + bracket) for k in range(count)]
-
-
-def draw_bracket(trial: int, seed: int, cumulative: Sequence[float]) -> int:
-    """Return the index of a trial's bracket: a function of the seed and its number."""
-    if len(cumulative) == 1:
-        return 0
-    digest = blake2b(f"asha:{seed}:{trial}".encode(), digest_size=8).digest()
-    uniform = (int.from_bytes(digest, "big") >> 11) / 2**53
-    return next(i for i, edge in enumerate(cumulative) if uniform < edge)
-
-
-def softmax_cumulative(sizes: list[int]) -> list[float]:
-    """Return the edges of brackets whose probability is the softmax of their numbers of rungs."""
-    largest = max(sizes)
-    weights = [math.exp(size - largest) for size in sizes]
-    total = sum(weights)
-    edges = [sum(weights[: i + 1]) / total for i in range(len(weights))]
-    return [*edges[:-1], 1.0]
-
-
-def check_asha(
-    max_t: float, grace_period: float, reduction_factor: float, brackets: int, kind: str = "asha"
-) -> None:
-    """See that parameters of ASHA, or of a scheduler `kind` like it, fit each other.
-
-    Raises:
-        SpecError: names the one that does not.
-    """
-    under = f"scheduler.{kind}"
-    if not grace_period > 0:
-        raise SpecError(f"{under}.grace_period", f"{grace_period!r} is not positive", "use 1 or more")
-    if not grace_period <= max_t < math.inf:
-        problem = f"{max_t!r} is not a finite time from grace_period {grace_period!r} on"
-        raise SpecError(f"{under}.max_t", problem, "raise max_t or lower grace_period")
-    if not reduction_factor > 1:
-        problem = f"{reduction_factor!r} is not greater than 1"
-        raise SpecError(f"{under}.reduction_factor", problem, "use 3 or 4")
-    if brackets < 1:
-        raise SpecError(f"{under}.brackets", f"{brackets!r} is less than 1", "use 1")

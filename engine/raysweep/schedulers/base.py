@@ -8,6 +8,9 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
+from raysweep.documents.mode import Mode
+from raysweep.space.parsed import Space, parse
+
 TRAINING_ITERATION: Final = "training_iteration"
 """The time of a scheduler that names no other: the number of a trial's report, counted by the engine."""
 
@@ -66,6 +69,26 @@ Decisions = Sequence[tuple[int, Verdict]]
 NOTHING: Final[Decisions] = ()
 STOP: Final = Stop()
 PAUSE: Final = Pause()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySetup:
+    """What a policy is made from, beside its options: what no resume of the sweep can change.
+
+    `mode`: the direction of the metric. `seed`: the sweep's own; all chance is to derive from it. `where`:
+    relations that each config satisfies. `modes`: of all metrics, `mode` first.
+    """
+
+    mode: Mode
+    seed: int
+    param_space: Mapping[str, Any]
+    where: tuple[str, ...] = ()
+    modes: tuple[Mode, ...] = ()
+
+    @property
+    def space(self) -> Space:
+        """`param_space`, parsed, with `where`: its `sample` and `draw` give what satisfies that."""
+        return parse(self.param_space, self.where)
 
 
 class Scheduler(Protocol):

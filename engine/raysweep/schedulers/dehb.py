@@ -10,10 +10,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from pydantic import Field
+
 from raysweep.errors import SpecError
-from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
-from raysweep.schedulers.saved import check_parameters
-from raysweep.specs.brackets import Brackets
+from raysweep.schedulers.base import (
+    NOTHING,
+    STOP,
+    TRAINING_ITERATION,
+    Config,
+    Decisions,
+    Move,
+    PolicySetup,
+    Scheduler,
+)
+from raysweep.schedulers.machinery.brackets import Brackets, rungs_of_brackets
+from raysweep.schedulers.machinery.saved import check_parameters
+from raysweep.schedulers.options import (
+    RungTimes,
+    SchedulerOptions,
+    TimeAttr,
+)
+
+
+class DehbOptions(SchedulerOptions):
+    """DEHB (Awad et al., 2021), with `search: dehb`: each trial gets the time of one rung, and ends there."""
+
+    metrics = "none"
+    needs_search = "dehb"
+
+    max_t: int = Field(default=81, ge=1)
+    """The time of the highest rung, in units of `time_attr`."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """Each rung has so many times the time of the rung below, and 1/reduction_factor of its trials."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    def rung_times(self) -> RungTimes:
+        """The rungs of all brackets."""
+        times = rungs_of_brackets(self.max_t, self.reduction_factor)
+        return RungTimes(attr=self.time_attr, times=times, max_t=self.max_t)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        return DehbScheduler(
+            max_t=self.max_t, reduction_factor=self.reduction_factor, time_attr=self.time_attr
+        )
 
 
 class DehbScheduler:

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from raysweep.schedulers.base import NOTHING, TRAINING_ITERATION, Decisions, Move
+from raysweep.schedulers.base import NOTHING, TRAINING_ITERATION, Decisions, Move, PolicySetup, Scheduler
+from raysweep.schedulers.options import (
+    SchedulerOptions,
+)
+
+
+class FifoOptions(SchedulerOptions):
+    """Trials run in order and to their end: no options."""
+
+    metrics = "none"
+    decides = False
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        return FifoScheduler()
 
 
 class FifoScheduler:

@@ -15,7 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
 
 from raysweep.errors import SpecError
 from raysweep.numeric.means import sum_of_squares
@@ -27,11 +29,14 @@ from raysweep.schedulers.base import (
     Config,
     Decisions,
     Move,
+    PolicySetup,
     Resume,
+    Scheduler,
     Verdict,
 )
-from raysweep.schedulers.curves import Curve, Prior, expected_gain, prior_of
-from raysweep.schedulers.saved import check_parameters
+from raysweep.schedulers.machinery.curves import Curve, Prior, expected_gain, prior_of
+from raysweep.schedulers.machinery.saved import check_parameters
+from raysweep.schedulers.options import ComparingOptions, Grace, RungTimes, TimeAttr, check_grace
 
 _ENOUGH: Final = 3
 """So many trials have to be known before a new one is compared with them."""
@@ -41,6 +46,41 @@ _KEPT: Final = 64
 """Of so many trials that have ended it is remembered how they began, and where they were to end."""
 _HOPELESS: Final = 3e-2
 """Who is expected to gain less, in standard deviations of the predicted ends, does not go on at the end."""
+
+
+class FreezeThawOptions(ComparingOptions):
+    """Freeze-thaw (Swersky et al., 2014): a model of the learning curves says which trial goes on."""
+
+    max_t: int = Field(default=81, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    grace_period: Grace = 1
+    """The time before which no trial is paused."""
+    interval: float = Field(default=1, gt=0)
+    """So much time a trial runs until it is decided about again; it needs a checkpoint there."""
+    basket: int = Field(default=10, ge=1)
+    """How many trials are kept, running or paused; for a new one the least promising ends."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_grace(self.grace_period, self.max_t, self.time_attr)
+        return self
+
+    def rung_times(self) -> RungTimes:
+        """It decides at each interval."""
+        return RungTimes(attr=self.time_attr, interval=self.interval, max_t=self.max_t)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        return FreezeThawScheduler(
+            mode=setup.mode,
+            max_t=self.max_t,
+            grace_period=self.grace_period,
+            interval=self.interval,
+            basket=self.basket,
+            time_attr=self.time_attr,
+        )
 
 
 class FreezeThawScheduler:

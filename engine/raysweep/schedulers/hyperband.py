@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final, Literal
 
+from pydantic import Field
+
 from raysweep.errors import SpecError
 from raysweep.schedulers.base import (
     NOTHING,
@@ -32,11 +34,18 @@ from raysweep.schedulers.base import (
     Config,
     Decisions,
     Move,
+    PolicySetup,
     Resume,
+    Scheduler,
     Verdict,
 )
-from raysweep.schedulers.saved import check_parameters
-from raysweep.specs.brackets import bracket_size, halvings, milestone
+from raysweep.schedulers.machinery.brackets import bracket_size, halvings, milestone, rungs_of_brackets
+from raysweep.schedulers.machinery.saved import check_parameters
+from raysweep.schedulers.options import (
+    ComparingOptions,
+    RungTimes,
+    TimeAttr,
+)
 
 Result = tuple[float, float]
 """Time and score (larger is better)."""
@@ -62,6 +71,31 @@ class _Bracket:
         """Whether all that are left wait."""
         live = [number for number in self.members if number not in self.gone]
         return self.is_full and bool(live) and all(number in self.waiting for number in live)
+
+
+class HyperbandOptions(ComparingOptions):
+    """HyperBand (Li et al., 2018): brackets of synchronous successive halving, by pausing."""
+
+    max_t: int = Field(default=81, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """The top 1/reduction_factor of a bracket goes on at each rung."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    def rung_times(self) -> RungTimes:
+        """The rungs of all brackets."""
+        times = rungs_of_brackets(self.max_t, self.reduction_factor)
+        return RungTimes(attr=self.time_attr, times=times, max_t=self.max_t)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        return HyperBandScheduler(
+            mode=setup.mode,
+            max_t=self.max_t,
+            reduction_factor=self.reduction_factor,
+            time_attr=self.time_attr,
+        )
 
 
 class HyperBandScheduler:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from math import inf, nan
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
@@ -17,12 +17,25 @@ from raysweep.documents.json_values import plain
 from raysweep.documents.trainable import load_function
 from raysweep.documents.validation import Problem, show
 from raysweep.errors import SpecError, one_line
-from raysweep.specs.sweep import SweepSpec
 
 FIELD: Final = "stop.trial_if"
 # JSON has no such numbers: reports carry them as these strings.
 _NON_FINITE: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _LOADED: Final[dict[str, Callable[..., Any]]] = {}
+
+
+class _Stop(Protocol):
+    @property
+    def trial_if(self) -> str | None: ...
+
+
+class Judged(Protocol):
+    """What names such a function: `SweepSpec` does."""
+
+    @property
+    def stop(self) -> _Stop:
+        """When trials end early."""
+        ...
 
 
 class Judge:
@@ -61,7 +74,7 @@ class Judge:
         return answer
 
 
-def load_judge(spec: SweepSpec) -> None:
+def load_judge(spec: Judged) -> None:
     """Import the function of `stop.trial_if`, if there is one.
 
     Raises:
@@ -76,7 +89,7 @@ def load_judge(spec: SweepSpec) -> None:
     _LOADED[path] = found
 
 
-def make_judge(spec: SweepSpec) -> Judge | None:
+def make_judge(spec: Judged) -> Judge | None:
     """The function of `stop.trial_if`, to be called; None without one.
 
     Raises:

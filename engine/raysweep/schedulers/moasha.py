@@ -16,12 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
 
 from raysweep.numeric.pareto import Point, count_ahead
-from raysweep.schedulers.asha import check_asha, draw_bracket, milestones, softmax_cumulative
-from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
-from raysweep.schedulers.saved import check_parameters
+from raysweep.schedulers.base import (
+    NOTHING,
+    STOP,
+    TRAINING_ITERATION,
+    Config,
+    Decisions,
+    Move,
+    PolicySetup,
+    Scheduler,
+)
+from raysweep.schedulers.machinery.rungs import check_asha, draw_bracket, milestones, softmax_cumulative
+from raysweep.schedulers.machinery.saved import check_parameters
+from raysweep.schedulers.options import Grace, RungTimes, SchedulerOptions, TimeAttr, check_grace
 
 
 class _Rung:
@@ -38,6 +50,46 @@ class _Rung:
         self.recorded[trial] = point
         most = len(self.recorded) / reduction_factor
         return count_ahead([*self.recorded.values()], most) <= most
+
+
+class MoashaOptions(SchedulerOptions):
+    """ASHA of several metrics (Schmucker et al., 2021): rungs are sorted by Pareto fronts, as Syne Tune's."""
+
+    metrics = "several"
+    with_one_metric = "asha"
+
+    max_t: int = Field(default=100, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    grace_period: Grace = 1
+    """The time before which no trial is stopped."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """The first 1/reduction_factor of each rung go on."""
+    brackets: int = Field(default=1, ge=1)
+    """How many brackets, each with a later first rung than the one before."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_grace(self.grace_period, self.max_t, self.time_attr)
+        return self
+
+    def rung_times(self) -> RungTimes:
+        """The rungs of the first bracket, which has those of all others."""
+        times = milestones(self.grace_period, self.max_t, self.reduction_factor, 0)
+        return RungTimes(attr=self.time_attr, times=tuple(times), max_t=self.max_t)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        return MoashaScheduler(
+            modes=setup.modes,
+            max_t=self.max_t,
+            grace_period=self.grace_period,
+            reduction_factor=self.reduction_factor,
+            brackets=self.brackets,
+            seed=setup.seed,
+            time_attr=self.time_attr,
+        )
 
 
 class MoashaScheduler:

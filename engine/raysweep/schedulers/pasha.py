@@ -14,14 +14,62 @@ counts trials on their way there, after each report, which seldom changes the ru
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from typing import Any
+from typing import Any, Self
 
-from raysweep.schedulers.asha import percentile
-from raysweep.schedulers.base import Decisions
-from raysweep.schedulers.promotion import PromotionScheduler, Rung
+from pydantic import Field, model_validator
+
+from raysweep.schedulers.base import Decisions, PolicySetup, Scheduler
+from raysweep.schedulers.machinery.promotion import PromotionScheduler, Rung
+from raysweep.schedulers.machinery.rungs import (
+    milestones,
+    percentile,
+)
+from raysweep.schedulers.options import (
+    ComparingOptions,
+    Grace,
+    RungTimes,
+    TimeAttr,
+    check_grace,
+)
 
 NOISE_SHARE = 0.9
 """Of the distances between trials whose curves cross and cross back, the quantile that counts as noise."""
+
+
+class PashaOptions(ComparingOptions):
+    """PASHA (Bohdal et al., 2023): ASHA by promotion, with rungs added only while rankings change."""
+
+    max_t: int = Field(default=100, ge=1)
+    """The most time that a trial may ever get, in units of `time_attr`."""
+    grace_period: Grace = 1
+    """The time of the first rung."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """The top 1/reduction_factor of each rung goes on."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+    delayed: bool = False
+    """Whether no more go on from a rung than 1/reduction_factor of those that came there (D-ASHA)."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_grace(self.grace_period, self.max_t, self.time_attr)
+        return self
+
+    def rung_times(self) -> RungTimes:
+        """The rungs that there may be."""
+        times = milestones(self.grace_period, self.max_t, self.reduction_factor, 0)
+        return RungTimes(attr=self.time_attr, times=tuple(times), max_t=self.max_t)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        return PashaScheduler(
+            mode=setup.mode,
+            max_t=self.max_t,
+            grace_period=self.grace_period,
+            reduction_factor=self.reduction_factor,
+            time_attr=self.time_attr,
+            delayed=self.delayed,
+        )
 
 
 class PashaScheduler(PromotionScheduler):

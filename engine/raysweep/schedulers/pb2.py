@@ -13,16 +13,32 @@ time, with the time, the score before and the config. What differs from Ray's:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from raysweep.schedulers.bandit import Row, fit, scaled, standardised, upper_bound
-from raysweep.schedulers.base import TRAINING_ITERATION, Exploit
+from pydantic import BeforeValidator, Field
+
+from raysweep.documents.validation import Problem
+from raysweep.schedulers.base import TRAINING_ITERATION, Exploit, PolicySetup, Scheduler
+from raysweep.schedulers.machinery.bandit import Row, fit, scaled, standardised, upper_bound
+from raysweep.schedulers.options import (
+    ComparingOptions,
+    RungTimes,
+    TimeAttr,
+    as_tuple,
+)
 from raysweep.schedulers.pbt import Member, PbtScheduler, Population
 from raysweep.space.domains import Float, Integer
 from raysweep.space.expressions import all_hold
-from raysweep.space.perturbation import BoundedLeaf, value_at, with_values, within
+from raysweep.space.parsed import parse_where
+from raysweep.space.perturbation import (
+    BoundedLeaf,
+    bounded_leaves,
+    value_at,
+    with_values,
+    within,
+)
 from raysweep.space.units import from_unit, to_unit
 
 MOST_CHANGES: Final = 40
@@ -41,6 +57,72 @@ class Change:
     before: float
     rate: float
     places: tuple[float, ...]
+
+
+class Pb2Options(ComparingOptions):
+    """Population based bandits (Parker-Holder et al., 2020): PBT with a Gaussian process that explores."""
+
+    is_population = True
+
+    perturbation_interval: float = Field(default=5, gt=0)
+    """Every so much time a trial is compared with the others; it needs a checkpoint there."""
+    hyperparam_bounds: Annotated[tuple[str, ...] | None, BeforeValidator(as_tuple)] = None
+    """The parameters that are explored, by their dotted names; default: all numbers within bounds."""
+    quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
+    """This part of the population, the worst, goes on from trials of the same part, the best."""
+    synch: bool = False
+    """Whether all trials wait for each other at each interval, paused; then they need no slot each."""
+    max_t: Annotated[int, Field(ge=1)] | None = None
+    """The most time that a trial gets; default: until its own code ends."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @property
+    def can_wait(self) -> bool:
+        """See `synch`."""
+        return self.synch
+
+    def rung_times(self) -> RungTimes:
+        """It decides at each interval."""
+        return RungTimes(attr=self.time_attr, interval=self.perturbation_interval, max_t=self.max_t)
+
+    def check_space(self, space: Mapping[str, Any]) -> None:
+        """See that the parameters to explore are there. Raises Problem."""
+        _check_bounded(space, self.hyperparam_bounds)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        population = Population(
+            perturbation_interval=self.perturbation_interval,
+            quantile_fraction=self.quantile_fraction,
+            synch=self.synch,
+            where=parse_where(setup.where, setup.param_space),
+        )
+        return Pb2Scheduler(
+            mode=setup.mode,
+            population=population,
+            leaves=bounded_leaves(setup.param_space, self.hyperparam_bounds),
+            max_t=self.max_t,
+            seed=setup.seed,
+            time_attr=self.time_attr,
+        )
+
+
+def _check_bounded(space: Mapping[str, Any], names: tuple[str, ...] | None) -> None:
+    try:
+        leaves = bounded_leaves(space, names)
+    except KeyError as error:
+        raise Problem(
+            f"{error.args[0]!r} is no number within bounds that every config has",
+            "name one by its dotted path, or leave it out: all are explored",
+            ("scheduler", "pb2", "hyperparam_bounds"),
+        ) from None
+    if not leaves:
+        raise Problem(
+            "pb2 has nothing to explore in it: it explores numbers within bounds",
+            'give a domain, as {"lr": {"uniform": [0, 1]}}, or use pbt',
+            ("param_space",),
+        )
 
 
 class Pb2Scheduler(PbtScheduler):

@@ -13,12 +13,15 @@ from, the same way to explore. What differs:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil, floor
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
+from pydantic import BeforeValidator, Field
+
+from raysweep.documents.validation import Problem
 from raysweep.schedulers.base import (
     NOTHING,
     PAUSE,
@@ -27,11 +30,20 @@ from raysweep.schedulers.base import (
     Decisions,
     Exploit,
     Move,
+    PolicySetup,
     Resume,
+    Scheduler,
 )
-from raysweep.schedulers.saved import check_parameters
+from raysweep.schedulers.machinery.saved import check_parameters
+from raysweep.schedulers.options import (
+    ComparingOptions,
+    RungTimes,
+    TimeAttr,
+    as_tuple,
+)
 from raysweep.space.expressions import Relation, all_hold
-from raysweep.space.perturbation import Leaf, explore
+from raysweep.space.parsed import parse_where
+from raysweep.space.perturbation import Leaf, explore, mutable_leaves
 
 EXPLORATIONS: Final = 100
 """How many explored configs are looked at to find one that satisfies `where`."""
@@ -77,6 +89,83 @@ class Population:
         return {name: getattr(self, name) for name in names} | {
             "perturbation_factors": list(self.perturbation_factors)
         }
+
+
+class PbtOptions(ComparingOptions):
+    """Population based training (Jaderberg et al., 2017): all trials are the population."""
+
+    is_population = True
+
+    perturbation_interval: float = Field(default=5, gt=0)
+    """Every so much time a trial is compared with the others; it needs a checkpoint there."""
+    burn_in_period: float = Field(default=0, ge=0)
+    """The time before which no trial is replaced."""
+    hyperparam_mutations: Annotated[tuple[str, ...] | None, BeforeValidator(as_tuple)] = None
+    """The parameters that are explored, by their dotted names; default: all that have a domain."""
+    quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
+    """This part of the population, the worst, goes on from trials of the same part, the best."""
+    resample_probability: float = Field(default=0.25, ge=0, le=1)
+    """How likely a parameter is drawn anew; else it is perturbed."""
+    perturbation_factors: Annotated[
+        tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(as_tuple), Field(min_length=1)
+    ] = (1.2, 0.8)
+    """What a number is multiplied by when it is perturbed: one of these. A choice moves to a neighbour."""
+    synch: bool = False
+    """Whether all trials wait for each other at each interval, paused; then they need no slot each."""
+    max_t: Annotated[int, Field(ge=1)] | None = None
+    """The most time that a trial gets; default: until its own code ends."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @property
+    def can_wait(self) -> bool:
+        """See `synch`."""
+        return self.synch
+
+    def rung_times(self) -> RungTimes:
+        """It decides at each interval."""
+        return RungTimes(attr=self.time_attr, interval=self.perturbation_interval, max_t=self.max_t)
+
+    def check_space(self, space: Mapping[str, Any]) -> None:
+        """See that the parameters to explore are there. Raises Problem."""
+        _check_explored(space, self.hyperparam_mutations)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        population = Population(
+            perturbation_interval=self.perturbation_interval,
+            burn_in_period=self.burn_in_period,
+            quantile_fraction=self.quantile_fraction,
+            resample_probability=self.resample_probability,
+            perturbation_factors=self.perturbation_factors,
+            synch=self.synch,
+            leaves=mutable_leaves(setup.param_space, self.hyperparam_mutations),
+            where=parse_where(setup.where, setup.param_space),
+        )
+        return PbtScheduler(
+            mode=setup.mode,
+            population=population,
+            max_t=self.max_t,
+            seed=setup.seed,
+            time_attr=self.time_attr,
+        )
+
+
+def _check_explored(space: Mapping[str, Any], names: tuple[str, ...] | None) -> None:
+    try:
+        leaves = mutable_leaves(space, names)
+    except KeyError as error:
+        raise Problem(
+            f"{error.args[0]!r} is no parameter that param_space has a domain for",
+            "name one by its dotted path, or leave it out: all are explored",
+            ("scheduler", "pbt", "hyperparam_mutations"),
+        ) from None
+    if not leaves:
+        raise Problem(
+            "pbt has nothing to explore in it",
+            'give a domain, as {"lr": {"uniform": [0, 1]}}',
+            ("param_space",),
+        )
 
 
 class PbtScheduler:

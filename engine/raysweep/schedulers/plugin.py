@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from raysweep.documents import user_code
 from raysweep.documents.json_values import plain
+from raysweep.documents.kinds import PluginOptions
+from raysweep.documents.plugins import Plugins
 from raysweep.documents.validation import Problem, show
 from raysweep.schedulers.base import (
     NOTHING,
@@ -15,14 +17,13 @@ from raysweep.schedulers.base import (
     Exploit,
     Move,
     Pause,
+    PolicySetup,
     Resize,
     Resume,
     Scheduler,
     Stop,
     Verdict,
 )
-from raysweep.specs.plugins import Plugins, PolicySetup
-from raysweep.specs.schedulers import SchedulerSpec
 
 PLUGINS: Final[Plugins[Scheduler]] = Plugins(
     "scheduler", ("add", "report", "end", "remove", "idle", "to_json", "from_json")
@@ -45,9 +46,9 @@ class PluginScheduler:
 
     __slots__ = ("_inner", "_kind", "max_t", "moves", "time_attr")
 
-    def __init__(self, spec: SchedulerSpec, setup: PolicySetup) -> None:
-        self._kind = spec.kind
-        self._inner = PLUGINS.make(spec.kind, spec.options, setup)
+    def __init__(self, kind: str, options: PluginOptions, setup: PolicySetup) -> None:
+        self._kind = kind
+        self._inner = PLUGINS.make(kind, options, setup)
         self.time_attr: str = self._read("time_attr")
         if not isinstance(self.time_attr, str) or not self.time_attr:
             raise PLUGINS.wrong(self._kind, "time_attr", self.time_attr, "the name of a reported value")

@@ -8,12 +8,93 @@ out evenly among the trials that have not ended. The share is a parameter of the
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from raysweep.schedulers.base import Config, Decisions, Move, Resize, Scheduler
-from raysweep.schedulers.saved import check_parameters
+from pydantic import Field, model_validator
+
+from raysweep.documents.kinds import KindSpec
+from raysweep.documents.validation import Problem
+from raysweep.schedulers.asha import AshaOptions
+from raysweep.schedulers.base import Config, Decisions, Move, PolicySetup, Resize, Scheduler
+from raysweep.schedulers.fifo import FifoOptions
+from raysweep.schedulers.machinery.saved import check_parameters
+from raysweep.schedulers.median_stopping import MedianStoppingOptions
+from raysweep.schedulers.options import (
+    ComparingOptions,
+    RungTimes,
+    SchedulerOptions,
+    SchedulerPluginOptions,
+)
+from raysweep.space.amounts import parse_amount
 from raysweep.space.expressions import Name, value_at
+
+
+class StoppingSpec(KindSpec):
+    """Which trials stop: `fifo` (none), `asha` or `median_stopping`, with its options."""
+
+    kinds: ClassVar[Mapping[str, type[SchedulerOptions]]] = {
+        "fifo": FifoOptions,
+        "asha": AshaOptions,
+        "median_stopping": MedianStoppingOptions,
+    }
+    plugin_options = SchedulerPluginOptions
+
+    kind: str = "fifo"
+    """The scheduling algorithm."""
+    options: SchedulerOptions = FifoOptions()
+    """Its options."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.is_plugin:
+            raise Problem("a class cannot be the base", "take fifo, asha or median_stopping")
+        if (pauses := self.options.pauses_by) is not None:
+            option, value = pauses
+            where = (self.kind, option)
+            raise Problem("pauses trials, whose share nobody has", f"set {option}: {value}", where)
+        return self
+
+
+class ResourceChangingOptions(SchedulerOptions):
+    """Trials go on from a checkpoint with another share of the cluster, as others end."""
+
+    param: Annotated[str, Field(min_length=1)]
+    """The parameter of which `by_config` makes what a trial takes, by its dotted name; a number."""
+    total: float = Field(gt=0)
+    """How much of it there is for all trials that have not ended: they share it evenly, in whole parts."""
+    most: Annotated[float, Field(gt=0)] | None = None
+    """No trial gets more, such as what one node has; default: the last one gets all."""
+    interval: float = Field(default=5, gt=0)
+    """How much time lies between two changes of a trial; it needs a checkpoint there."""
+    base: StoppingSpec = StoppingSpec()
+    """Who decides which trials stop: `fifo`, `asha` or `median_stopping`."""
+
+    @property
+    def comparing(self) -> tuple[tuple[str, ...], ComparingOptions] | None:
+        """Those of the base."""
+        found = self.base.options.comparing
+        return None if found is None else (("base", self.base.kind, *found[0]), found[1])
+
+    @property
+    def resizes_by(self) -> str | None:
+        """See `param`."""
+        return self.param
+
+    def rung_times(self) -> RungTimes:
+        """Those of the base, and each interval."""
+        return replace(self.base.options.rung_times(), interval=self.interval)
+
+    def make(self, setup: PolicySetup) -> Scheduler:
+        """The scheduler, without any trial."""
+        return ResourceChangingScheduler(
+            base=self.base.options.make(setup),
+            param=parse_amount(self.param).names[0],
+            total=self.total,
+            most=self.most,
+            interval=self.interval,
+        )
 
 
 class ResourceChangingScheduler:

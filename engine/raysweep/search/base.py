@@ -7,8 +7,8 @@ from hashlib import blake2b
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from raysweep.specs.plugins import PolicySetup
-from raysweep.specs.schedulers import SchedulerSpec
+from raysweep.schedulers.base import PolicySetup
+from raysweep.schedulers.spec import SchedulerSpec
 
 TrialEnd = Literal["completed", "stopped", "failed", "paused"]
 """How a trial ended: by itself, by an early-stopping decision, or without a usable result.

@@ -18,16 +18,23 @@ import math
 from collections.abc import Mapping, Sequence
 from random import Random
 from statistics import NormalDist, pstdev
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from raysweep.search.base import Result, derived_rng, derived_seed
+from pydantic import Field
+
+from raysweep.search.base import Result, Searcher, SearchSetup, derived_rng, derived_seed
 from raysweep.search.machinery.cells import LeafPath
-from raysweep.search.machinery.model import unconditional, without_model
+from raysweep.search.machinery.model import (
+    around,
+    refuse_grid,
+    unconditional,
+    without_model,
+)
 from raysweep.search.machinery.window import BEST_PART
+from raysweep.search.options import SearchOptions
 from raysweep.space.domains import Choice, Float, Integer
 from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, to_unit
-from raysweep.specs.search import BohbOptions
 
 _LEAST: Final = 1e-32
 _SCOTT: Final = 1.06
@@ -35,6 +42,39 @@ _NORMAL: Final = NormalDist()
 _ROOT: Final = math.sqrt(math.tau)
 Place = tuple[float, ...]
 """A config in the model: a number's place in its range, a choice's index."""
+
+
+BOHB_RESULTS: Final = 250
+
+
+class BohbOptions(SearchOptions):
+    """BOHB (Falkner et al., 2018): learns from the longest rung of `hyperband` that has results enough."""
+
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
+    wants_rungs = True
+    needs_scheduler = "hyperband"
+
+    min_points_in_model: Annotated[int, Field(ge=1)] | None = None
+    """How many results at a time, and one more, make a model; default, and the least: parameters + 1."""
+    top_n_percent: int = Field(default=15, ge=1, le=99)
+    """Which share of them counts as good."""
+    num_samples: int = Field(default=64, ge=1)
+    """How many candidates are compared."""
+    random_fraction: float = Field(default=1 / 3, ge=0, le=1)
+    """Which share of configs is random."""
+    bandwidth_factor: float = Field(default=3.0, gt=0)
+    """How many times as wide as the good ones' density candidates are spread."""
+    min_bandwidth: float = Field(default=1e-3, gt=0)
+    """No density is narrower, as a part of a parameter's range."""
+    max_results: int = Field(default=BOHB_RESULTS, ge=10)
+    """How many results at that time the model is made of: the best third and the newest."""
+
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher, before its first ask."""
+        refuse_grid(setup.space.searched, "bohb")
+        return around(BohbModel(setup.space, setup.seed, setup.mode, self), setup)
 
 
 class BohbModel:

@@ -3,10 +3,47 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from raysweep.search.base import TrialEnd, derived_seed
-from raysweep.specs.search import ConfigsOptions
+from pydantic import BeforeValidator, Field
+
+from raysweep.documents.json_values import plain
+from raysweep.documents.validation import Problem, show
+from raysweep.search.base import Searcher, SearchSetup, TrialEnd, derived_seed
+from raysweep.search.options import SearchOptions
+
+
+def _configs(given: Any) -> Any:
+    if not isinstance(given, list | tuple) or not given:
+        raise Problem(f"expected a list of configs, got {show(given)}", 'write [{"lr": 0.1}, {"lr": 0.2}]')
+    for number, config in enumerate(given):
+        if not isinstance(config, Mapping) or not config:
+            raise Problem(f"expected a config, got {show(config)}", 'write {"lr": 0.1}', (number,))
+    return tuple(plain(dict(config), (number,)) for number, config in enumerate(given))
+
+
+class ConfigsOptions(SearchOptions):
+    """These configs, in turn, each with the same seeds; `param_space` and `num_samples` are not used."""
+
+    metrics = "none"
+    is_listed = True
+
+    configs: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_configs)]
+    """The configs, as a trial gets them."""
+    seeds: int = Field(default=1, ge=1)
+    """How often each is run: every config gets the same seeds."""
+    seed_param: Annotated[str, Field(min_length=1)] | None = None
+    """A parameter that gets the seed too, for trainables that take theirs from the config."""
+
+    @property
+    def configs_per_seed(self) -> int:
+        """All configs get the first seed, then all the second."""
+        return len(self.configs)
+
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher, before its first ask."""
+        return ConfigSearcher(self, setup.seed)
 
 
 class ConfigSearcher:

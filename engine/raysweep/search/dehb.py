@@ -19,15 +19,24 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from raysweep.search.base import Result, derived_rng, derived_seed
+from pydantic import Field
+
+from raysweep.errors import SpecError
+from raysweep.schedulers.dehb import DehbOptions as DehbTimes
+from raysweep.schedulers.machinery.brackets import Brackets
+from raysweep.schedulers.machinery.brackets import Place as BracketPlace
+from raysweep.search.base import Result, Searcher, SearchSetup, derived_rng, derived_seed
 from raysweep.search.machinery.cells import LeafPath
-from raysweep.search.machinery.model import unconditional, without_model
+from raysweep.search.machinery.model import (
+    ModelSearcher,
+    refuse_grid,
+    unconditional,
+    without_model,
+)
+from raysweep.search.options import SearchOptions
 from raysweep.space.domains import Choice, Domain, Float, Integer
 from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, to_unit
-from raysweep.specs.brackets import Brackets
-from raysweep.specs.brackets import Place as BracketPlace
-from raysweep.specs.search import DehbOptions
 
 _PARENTS: Final = 3
 Vector = tuple[float, ...]
@@ -44,6 +53,35 @@ class Holder(NamedTuple):
 
 
 _NOBODY: Final = Holder(math.inf, math.inf, 0)
+
+
+class DehbOptions(SearchOptions):
+    """DEHB (Awad et al., 2021): differential evolution in the brackets of `scheduler: dehb`."""
+
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
+    needs_scheduler = "dehb"
+    takes_given = False
+
+    mutation_factor: float = Field(default=0.5, gt=0, le=1)
+    """How far a mutant moves by the difference of two configs."""
+    crossover_prob: float = Field(default=0.5, ge=0, le=1)
+    """How likely each parameter is the mutant's; one is in any case."""
+
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher, before its first ask."""
+        refuse_grid(setup.space.searched, "dehb")
+        times = setup.scheduler.options
+        if not isinstance(times, DehbTimes):  # the spec has seen to it
+            raise SpecError(
+                "search",
+                f"dehb runs in the brackets of its scheduler, and that is {setup.scheduler.kind}",
+                "set scheduler: dehb",
+            )
+        brackets = Brackets(times.max_t, times.reduction_factor)
+        model = DehbModel(setup.space, setup.seed, setup.mode, self, brackets)
+        return ModelSearcher(setup.space, setup.num_samples, setup.seed, model, repeats=True)
 
 
 class DehbModel:

@@ -1,167 +1,49 @@
-"""NSGA-II and NSGA-III, by Optuna, over the results in the order of their trials' numbers.
-
-Algorithm: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE TEC 2002, with its
-constrained domination: what satisfies the constraints beats what does not, then what is nearer to it; Deb and
-Jain, "An evolutionary many-objective optimization algorithm", IEEE TEC 2014, which keeps who is near to
-reference points that are spread over the front, for many metrics.
-
-Which generation a trial belongs to would depend on when others ended, and a resume does not know that. So
-generations are cut from the results themselves, as those of CMA-ES are: sorted by number, the first
-`population_size` are the first one, and so on. Crossover, mutation and the choice of who survives are those
-of `optuna.samplers.NSGAIISampler` and `NSGAIIISampler`.
-"""
+"""`nsga2` and `nsga3`: genetic algorithms; the model is in `search.models.nsga`."""
 
 from __future__ import annotations
 
-import warnings
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, ClassVar
 
-import optuna
-from optuna.samplers import BaseGASampler, NSGAIIISampler, NSGAIISampler
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from pydantic import Field
 
-from raysweep.search.base import Result, derived_seed
-from raysweep.search.machinery.cells import LeafPath
-from raysweep.search.machinery.model import unconditional
-from raysweep.search.machinery.optuna_model import Modes, constraints_of, quiet_study
-from raysweep.search.machinery.optuna_params import params_of
-from raysweep.space.parsed import Space
-from raysweep.specs.search import Nsga2Options, Nsga3Options
-
-_PARENTS = 2
-"""How many a crossover takes."""
+from raysweep.schedulers.options import Metrics
+from raysweep.search.base import Searcher, SearchSetup
+from raysweep.search.machinery.model import around, modes_of, refuse_grid
+from raysweep.search.options import SearchOptions, needs_packages
 
 
-class NsgaModel:
-    """A population: its children are crossed from the best of all generations before.
+class Nsga2Options(SearchOptions):
+    """Nondominated sorting genetic algorithm II (Deb et al., 2002), by Optuna: many trials, constraints."""
 
-    Args:
-        space: the parsed search space, without `grid_search`; what is in branches is not modelled.
-        seed: the seed of the sweep.
-        mode: "min" or "max"; of several metrics, one for each.
-        options: see `Nsga2Options`, `Nsga3Options`.
-    """
+    called: ClassVar[str] = "nsga2"
+    metrics: ClassVar[Metrics] = "any"
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
 
-    substitution: str | None = None
+    population_size: int = Field(default=50, ge=2)
+    """How many results make a generation; the first one is random."""
+    crossover_prob: float = Field(default=0.9, ge=0, le=1)
+    """How often a config is crossed from two parents; else it begins as a copy of one."""
+    swapping_prob: float = Field(default=0.5, ge=0, le=1)
+    """How often a crossing takes a parameter from the second parent."""
+    mutation_prob: Annotated[float, Field(ge=0, le=1)] | None = None
+    """How often each parameter is drawn anew; default: 1 / the number of parameters."""
 
-    def __init__(self, space: Space, seed: int, mode: Modes, options: Nsga2Options | Nsga3Options) -> None:
-        self._seed, self._options = seed, options
-        self._params = params_of(
-            unconditional(space, "nsga3" if isinstance(options, Nsga3Options) else "nsga2")
-        )
-        self.paths = frozenset(param.path for param in self._params)
-        self._distributions = {param.name: param.distribution for param in self._params}
-        self._study = quiet_study(mode)
-        self._running: dict[int, dict[str, Any]] = {}
-        self._earlier: list[FrozenTrial] = []
-        self._ended: list[int] = []  # numbers, sorted
-        self._results: dict[int, FrozenTrial] = {}
-        # After how many results each generation was complete, and who its children have for parents.
-        self._generations: list[tuple[int, list[FrozenTrial]]] = []
-
-    def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
-        """Return values of the leaves: those of a child, or in the first generation drawn ones."""
-        sampler = self._sampler(derived_seed(self._seed, number, attempt), self._parents())
-        trial = create_trial(state=TrialState.RUNNING)
-        child = sampler.sample_relative(self._study, trial, self._distributions)
-        values: dict[LeafPath, Any] = {}
-        for param in self._params:
-            raw = child.get(param.name)
-            if raw is None:
-                raw = sampler.sample_independent(self._study, trial, param.name, param.distribution)
-            values[param.path] = param.to_value(raw)
-        return values
-
-    def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
-        """Take note of where a trial is."""
-        self._running[number] = self._params_of(values)
-
-    def end(self, number: int, result: Result | None) -> None:
-        """Take note of a result; a failed trial is in no generation."""
-        earlier, at = self._results.pop(number, None), bisect_left(self._ended, number)
-        params = self._running.pop(number) if earlier is None else earlier.params
-        if earlier is not None:
-            del self._ended[at]
-        elif result is None:
-            return
-        if result is not None:
-            self._ended.insert(at, number)
-            self._results[number] = self._individual(number, params, result)
-        while self._generations and self._generations[-1][0] > at:
-            self._generations.pop()
-
-    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
-        """Take note of a result that the first generation may have for a parent."""
-        self._earlier.append(self._individual(-1 - len(self._earlier), self._params_of(values), result))
-
-    def _params_of(self, values: Mapping[LeafPath, Any]) -> dict[str, Any]:
-        return {param.name: param.to_param(values[param.path]) for param in self._params}
-
-    def _individual(self, number: int, params: Mapping[str, Any], result: Result) -> FrozenTrial:
-        trial = create_trial(
-            params=dict(params),
-            distributions=self._distributions,
-            values=result.values,
-            constraints=constraints_of(result),
-        )
-        trial.number = number
-        return trial
-
-    def _parents(self) -> list[FrozenTrial]:
-        """The best of all whole generations."""
-        size = self._options.population_size
-        if not self._generations:
-            self._generations.append((0, self._survivors(0, self._earlier, [])))
-        while True:
-            done, parents = self._generations[-1]
-            if done + size > len(self._ended):
-                return parents
-            born = [self._results[number] for number in self._ended[done : done + size]]
-            self._generations.append((done + size, self._survivors(done + size, born, parents)))
-
-    def _survivors(
-        self, results: int, born: Sequence[FrozenTrial], parents: Sequence[FrozenTrial]
-    ) -> list[FrozenTrial]:
-        """Who of a generation and its parents is a parent of the next one."""
-        if len(born) + len(parents) < _PARENTS:
-            return []
-        sampler = self._sampler(derived_seed(self._seed, results), parents, born)
-        # By number, as in Optuna's study: which of two is drawn must not depend on how they were sorted out.
-        return sorted(sampler.select_parent(self._study, 1), key=lambda trial: trial.number)
-
-    def _sampler(
-        self, seed: int, parents: Sequence[FrozenTrial], born: Sequence[FrozenTrial] = ()
-    ) -> _Generation2 | _Generation3:
-        options: dict[str, Any] = self._options.model_dump()
-        make = _Generation3 if isinstance(self._options, Nsga3Options) else _Generation2
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = make(seed=seed % 2**32, **options)
-        sampler.parents, sampler.born = parents, born
-        return sampler
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher, before its first ask."""
+        refuse_grid(setup.space.searched, self.called)
+        with needs_packages(self.called, "ray", "optuna"):
+            from raysweep.search.models.nsga import NsgaModel
+        return around(NsgaModel(setup.space, setup.seed, modes_of(setup), self), setup)
 
 
-class _Given(BaseGASampler):
-    """With the generations that it is given, in place of those in the study's attributes."""
+class Nsga3Options(Nsga2Options):
+    """Nondominated sorting genetic algorithm III (Deb and Jain, 2014), by Optuna: four metrics and more."""
 
-    parents: Sequence[FrozenTrial] = ()
-    born: Sequence[FrozenTrial] = ()
+    called = "nsga3"
+    metrics = "several"
+    with_one_metric = "nsga2"
 
-    def get_trial_generation(self, study: optuna.Study, trial: FrozenTrial) -> int:
-        return 1
-
-    def get_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
-        return list(self.born)
-
-    def get_parent_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
-        return list(self.parents)
-
-
-class _Generation2(_Given, NSGAIISampler):
-    """Optuna's NSGA-II of one generation."""
-
-
-class _Generation3(_Given, NSGAIIISampler):
-    """Optuna's NSGA-III of one generation."""
+    dividing_parameter: int = Field(default=3, ge=1)
+    """How finely the reference points divide each side of the front."""

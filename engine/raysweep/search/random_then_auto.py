@@ -7,12 +7,38 @@ has the very configs that `random` gives it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from raysweep.search.base import Result, Searcher, TrialEnd, tell_earlier, tell_end
+from raysweep.search.auto import AutoOptions
+from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, tell_earlier, tell_end
+from raysweep.search.options import SearchOptions
+from raysweep.search.variants import RandomOptions
 
+STARTUP: Final = 10
+"""How many of its trials each of the models of `auto` has drawn at random."""
 Told = tuple[Result | None, TrialEnd]
+
+
+class OpenRandomOptions(RandomOptions):
+    """Those of a spec that does not say how to search, and whose sweep would learn nothing."""
+
+    is_open = True
+
+
+class OpenAutoOptions(AutoOptions):
+    """Those of a spec that does not say how to search, and whose sweep can learn."""
+
+    is_open = True
+
+    def make(self, setup: SearchSetup) -> Searcher:
+        """Random configs at first; the libraries of `auto` are imported only then."""
+        first = RandomOptions().make(setup)
+        return OpenSearcher(first, STARTUP, lambda: AutoOptions.make(self, setup))
+
+
+LEFT_OPEN: Final[Mapping[str, SearchOptions]] = {"auto": OpenAutoOptions(), "random": OpenRandomOptions()}
+"""The options of a search that is left open, by kind. What adapts is for a sweep that can learn."""
 
 
 class OpenSearcher:

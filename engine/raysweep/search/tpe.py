@@ -1,77 +1,40 @@
-"""TPE, by Optuna.
-
-Algorithm: Bergstra et al., "Algorithms for Hyper-Parameter Optimization", NIPS 2011, as in
-`optuna.samplers.TPESampler`; with `multivariate`, Falkner et al., "BOHB", ICML 2018.
-"""
+"""`tpe`: a tree-structured Parzen estimator; the model is in `search.models.tpe`."""
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-import optuna
-from optuna.samplers import BaseSampler, TPESampler
+from pydantic import Field
 
-from raysweep.search.base import Result
-from raysweep.search.machinery.cells import LeafPath
-from raysweep.search.machinery.optuna_model import Modes, OptunaModel, ShownTrials, quiet_study
-from raysweep.search.machinery.window import FRONT_PART, Window
-from raysweep.space.parsed import Space
-from raysweep.specs.search import TpeOptions
+from raysweep.search.base import Searcher, SearchSetup
+from raysweep.search.machinery.model import around, modes_of, refuse_grid
+from raysweep.search.options import SearchOptions, needs_packages
 
-GOOD: Final = 0.1
+TPE_RESULTS: Final = 2000
 
 
-class TpeModel(OptunaModel):
-    """Tree-structured Parzen estimator; with `constant_liar` it keeps away from where trials run.
+class TpeOptions(SearchOptions):
+    """Tree-structured Parzen estimator, by Optuna (Bergstra et al., 2011)."""
 
-    What is in branches is modelled from the trials that took them: leaves that are always there together,
-    together (Optuna's `group`). Of more than `max_results` results, it is made of the best and the newest.
-    """
+    metrics = "any"
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
 
-    def __init__(self, space: Space, seed: int, mode: Modes, options: TpeOptions) -> None:
-        super().__init__(space, seed, mode)
-        self._options, self._modes = options, mode
-        self._window = Window(options.max_results, (mode,) if isinstance(mode, str) else mode)
-        self._has_branches = bool(space.parents)
+    n_startup_trials: int = Field(default=10, ge=0)
+    """How many trials are random before the model is used."""
+    n_ei_candidates: int = Field(default=24, ge=1)
+    """How many candidates are compared for each choice."""
+    multivariate: bool = True
+    """Whether parameters are modelled together."""
+    constant_liar: bool = True
+    """Whether running trials count as bad ones, so that parallel trials differ."""
+    max_results: int = Field(default=TPE_RESULTS, ge=10)
+    """How many results the model is made of: the best third and the newest; of several metrics, the front."""
 
-    def make_sampler(self, seed: int) -> BaseSampler:
-        """Return Optuna's sampler with these options."""
-        options: dict[str, Any] = {
-            "seed": seed,
-            "n_startup_trials": self._options.n_startup_trials,
-            "n_ei_candidates": self._options.n_ei_candidates,
-            "multivariate": self._options.is_multivariate,
-            "constant_liar": self._options.constant_liar,
-            "group": self._options.is_multivariate and self._has_branches,
-        }
-        if self._window.is_full and not isinstance(self._modes, str):
-            options["gamma"] = self._good
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # Optuna means to drop `gamma` in version 6
-            return TPESampler(**options)
-
-    def _good(self, _: int) -> int:
-        """How many results count as good, of several metrics: a tenth of all, as Optuna has it."""
-        return min(math.ceil(GOOD * self._window.count), self._options.max_results // FRONT_PART)
-
-    def end(self, number: int, result: Result | None) -> None:
-        """Tell the study how it ended."""
-        place = self._numbers[number]
-        super().end(number, result)
-        self._window.add(place, result)
-
-    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
-        """Put a completed trial into the study."""
-        super().add_earlier(values, result)
-        self._window.add(self._added - 1, result)
-
-    def study_to_ask(self) -> optuna.Study:
-        """Return the study; of one with very many results those that count, and what runs."""
-        if not self._window.is_full:
-            return self._study
-        trials = self._study.get_trials(deepcopy=False)
-        places = sorted([*self._window.kept(), *self._running])
-        return quiet_study(self._modes, ShownTrials([trials[place] for place in places]))
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher, before its first ask."""
+        refuse_grid(setup.space.searched, "tpe")
+        with needs_packages("tpe", "ray", "optuna"):
+            from raysweep.search.models.tpe import TpeModel
+        return around(TpeModel(setup.space, setup.seed, modes_of(setup), self), setup)

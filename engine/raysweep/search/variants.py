@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from raysweep.search.base import TrialEnd, derived_rng, derived_seed
+from raysweep.search.base import Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
 from raysweep.search.machinery.cells import (
     Cell,
     Cells,
@@ -28,6 +28,7 @@ from raysweep.search.machinery.cells import (
     widened,
 )
 from raysweep.search.machinery.config_view import with_views
+from raysweep.search.options import SearchOptions
 from raysweep.space.branches import Branches, Tree
 from raysweep.space.domains import Grid, SampleFrom
 from raysweep.space.expressions import Relation
@@ -37,6 +38,29 @@ ATTEMPTS = 32
 """How many draws look for an unused config before the unused ones are counted off."""
 Stretch = tuple[int, Sequence[int]]
 """From which trial on which points of the grid are in turn."""
+
+
+class RandomOptions(SearchOptions):
+    """Random search has no options."""
+
+    metrics = "none"
+    is_counted = True
+
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher, before its first ask."""
+        return VariantSearcher(setup.space, setup.num_samples, setup.seed)
+
+
+class GridOptions(SearchOptions):
+    """Grid search has no options."""
+
+    metrics = "none"
+    needs_grid = True
+    is_counted = True
+
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher, before its first ask."""
+        return VariantSearcher(setup.space, setup.num_samples, setup.seed)
 
 
 class VariantSearcher:

@@ -8,7 +8,6 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
-import raysweep
 from raysweep.core import SweepState, decode, make_outcome
 from raysweep.core.seeds import derive_seed
 from raysweep.core.views.result import best_shown
@@ -32,6 +31,7 @@ from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 from raysweep.storage.objects.wrapped import WrappedStore
+from raysweep.version import __version__
 
 HOLDER: Final = Holder(host="simulated", pid=0, process_started_at=None, boot_id="", user="")
 _numbers = count()
@@ -278,7 +278,7 @@ class _Simulation:
             sweep_id=self.folder.sweep_id,
             key=self.asked.key,
             uri=self.folder.uri,
-            version=raysweep.__version__,
+            version=__version__,
         )
         self.folder.write_outcome_if_absent(ended)
         return ended

@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 from pydantic import JsonValue
 
-from raysweep.cluster.rungs import rungs_of
 from raysweep.core import trial_id
 from raysweep.core.state.compiled_spec import checkpoint_metric
 from raysweep.core.views.scores import as_number
@@ -96,7 +95,7 @@ class Trials:
         self._work = work
         self._delays = delays
         self._ranks_by = checkpoint_metric(spec)
-        self._rungs = rungs_of(spec) if spec.scaling is None else Rungs()
+        self._rungs = Rungs.of(spec) if spec.scaling is None else Rungs()
         self._store = store
         self._sweep_id = sweep_id
         self._note = note
@@ -189,7 +188,7 @@ class Trials:
     def _reported(self, job: Job) -> dict[str, JsonValue] | None:
         """What the trial reports next, as its worker would send it; None: it has returned."""
         metrics = self._work.curve(job.config, job.iteration + 1)
-        return None if metrics is None else {name: to_json(name, value) for name, value in metrics.items()}
+        return None if metrics is None else {name: to_json(value) for name, value in metrics.items()}
 
     def _report(self, actor: Actor, job: Job, metrics: Mapping[str, JsonValue]) -> None:
         process = actor.process

@@ -46,7 +46,7 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     """What differs from `old` to `new`.
 
     A trainable is known by its name: whether its code is another is no matter here. Nor is the storage path:
-    a store may have several names, and be moved. What `new` leaves open (`tpe.multivariate`) is as in `old`.
+    a store may have several names, and be moved. A search that `new` leaves open is as in `old`.
     Safe are: more samples (null is more than any number, and may come with a first limit), a later or no
     deadline, larger budgets or none, and any change of the concurrency, `autoscaled`, the isolation, the
     tags, the failure policy, `stop.min_trials`, how checkpoints are moved, or how much all of them may

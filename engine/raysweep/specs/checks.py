@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.space.expressions import dotted_name
 from raysweep.specs.resources_by_config import needs_of
-from raysweep.specs.schedulers import DehbOptions as DehbTimes
-from raysweep.specs.schedulers import ResourceChangingOptions
-from raysweep.specs.search import DehbOptions
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
@@ -18,30 +15,27 @@ if TYPE_CHECKING:
 def check_pair(spec: SweepSpec) -> None:
     """See that a search has the scheduler that it learns by, and the other way round. Raises Problem."""
     search, scheduler = spec.search, spec.scheduler
-    if search.options.wants_rungs and scheduler.kind != "hyperband":
-        problem = f"{search.kind} learns from the rungs of hyperband, and scheduler is {scheduler.kind}"
-        raise Problem(problem, "set scheduler: hyperband, or take another search", ("search",))
-    evolves, has_times = isinstance(search.options, DehbOptions), isinstance(scheduler.options, DehbTimes)
-    if evolves and not has_times:
-        problem = f"dehb runs in brackets of its own, and scheduler is {scheduler.kind}"
-        raise Problem(problem, "set scheduler: dehb, or take another search", ("search",))
-    if has_times and not evolves:
-        kind = "left open" if search.is_open else search.kind
-        problem = f"dehb gives time to configs that search: dehb has bred, and search is {kind}"
-        raise Problem(problem, "set search: dehb, or scheduler: hyperband", ("scheduler",))
-    if evolves:
-        _check_numbers(spec)
+    needed = search.options.needs_scheduler
+    if needed is not None and scheduler.kind != needed:
+        problem = f"{search.kind} requires scheduler: {needed} (got {scheduler.kind})"
+        raise Problem(problem, f"set scheduler: {needed}, or choose another search", ("search",))
+    needed = scheduler.options.needs_search
+    if needed is not None and search.kind != needed:
+        kind = "none" if search.is_open else search.kind
+        problem = f"{scheduler.kind} requires search: {needed} (got {kind})"
+        raise Problem(problem, f"set search: {needed}, or choose another scheduler", ("scheduler",))
+    if not search.options.takes_given:
+        _check_none_given(spec)
     _check_compared(spec)
-    if isinstance(scheduler.options, ResourceChangingOptions):
-        _check_share(spec, scheduler.options.param)
+    if (param := scheduler.options.resizes_by) is not None:
+        _check_share(spec, param)
 
 
-def _check_numbers(spec: SweepSpec) -> None:
-    """A trial's rung follows from its number, so that no other configs may come before."""
-    fix = "leave it out, or use search: bohb with scheduler: hyperband"
+def _check_none_given(spec: SweepSpec) -> None:
     for field, is_given in (("points", bool(spec.points)), ("warm_start", spec.warm_start is not None)):
         if is_given:
-            raise Problem("dehb breeds the configs of its shortest rung first, and no others", fix, (field,))
+            problem = f"{spec.search.kind} runs no configs but its own"
+            raise Problem(problem, "leave it out, or choose another search", (field,))
 
 
 def _check_share(spec: SweepSpec, param: str) -> None:
@@ -49,7 +43,7 @@ def _check_share(spec: SweepSpec, param: str) -> None:
     names = {dotted_name(name) for need in needs_of(spec) for name in need.amount.names}
     if param in names:
         return
-    where = ("scheduler", "resource_changing", "param")
+    where = ("scheduler", spec.scheduler.kind, "param")
     if names:
         raise Problem(f"by_config is not made of {show(param)}", did_you_mean(param, sorted(names)), where)
     fix = f"write resources: {{by_config: {{cpu: {param}}}}}"

@@ -1,4 +1,4 @@
-"""What is asked of a sweep that is there already, beyond what it gave."""
+"""How to continue a sweep that exists: resume it, retry its failed trials, extend its best ones."""
 
 from __future__ import annotations
 
@@ -40,18 +40,30 @@ class Extension(SpecModel):
         return self
 
 
-class Again(SpecModel):
-    """What a caller wants of a sweep that has ended; with the defaults just its outcome."""
+class Continue(SpecModel):
+    """How a run continues the stored sweep of its name and key.
+
+    With the defaults an ended sweep returns its outcome, and one that was interrupted resumes.
+    """
 
     resume_cancelled: bool = False
-    """Resume it where it was cancelled."""
+    """Resume a sweep that was cancelled; otherwise its outcome comes back."""
     retry: Retry | None = None
-    """Run failed trials again, from their checkpoints, with a new budget of failures."""
+    """Retry failed trials of an ended sweep from their checkpoints, with a new budget of failures."""
     extend: Extension | None = None
-    """Once it has completed, let some trials go further."""
+    """Extend trials of a completed sweep from their checkpoints; a running sweep completes first."""
+
+    @property
+    def continuing(self) -> Continue:
+        """These three fields alone, of a model that has others too."""
+        return Continue(resume_cancelled=self.resume_cancelled, retry=self.retry, extend=self.extend)
 
     def check_for(self, spec: SweepSpec) -> None:
-        """See that it can be asked of a sweep. Raises SpecError."""
+        """Check that the sweep supports it.
+
+        Raises:
+            SpecError: The sweep cannot be extended.
+        """
         if self.extend is not None and spec.repeat is not None:
             problem = "with repeat, trials are repeats of a config, and longer ones would enter its mean"
             raise SpecError("extend", problem, "run a new sweep whose trials are longer, or without repeat")

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from raysweep.documents.validation import Problem, show
-from raysweep.space.branches import switch_paths
-from raysweep.specs.search import AutoOptions
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
@@ -36,6 +34,5 @@ def check_costs(spec: SweepSpec) -> None:
     if spec.others:
         fix = "leave it out, or give one metric and make constraints of the others"
         raise Problem("with several metrics, no improvement of one is what counts", fix, where)
-    if isinstance(spec.search.options, AutoOptions) and switch_paths(spec.param_space):
-        fix = 'leave it out, or take "gp", which models the parameters that every config has'
-        raise Problem("in a space with branches auto is tpe, which does not go by costs", fix, where)
+    if (refusal := spec.search.options.why_no_costs(spec.param_space)) is not None:
+        raise Problem(*refusal, where)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from raysweep.search.random_then_auto import STARTUP
 from raysweep.space.parsed import uses
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
 
-STARTUP: Final = 10
-"""How many of its trials each of the models of `auto` has drawn at random."""
-_POPULATIONS: Final = ("pbt", "pb2")
 _NUMBERS: Final = ("uniform", "loguniform", "randint", "lograndint")
 _LEARNT: Final = ("choice", *_NUMBERS, *(f"q{word}" for word in _NUMBERS))
 
@@ -24,6 +22,6 @@ def can_learn(spec: SweepSpec) -> bool:
     """
     if spec.num_samples is not None and spec.num_samples <= STARTUP:
         return False
-    if spec.scheduler.kind in _POPULATIONS or uses(spec.param_space, "grid_search"):
+    if spec.scheduler.options.is_population or uses(spec.param_space, "grid_search"):
         return False
     return any(uses(spec.param_space, word) for word in _LEARNT)

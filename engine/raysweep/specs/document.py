@@ -13,11 +13,12 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.digest import digest_of
 from raysweep.documents.text import read_json, read_yaml, write_yaml
 from raysweep.documents.trainable import check_reference, trainable_name
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.errors import SpecError
-from raysweep.specs.identity import check_name, digest_of
+from raysweep.specs.identity import check_name
 
 SCHEMES = ("file", "s3", "gs", "az", "memory")
 _SAME_SCHEME = {

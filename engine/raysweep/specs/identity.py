@@ -7,9 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
-
-import orjson
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from raysweep.documents.validation import Problem, show
 from raysweep.errors import SpecError
@@ -34,11 +32,6 @@ def slug(name: str) -> str:
     if len(plain) <= SLUG_CHARACTERS:
         return plain
     return f"{plain[: SLUG_CHARACTERS - 9].strip('-')}-{_mark(name)}"
-
-
-def former_slug(name: str) -> str:
-    """What `slug` was in earlier versions: cut to 40 characters; to find what they stored."""
-    return _plain(name)[:SLUG_CHARACTERS].strip("-")
 
 
 def file_name(name: str) -> str:
@@ -140,13 +133,3 @@ def id_beginning(name: str, key: str | None, kind: Kind = "sweep") -> str:
     """The id of the run of this name and key; without a key, how the ids of its runs begin."""
     whole = RunId(kind=kind, name=name, key=key or "").id
     return whole if key is not None else whole.rpartition("-")[0] + "-"
-
-
-def canonical_json(value: Any) -> bytes:
-    """JSON bytes with sorted keys and no spaces: equal values give equal bytes."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-
-
-def digest_of(value: Any) -> str:
-    """32 hex digits of blake2b over the canonical JSON."""
-    return hashlib.blake2b(canonical_json(value), digest_size=16).hexdigest()

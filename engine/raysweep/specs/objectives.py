@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
+from raysweep.documents.mode import MODES, Mode
 from raysweep.documents.validation import Problem, did_you_mean, show
+from raysweep.schedulers.spec import SchedulerSpec
+from raysweep.search.spec import SearchSpec
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
-
-Mode = Literal["min", "max"]
-MODES: Final = ("min", "max")
-SEARCHES: Final = (
-    *("tpe", "nsga2", "nsga3", "auto", "random", "sobol", "halton"),
-    *("grid", "brute_force", "configs"),
-)
-"""Those that look at all metrics, or at none."""
-SCHEDULERS: Final = ("fifo", "moasha")
-"""The same."""
 
 
 def _one_or_several(schema: dict[str, Any]) -> dict[str, Any]:
@@ -78,18 +71,27 @@ def joined(fields: dict[str, Any], others: Mapping[str, Mode]) -> dict[str, Any]
     return fields
 
 
+def _searches() -> list[str]:
+    return [kind for kind, options in SearchSpec.kinds.items() if options.metrics != "one"]
+
+
+def _schedulers() -> list[str]:
+    kinds = SchedulerSpec.kinds.items()
+    return [kind for kind, options in kinds if options.metrics != "one" and options.needs_search is None]
+
+
 def check_several(spec: SweepSpec) -> None:
     """See that nothing in a spec with several metrics wants a single number of a trial. Raises Problem."""
     if not spec.others:
-        if spec.search.kind == "nsga3":
-            raise Problem("nsga3 spreads trials over the front of several metrics", "use nsga2", ("search",))
-        if spec.scheduler.kind == "moasha":
-            raise Problem("moasha compares trials by several metrics", "use asha", ("scheduler",))
+        for field, chosen in (("search", spec.search), ("scheduler", spec.scheduler)):
+            if chosen.options.metrics == "several":
+                problem = f"{chosen.kind} requires several metrics (got one)"
+                raise Problem(problem, f"use {chosen.options.with_one_metric}", (field,))
         return
     if spec.metric in spec.others:
         raise Problem(f"{show(spec.metric)} is there twice", "leave one of them out", ("metric",))
-    if spec.search.kind not in SEARCHES and not spec.search.is_plugin:
-        kinds = ", ".join(SEARCHES)
+    if spec.search.options.metrics == "one":
+        kinds = ", ".join(_searches())
         raise Problem(f"{spec.search.kind} searches by one metric", f"use one of {kinds}", ("search",))
     for path, problem, fix in _of_one_metric(spec):
         raise Problem(f"with several metrics, {problem}", fix, path)
@@ -103,14 +105,11 @@ def _of_one_metric(spec: SweepSpec) -> Iterator[tuple[tuple[str, ...], str, str]
         yield ("score",), "a trial has no best report", one
     comparing = spec.scheduler.comparing
     if comparing is not None and comparing[1].metric is None:
-        path, problem = comparing[0], f"{spec.scheduler.kind} compares trials by one"
-        yield ("scheduler",), problem, f"name it as scheduler.{path}.metric, or use {' or '.join(SCHEDULERS)}"
-    elif comparing is None and spec.scheduler.kind not in (*SCHEDULERS, "dehb"):
-        yield (
-            ("scheduler",),
-            f"{spec.scheduler.kind} compares trials by one",
-            f"use {' or '.join(SCHEDULERS)}",
-        )
+        fix = f"name it as scheduler.{comparing[0]}.metric, or use {' or '.join(_schedulers())}"
+        yield ("scheduler",), f"{spec.scheduler.kind} compares trials by one", fix
+    elif comparing is None and spec.scheduler.options.metrics == "one":
+        fix = f"use {' or '.join(_schedulers())}"
+        yield ("scheduler",), f"{spec.scheduler.kind} compares trials by one", fix
     if stop.target is not None:
         yield ("stop", "target"), "a target is a value of one", one
     if stop.plateau is not None:

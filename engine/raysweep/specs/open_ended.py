@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from raysweep.documents.validation import Problem
-from raysweep.specs.schedulers import Pb2Options, PbtOptions
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
@@ -38,9 +37,9 @@ def check_end(spec: SweepSpec) -> None:
             "set stop.deadline, stop.time_budget_s, stop.budget, stop.target or stop.plateau, or a number",
             ("num_samples",),
         )
-    if isinstance(spec.scheduler.options, PbtOptions | Pb2Options):
+    if spec.scheduler.options.is_population:
         raise Problem(
-            "null is no size of a population, and pbt's is the number of its trials",
+            f"null is no size of a population: {spec.scheduler.kind} requires a number of samples",
             "set a number of samples, or another scheduler",
             ("num_samples",),
         )

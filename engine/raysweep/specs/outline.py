@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep.documents.digest import digest_of
 from raysweep.documents.json_values import leaves
 from raysweep.documents.trainable import are_same
+from raysweep.search.random_then_auto import LEFT_OPEN
+from raysweep.search.spec import SearchSpec
 from raysweep.space.parsed import is_domain
 from raysweep.specs.changes import Changes, Difference, is_free, is_limit, is_safe
-from raysweep.specs.identity import digest_of
-from raysweep.specs.search import SearchSpec
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
 
@@ -26,7 +27,6 @@ MAX_CHARS: Final = 4096
 """An outline with digests of single parameters may be so long; a longer one has digests of whole fields."""
 _FREE_OF_TRAININGS: Final = frozenset({"max_failures", "failure", "stop", "tags"})
 _DIGITS: Final = 12
-_ABOUT_THE_SAME: Final = ("auto", "random")
 
 Outline = Mapping[str, Any]
 """Plain JSON: `trainable`; `fields`, digests by path; `whole`, whether the paths are those of whole fields;
@@ -88,13 +88,12 @@ def _whole(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _search(search: SearchSpec) -> dict[str, Any]:
-    """Its kind with its options written out, and which of these the spec leaves open."""
-    given, options = (each.model_dump(mode="json") for each in (search.options, search.effective().options))
-    left_open = [name for name, value in options.items() if value != given.get(name)]
+    """Its kind with its options written out, and whether the spec leaves it open."""
+    options = search.effective().options.model_dump(mode="json")
     # Those of a user's own class may be anything; long lists of configs are long.
     if search.kind not in SearchSpec.kinds or len(orjson.dumps(options)) > MAX_CHARS // 4:
-        options, left_open = {"options": digest_of(options)[:_DIGITS]}, []
-    return {"search": {search.kind: options}, "open": "all" if search.is_open else left_open}
+        options = {"options": digest_of(options)[:_DIGITS]}
+    return {"search": {search.kind: options}, "open": search.is_open}
 
 
 def _trainable(old: Outline, new: Outline) -> Iterator[str]:
@@ -114,13 +113,11 @@ def _searches(old: Outline, new: Outline) -> Iterator[str]:
     if "search" not in old or "search" not in new:
         return
     ((was, before),), ((kind, after),) = old["search"].items(), new["search"].items()
-    if new["open"] == "all" and was in _ABOUT_THE_SAME:
+    if new["open"] and was in LEFT_OPEN:
         kind, after = was, SearchSpec.kinds[was]().model_dump(mode="json")
     if was != kind:
         yield str(Difference("search", was, kind))
         return
-    if new["open"] != "all":
-        after = {**after, **{name: before[name] for name in new["open"] if name in before}}
     for name in {**before, **after}:
         each = Difference.between(f"search.{kind}.{name}", *(_under(kind, one) for one in (before, after)))
         if each is not None:

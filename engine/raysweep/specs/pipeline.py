@@ -10,15 +10,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import (
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, show
 from raysweep.specs.document import SpecDocument, read_document
-from raysweep.specs.objectives import Mode
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
 
@@ -48,14 +46,6 @@ class GateSpec(SpecModel):
     """Whether less or more of it is better; default: as the sweep says of that metric."""
     data: Annotated[str, Field(min_length=1)] | None = None
     """Names the data set that is measured on: champions of another one are not compared. Default: none."""
-
-    @model_serializer(mode="wrap")
-    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = handler(self)
-        for name in ("metric", "mode", "data"):
-            if fields[name] is None:  # gates without are written, and named, as before there were any
-                del fields[name]
-        return fields
 
     @model_validator(mode="after")
     def _check(self) -> Self:

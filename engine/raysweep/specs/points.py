@@ -9,8 +9,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from raysweep.documents.json_values import plain
 from raysweep.documents.validation import Problem, did_you_mean, show
-from raysweep.space.parsed import uses
-from raysweep.specs.search import BruteForceOptions, ConfigsOptions, SearchSpec
+from raysweep.search.spec import SearchSpec
 
 
 def _points(given: Any) -> Any:
@@ -29,25 +28,22 @@ Points = Annotated[
 ]
 
 
-def come_on_top(search: SearchSpec, space: Mapping[str, Any]) -> bool:
-    """Whether configs that run first come in addition: of a grid, none may be missing."""
-    return isinstance(search.options, BruteForceOptions) or uses(space, "grid_search")
-
-
 def check_points(
     points: tuple[dict[str, Any], ...], search: SearchSpec, space: Mapping[str, Any], num_samples: int | None
 ) -> None:
     """See that there is room for them, and that the space has their parameters. Raises Problem."""
     if not points:
         return
-    if isinstance(search.options, ConfigsOptions):
-        raise Problem("cannot be combined with the configs search", "put them into its configs", ("points",))
+    if search.options.is_listed:
+        raise Problem(
+            f"cannot be combined with the {search.kind} search", "put them into its configs", ("points",)
+        )
     for number, point in enumerate(points):
         for name in point:
             if name not in space:
                 problem = f"{name!r} is not in param_space"
                 raise Problem(problem, did_you_mean(name, space), ("points", number))
-    if num_samples is not None and len(points) > num_samples and not come_on_top(search, space):
+    if num_samples is not None and len(points) > num_samples and not search.adds_points(space):
         raise Problem(
             f"{len(points)} configs are more than num_samples {num_samples}",
             f"set num_samples to {len(points)} or more, or leave some out",

@@ -11,11 +11,9 @@ from pydantic import (
     Field,
     PlainSerializer,
     PlainValidator,
-    SerializerFunctionWrapHandler,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
-    model_serializer,
     model_validator,
 )
 
@@ -212,17 +210,6 @@ class CheckpointPolicy(SpecModel):
     """When the newest checkpoint of a trial is damaged or lost: it resumes from the one before (`fall_back`),
     or `rs.get_checkpoint()` raises (`fail`), as it does where the trial keeps no other."""
 
-    @model_serializer(mode="wrap")
-    def _leave_defaults_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A field that a later version added is written only where it is set: old digests stay."""
-        fields: dict[str, Any] = handler(self)
-        model = type(self).model_fields
-        return {
-            name: value
-            for name, value in fields.items()
-            if name in ("keep_last", "keep_best") or getattr(self, name) != model[name].default
-        }
-
 
 class Budget(SpecModel):
     """What the sweep may use in all, counted from a worker's start to its end, idle or not."""
@@ -381,15 +368,6 @@ class StopPolicy(SpecModel):
     """
     grace_s: Annotated[float, BeforeValidator(_seconds), Field(ge=0)] = 10.0
     """How long a trial that is told to stop may take before it is killed, in seconds."""
-
-    @model_serializer(mode="wrap")
-    def _leave_new_fields_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What a later version added is written only where it is set: old digests stay."""
-        fields: dict[str, Any] = handler(self)
-        for name in ("trial_plateau", "trial_patience", "trial_wilcoxon", "trial_if"):
-            if getattr(self, name) is None:
-                fields.pop(name, None)
-        return fields
 
     @property
     def trial_limits(self) -> tuple[tuple[str, float | None, float | None, float | None], ...]:

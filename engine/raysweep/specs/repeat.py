@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
-from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem
+from raysweep.search.machinery.repeat import Repeat
 from raysweep.space.parsed import uses
-from raysweep.specs.search import ConfigsOptions
 from raysweep.specs.warm_start import Memory
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
-
-
-class Race(SpecModel):
-    """A config that is worse than the best one, repeat by repeat, gets no more (Wilcoxon, 1945)."""
-
-    p_threshold: float = Field(default=0.1, gt=0, lt=1)
-    """It is dropped when it is worse with a p-value below this: by 4 repeats at the earliest with 0.1."""
-
-
-def _race(given: Any) -> Any:
-    return {} if given is True or given == "wilcoxon" else None if given is False else given
-
-
-class Repeat(SpecModel):
-    """Each config runs several times, with as many seeds, the same for all configs (Ray Tune's Repeater)."""
-
-    times: int = Field(ge=2)
-    """How many times."""
-    seed_param: Annotated[str, Field(min_length=1)] | None = None
-    """A parameter that gets the seed too, for trainables that take theirs from the config."""
-    race: Annotated[Race | None, BeforeValidator(_race, json_schema_input_type=Race | str | bool | None)] = (
-        None
-    )
-    """Whether configs are dropped early: `wilcoxon`, or its options; default: all repeats run."""
 
 
 def _times(given: Any) -> Any:
@@ -69,11 +44,15 @@ def check_repeat(spec: SweepSpec) -> None:
 def _of_one_trial(spec: SweepSpec) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Each field that is there and looks at single trials: its path, why that cannot be, and the fix."""
     leave, stop = "leave it out", spec.stop
-    if spec.scheduler.kind != "fifo":
+    if spec.scheduler.options.decides:
         fix = "use fifo, or repeat.race, which drops whole configs"
         yield ("scheduler",), f"{spec.scheduler.kind} would stop or change single repeats of a config", fix
-    if isinstance(spec.search.options, ConfigsOptions):
-        yield ("search",), "a list of configs has seeds of its own", "set search.configs.seeds instead"
+    if spec.search.options.is_listed:
+        yield (
+            ("search",),
+            "a list of configs has seeds of its own",
+            f"set search.{spec.search.kind}.seeds instead",
+        )
     if uses(spec.param_space, "sample_from"):
         yield ("param_space",), "what sample_from gives cannot be had again", "use other domains"
     if spec.others:
@@ -90,8 +69,3 @@ def _of_one_trial(spec: SweepSpec) -> Iterator[tuple[tuple[str, ...], str, str]]
         yield ("warm_start",), "anchors would be compared by single repeats", "give a number of runs"
     if spec.checkpoint.keep_top_k is not None:
         yield ("checkpoint", "keep_top_k"), "it would rank single repeats", leave
-
-
-def without_seed(config: Mapping[str, Any], name: str | None) -> dict[str, Any]:
-    """A config without its seed parameter: what its repeats have in common."""
-    return {key: value for key, value in config.items() if key != name}

@@ -9,8 +9,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -52,11 +50,12 @@ class Resources(SpecModel):
 
     With `train`, the workers of a Ray Train run that the trial starts; its own amounts are then the driver's.
 
-    Also made from a mapping with the keys `CPU` and `GPU`, a `tune.PlacementGroupFactory` or a
-    `ray.train.ScalingConfig`.
+    Also made from a `tune.PlacementGroupFactory` or a `ray.train.ScalingConfig`.
     """
 
     renamed_fields: ClassVar[dict[str, str]] = {
+        "CPU": "cpu",
+        "GPU": "gpu",
         "cpus": "cpu",
         "num_cpus": "cpu",
         "gpus": "gpu",
@@ -112,21 +111,7 @@ class Resources(SpecModel):
             given = ray_objects.scaling_resources(given)
         if not isinstance(given, Mapping):
             return given
-        fields = ray_bundle(given)
-        for name in ("CPU", "GPU"):
-            if name in fields:
-                fields[name.lower()] = fields.pop(name)
-        return _memory_as_int(_of_driver(_own_from_head(fields)))
-
-    @model_serializer(mode="wrap")
-    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = write(self)
-        if self.train is None:  # specs without are written, and digested, as before there were any
-            fields.pop("train", None)
-        for name in ("driver_label_selector", "pin_cpus", "gpu_memory", "gpu_part", "by_config"):
-            if not fields[name]:
-                del fields[name]
-        return fields
+        return _memory_as_int(_of_driver(_own_from_head(dict(given))))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -293,9 +278,6 @@ class Resources(SpecModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core, handler))
-        for name in ("cpu", "gpu"):
-            about = {"type": "number", "minimum": 0, "description": f"The same as `{name}`."}
-            schema["properties"][name.upper()] = about
         schema["properties"]["memory"]["anyOf"][0]["type"] = "number"
         return schema
 

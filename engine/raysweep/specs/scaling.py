@@ -9,9 +9,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     WithJsonSchema,
-    model_serializer,
     model_validator,
 )
 
@@ -148,21 +146,6 @@ class Scaling(SpecModel):
         fields = ray_objects.scaling_fields(given) if ray_objects.is_scaling_config(given) else given
         return _of_range(fields) if isinstance(fields, Mapping) else fields
 
-    @model_serializer(mode="wrap")
-    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return self._without_defaults(write(self))
-
-    def _without_defaults(self, fields: dict[str, Any]) -> dict[str, Any]:
-        for name in ("backend", "min_workers", "resize_interval_s"):
-            if fields[name] is None:  # specs without are written, and digested, as before there were any
-                del fields[name]
-        if self.metrics == "rank0":
-            fields.pop("metrics", None)
-        for name in ("label_selector", "pin_cpus", "by_config"):
-            if not fields[name]:
-                del fields[name]
-        return fields
-
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.min_workers is not None and self.min_workers > self.num_workers:
@@ -247,10 +230,3 @@ class RunScaling(Scaling):
     def _read_plain(cls, given: Any) -> Any:
         is_plain = isinstance(given, Scaling) and not isinstance(given, RunScaling)
         return given.model_dump() if is_plain else given
-
-    @model_serializer(mode="wrap")
-    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = self._without_defaults(write(self))
-        if not self.data_cpus:
-            del fields["data_cpus"]
-        return fields

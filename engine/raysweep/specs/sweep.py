@@ -17,9 +17,13 @@ from pydantic import (
 )
 
 from raysweep.documents import tune_objects
+from raysweep.documents.digest import digest_of
+from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, show
 from raysweep.from_tune.class_options import TuneOptions
 from raysweep.from_tune.schedulers import with_own_scheduler
+from raysweep.schedulers.spec import SchedulerSpec, check_scheduler
+from raysweep.search.spec import SearchSpec
 from raysweep.space.constraints import Constraint, Constraints, parse_constraints
 from raysweep.space.parsed import Space, normalise, parse, space_to_json, uses
 from raysweep.space.schema import space_schema, value_schema
@@ -28,8 +32,8 @@ from raysweep.specs.checks import check_pair
 from raysweep.specs.costs import check_costs
 from raysweep.specs.default_search import can_learn
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable, anywhere
-from raysweep.specs.identity import Kind, digest_of
-from raysweep.specs.objectives import METRIC_SCHEMA, MODE_SCHEMA, Mode, check_several, joined, split
+from raysweep.specs.identity import Kind
+from raysweep.specs.objectives import METRIC_SCHEMA, MODE_SCHEMA, check_several, joined, split
 from raysweep.specs.open_ended import check_end
 from raysweep.specs.parameters import check_command, require_command
 from raysweep.specs.points import Points, check_points
@@ -39,8 +43,6 @@ from raysweep.specs.repeat import RepeatSpec, check_repeat
 from raysweep.specs.resources import Resources, resources_of, resources_of_wrapped
 from raysweep.specs.resources_by_config import check_by_config
 from raysweep.specs.scaling import Scaling
-from raysweep.specs.schedulers import SchedulerSpec, check_scheduler
-from raysweep.specs.search import ConfigsOptions, SearchSpec
 from raysweep.specs.warm_start import Memory, WarmStartFrom, check_memory
 
 if TYPE_CHECKING:
@@ -224,9 +226,9 @@ class SweepSpec(SpecDocument):
     @model_validator(mode="after")
     def _check(self) -> Self:
         self.__dict__["search"] = self.search.opened(learns=can_learn(self))
-        if self.search.kind == "grid" and not uses(self.param_space, "grid_search"):
+        if self.search.options.needs_grid and not uses(self.param_space, "grid_search"):
             raise Problem(
-                "'grid' needs a grid_search in param_space",
+                f"{self.search.kind!r} needs a grid_search in param_space",
                 'write {"grid_search": [...]} for a parameter, or search: random',
                 ("search",),
             )
@@ -237,7 +239,7 @@ class SweepSpec(SpecDocument):
         check_several(self)
         check_costs(self)
         check_where(self.where, self.param_space)
-        if self.where and isinstance(self.search.options, ConfigsOptions):
+        if self.where and self.search.options.is_listed:
             raise Problem("has no say in a list of configs", "leave it out", ("where",))
         check_by_config(self)
         check_end(self)
@@ -308,27 +310,17 @@ class SweepSpec(SpecDocument):
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = write(self)
-        if not self.points:  # specs without are written, and digested, as before there were any
-            fields.pop("points", None)
-        if self.command is not None:
-            fields.pop("trainable", None)
-        for name in ("command", "program", "scaling", "repeat"):
-            if getattr(self, name) is None:
-                fields.pop(name, None)
-        for name in ("where", "constraints"):
-            if not getattr(self, name):
-                fields.pop(name, None)
-        if self.tune == TuneOptions():
-            fields.pop("tune", None)
+        fields.pop("trainable" if self.command is not None else "command", None)
+        if self.command is None:
+            fields.pop("program", None)
         return joined(fields, self.others)
 
     def digest(self) -> str:
         """32 hex digits over everything except tags and storage path: equal specs have equal digests.
 
-        An option that is left open counts as its first default did, so that the id of a spec stays the same
-        when the default changes; which of the two a stored sweep has, its spec says (`settled_by`).
+        A search that is left open counts as such, and not as the kind that it is by the number of samples.
         """
-        fields = self.to_dict() | {"search": self.search.digested()}
+        fields = self.to_dict()
         fields["resources"].pop("gpu_part", None)  # what a cluster has made of gpu_memory
         return digest_of(anywhere(fields))
 

@@ -124,15 +124,11 @@ class TrainSpec(SpecDocument):
 
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """With `trainable`, or with `command` and `program`: the spec has one of the two."""
         fields: dict[str, Any] = write(self)
-        if self.command is not None:
-            fields.pop("trainable", None)
-        for name in ("command", "program", "schedule", "data", "datasets"):
-            if not getattr(self, name):  # specs without are written, and digested, as before there were any
-                fields.pop(name, None)
-        for name, default in (("failure", TrainFailure()), ("stop", TrainStop())):
-            if getattr(self, name) == default:
-                fields.pop(name, None)
+        fields.pop("trainable" if self.command is not None else "command", None)
+        if self.command is None:
+            fields.pop("program", None)
         return fields
 
     @model_validator(mode="after")

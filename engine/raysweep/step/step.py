@@ -117,7 +117,7 @@ class Step:
             takeover=self.options.takeover,
             num_cpus=num_cpus,
             scheduled_at=scheduled_at,
-            again=self.options.again,
+            continuing=self.options.continuing,
         )
 
     def put_aside(self, *, before: float | None = None) -> str:

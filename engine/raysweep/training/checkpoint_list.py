@@ -1,7 +1,7 @@
-"""Ray Train's list of checkpoints, which says what a run goes on from; only the newest attempt may write it.
+"""Ray Train's list of checkpoints, from which a run resumes. Only the newest attempt may write it.
 
 Ray Train deletes a checkpoint after it has written the list without it. So an attempt that can no longer
-write the list deletes nothing that a newer attempt goes on from.
+write the list deletes nothing that a newer attempt resumes from.
 """
 
 from __future__ import annotations

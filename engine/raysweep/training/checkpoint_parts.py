@@ -4,8 +4,8 @@
                                                    the checkpoint by this folder
     checkpoints/training/<number>-<token>/<hash>   what it stored
 
-`keeping` makes one checkpoint of them, on the side of the process that holds the claim. Runs of earlier
-versions have plain folders, `checkpoint_<time>_<attempt>`: they are read as Ray Train does.
+`checkpoints` joins the parts in the process that holds the claim. A folder that user code names itself
+(`checkpoint_dir_name`, `checkpoint_upload_fn`) is plain and is read as Ray Train reads it.
 """
 
 from __future__ import annotations

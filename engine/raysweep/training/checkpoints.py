@@ -1,7 +1,8 @@
-"""The holder's side of a training's checkpoints: commits, lists and deletes them, under its claim.
+"""The checkpoints of a training in the process that holds its claim: commits, lists and deletes them.
 
-In this order: the manifest of all parts; Ray Train's list, which names it; what the list names no more. A
-crash in between leaves what nothing refers to, and the next attempt, or the run's end, deletes it.
+The order is: the manifest of all parts; Ray Train's list, which names the manifest; the deletion of
+unlisted checkpoints. A crash in between leaves unreferenced objects, which the next attempt or the run's
+end deletes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Keeper:
         self._store = CheckpointStore(claim.folder.store, claim.folder.run_id)
         self._committed: set[int] = set()
         self._listed: set[int] = set()
-        # Of which checkpoint each worker's last part is: it refers to that next (see `parts`).
+        # Of which checkpoint each worker's last part is: it refers to that next (see `checkpoint_parts`).
         self._last: dict[int, int] = {}
         self._start: int | None = None
 
@@ -120,7 +121,7 @@ class Keeper:
         """
         ours = parse_name(name) if name is not None else None
         if ours is None:
-            return self.uri_of(name)  # of an earlier version: it is plain
+            return self.uri_of(name)  # a plain folder that user code has named itself
         folder = self._claim.folder
         model = f"model_{self._claim.number:06d}"
         export_checkpoint(self._store, self.uri(ours.number), f"{folder.run_id}/{model}")

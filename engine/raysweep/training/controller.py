@@ -1,4 +1,4 @@
-"""Runs a trainer to its end in this process, and says what happened in raysweep's words."""
+"""Runs a trainer to its end in this process and translates its result into raysweep's errors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a training's data were: a digest of what the spec names, which is not more than it says.
+"""The digest of a training's data, as far as the spec names them.
 
-Small data are hashed by content. Of large ones the listing is: the names, sizes and modification times of the
-objects. That changes when the data do, and also when a copy of the same data is made; reading terabytes to
-name them would take longer than the training. What the trainable reads besides, nobody knows.
+Small data are hashed by content. Large data are hashed by their listing: names, sizes and modification
+times of the objects. That changes with the data, and also when the same data are copied; reading terabytes
+would take longer than the training. Data that the trainable reads by itself are not covered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The Ray Data sets of a training: made in the calling process, split and read by Ray Data's own tasks.
+"""The Ray Data sets of a training: created in the calling process, split and read by Ray Data's own tasks.
 
-Ray Train reserves what its workers take with a coordinator that Ray Data asks, too. A training here has none
-(see `raycompat.train`): Ray Data is told itself what is not its own.
+Ray Train reserves the resources of its workers with a coordinator that Ray Data asks too. A training here
+has no coordinator (see `raycompat.train`): Ray Data gets the list of resources that it must leave alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Can the workers of a training run ever be placed? Asked before anything starts."""
+"""Checks before the start whether the workers of a training can ever be placed."""
 
 from __future__ import annotations
 

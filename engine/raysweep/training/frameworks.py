@@ -1,7 +1,7 @@
-"""What sets up the workers of a training, by the name in its spec.
+"""Sets up the workers of a training for the framework in its spec.
 
-The calling process imports as little of a framework as it can: of LightGBM and TensorFlow nothing, and of
-XGBoost the tracker that the workers meet at, which Ray Train runs in that process.
+The calling process imports as little of a framework as possible: nothing of LightGBM and TensorFlow, and
+of XGBoost only the tracker where the workers meet, which Ray Train runs in that process.
 """
 
 from __future__ import annotations

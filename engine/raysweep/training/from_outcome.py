@@ -1,4 +1,4 @@
-"""From a sweep's outcome to the spec of the full-scale training."""
+"""Makes the spec of the full-scale training from a sweep's outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says every few seconds that a training run's process lives; ends the run when another has claimed it."""
+"""Renews the lease of a training run; ends the run when another process has claimed it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a training has reported so far, bounded, and kept with the list of checkpoints.
+"""The reports of a training so far, bounded, stored with the list of checkpoints.
 
-The history is written into the same object as Ray Train's list of checkpoints, which says what a run resumes
-from: so whichever checkpoint that is, the history goes up to it, and not further. Workers that start again
-repeat what comes after it, and a process that resumes the run does too.
+The history is in the same object as Ray Train's list of checkpoints, from which a run resumes. So the
+history always ends at the checkpoint that the run resumes from. Workers that start again repeat the
+reports after it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep.errors import StorageError
 from raysweep.outcome import DataDigest, TrainReport
+from raysweep.storage.formats import OTHER_FIX, other_format
 
+FORMAT: Final = 1
+"""Of what is kept in the list of checkpoints."""
 MAX_ROWS: Final = 1000
 """Of more reports every second one is kept, then every fourth, and so on; the last one always."""
 MAX_ROW_BYTES: Final = 1024
@@ -56,6 +60,7 @@ class History:
     def seal(self, text: str) -> str:
         """Ray Train's list of checkpoints with this history in it; the newest one is of the last report."""
         self._stored = {
+            "format": FORMAT,
             "every": self._every,
             "rows": [each.model_dump(mode="json") for each in self.reports],
             "data": [each.model_dump(mode="json") for each in self.data],
@@ -69,10 +74,12 @@ class History:
     def resume(self, data: bytes | None) -> None:
         """Go on from what an earlier attempt left in its list of checkpoints (None: it left none).
 
-        A list of an earlier version has no history: it begins here.
+        Raises: StorageError: The history in the list has another format.
         """
-        found = json.loads(data) if data is not None else {}
-        self._stored = found.get(_FIELD) or {}
+        self._stored = json.loads(data).get(_FIELD, {}) if data is not None else {}
+        if self._stored and self._stored.get("format") != FORMAT:
+            problem = other_format(self._stored.get("format"), FORMAT, name=f"{_FIELD}.format")
+            raise StorageError("the list of checkpoints of the training run", problem, OTHER_FIX)
         self._restore(self._stored)
         self.data = tuple(DataDigest.model_validate(each) for each in self._stored.get("data", ()))
 

@@ -1,4 +1,4 @@
-"""The model card: one JSON document that says how a model came to be."""
+"""The model card: one JSON document about the origin of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training run has done so far, as seen by the process that runs it."""
+"""The progress of a training run, in the process that runs it."""
 
 from __future__ import annotations
 

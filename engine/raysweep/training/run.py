@@ -305,6 +305,6 @@ def _checkpoint_paths(result: Any) -> list[str]:
 
 
 def _version() -> str:
-    from raysweep import __version__
+    from raysweep.version import __version__
 
     return __version__

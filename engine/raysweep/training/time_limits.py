@@ -1,4 +1,4 @@
-"""When a training ends by the limits in its spec, and when its workers are asked for a checkpoint first."""
+"""Computes when a training ends by its spec's limits, and when its workers are asked for a checkpoint."""
 
 from __future__ import annotations
 

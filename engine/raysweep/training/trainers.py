@@ -1,4 +1,4 @@
-"""From a spec to a Ray Train V2 trainer."""
+"""Builds a Ray Train V2 trainer from a spec."""
 
 from __future__ import annotations
 

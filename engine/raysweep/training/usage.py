@@ -1,4 +1,4 @@
-"""What a training uses: its workers from their start to their end, in all its attempts."""
+"""Measures the resources that a training uses: its workers from start to end, in all attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkpoint that a training run starts from: one of a sweep, or any folder of a store."""
+"""The checkpoint that a training run starts from: a sweep's, or any folder of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each Ray Train worker runs: the user's trainable, loaded in the worker."""
+"""The function that each Ray Train worker runs: it loads and calls the user's trainable."""
 
 from __future__ import annotations
 

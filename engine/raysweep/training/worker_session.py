@@ -1,11 +1,10 @@
-"""The worker's side: what `raysweep.report` and `raysweep.get_checkpoint` do inside a Ray Train worker.
+"""The worker's side of `raysweep.report` and `raysweep.get_checkpoint` in a Ray Train worker.
 
-Nothing here imports Ray before it is called.
+The functions import Ray when they are called, the module does not.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -17,8 +16,8 @@ from typing import Any
 from raysweep.errors import RaysweepError
 from raysweep.specs.schedule import ScheduledConfig
 from raysweep.storage.objects.opening import open_store
-from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.trial.checkpoint_handle import opened_by_ray, temporary_folder
+from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.rows import is_scalar, to_json
 
 ANSWERED_S = 2.0
@@ -27,7 +26,6 @@ ANSWERED_S = 2.0
 What it did meanwhile would be done again. Where nothing comes of it, as no other node has room, it goes on.
 """
 
-log = logging.getLogger("raysweep")
 _warm_start: str | None = None
 
 
@@ -123,8 +121,8 @@ def train_report(metrics: Mapping[str, Any], checkpoint: str | PathLike[str] | N
 def train_get_checkpoint() -> AbstractContextManager[Path] | None:
     """The run's own newest checkpoint: None at a fresh start, else a context manager that yields a directory.
 
-    It is restored into a temporary folder, each byte checked. That of a run which an earlier version began
-    may be the stored one itself: read it only.
+    It is restored into a temporary folder, each byte checked. A plain folder that user code has named itself
+    may be the stored one: read it only.
 
     Raises: CheckpointDamagedError, StorageError: entering it.
     """
@@ -210,15 +208,9 @@ def set_warm_start(uri: str | None) -> None:
 def returned_metrics(result: Any) -> dict[str, Any]:
     """What a training function returned, as metrics; nothing, unless it is a dict.
 
-    What JSON cannot hold is left out, and said: it has trained, and nothing of that is undone for it.
+    A value that JSON cannot hold is kept as text, see `worker.rows.as_json`.
     """
-    found: dict[str, Any] = {}
-    for name, value in result.items() if isinstance(result, dict) else ():
-        try:
-            found |= _to_json({name: value})
-        except RaysweepError as error:
-            log.warning("what the training returned is left out of its outcome: %s", error)
-    return found
+    return _to_json({str(name): value for name, value in result.items()}) if isinstance(result, dict) else {}
 
 
 def _to_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,12 +220,11 @@ def _to_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
             raise RaysweepError(
                 f"report() takes metrics named by strings; {name!r:.100} is a {type(name).__name__}"
             )
-    return {str.__str__(name): _value(str.__str__(name), value) for name, value in metrics.items()}
+    return {str.__str__(name): _value(value) for name, value in metrics.items()}
 
 
-def _value(name: str, value: Any) -> Any:
-    to_json(name, name)
+def _value(value: Any) -> Any:
     number = value.item() if callable(getattr(value, "item", None)) and is_scalar(value) else value
     if isinstance(number, float) and not math.isfinite(number):
         return float(number)
-    return to_json(name, number)
+    return to_json(number)

@@ -1,4 +1,4 @@
-"""What user code calls inside a trial: `report`, `get_checkpoint`, `get_context`, `should_checkpoint`.
+"""The API for user code in a trial: `report`, `get_checkpoint`, `get_context`, `should_checkpoint`.
 
 The same calls work in the workers of the downstream training step.
 """
@@ -7,101 +7,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Union, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from raysweep import faultplan
 from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.trial.checkpoint_handle import RestoredCheckpoint, end_attempt, local_folder
 from raysweep.trial.owners import ENDED, OWN, find_owner, is_foreign, watch_threads
+from raysweep.trial.session import RayCheckpoint, StoredAt, TrialContext, TrialSession
 
 if TYPE_CHECKING:
     from os import PathLike
-
-    from raysweep.specs.schedule import ScheduledConfig
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialContext:
-    """Where the calling code runs.
-
-    `iteration` is the number of reports that lie behind the checkpoint this attempt began from (0 without
-    one); `rank`, also `world_rank`, of `world_size`, is that of the process in its gang, `local_rank` that
-    among those on its node, `node_rank` that of its node (0 of 1, 0 and 0 for a trial of one process).
-    `schedule`: in a training, the configs that a population's best trial had one after the other, each with
-    the number of reports (`start`) that lay behind it; else empty.
-    """
-
-    sweep_id: str
-    trial_id: str
-    number: int
-    attempt: int
-    seed: int
-    iteration: int = 0
-    rank: int = 0
-    world_size: int = 1
-    resources: dict[str, float] = field(default_factory=dict)
-    local_rank: int = 0
-    node_rank: int = 0
-    schedule: tuple[ScheduledConfig, ...] = ()
-
-    def config_at(self, step: int, config: Mapping[str, Any]) -> dict[str, Any]:
-        """What to train the step after `step` steps with: the schedule's config; without one, `config`.
-
-        Args:
-            step: How many steps lie behind, counted as the trial of the sweep counted its reports.
-            config: What the trainable was called with.
-        """
-        found = next((each.config for each in reversed(self.schedule) if each.start <= step), config)
-        return dict(found)
-
-    @property
-    def world_rank(self) -> int:
-        """The same as `rank`, by its name in Ray Train."""
-        return self.rank
-
-
-class RayCheckpoint(Protocol):
-    """What `ray.train.Checkpoint` is to `report`."""
-
-    def as_directory(self) -> AbstractContextManager[str]:
-        """A local directory with it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAt:
-    """A checkpoint that user code has stored itself."""
-
-    uri: str
-
-
-Reported = Union["str | PathLike[str]", StoredAt, None]
-"""What comes with a report as its checkpoint."""
-
-
-class TrialSession(Protocol):
-    """What stands behind these calls: a trial's session, or a training worker's."""
-
-    @property
-    def context(self) -> TrialContext: ...
-
-    @property
-    def should_checkpoint(self) -> bool: ...
-
-    def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None: ...
-
-    def get_checkpoint(self) -> AbstractContextManager[Path] | None: ...
-
-    def new_checkpoint(self) -> AbstractContextManager[Path]: ...
-
-    def count_stray(self) -> None:
-        """The attempt has ended, and a call of a thread or a task of its is refused."""
-        ...
-
 
 _NOT_HERE: Final = cast("TrialSession", object())
 _session: TrialSession = _NOT_HERE
@@ -138,7 +55,8 @@ def report(
     as the trial's step took, and 2 s.
 
     Args:
-        metrics: Name to number, string, bool, None, or JSON made of these; numpy scalars are converted.
+        metrics: Values by name: numbers, strings, booleans, None, lists and mappings of these; scalars and
+            arrays of NumPy and PyTorch are converted. Other values are kept as their `repr`, with a note.
             NaN and infinity are allowed, see `failure.non_finite` of the spec.
         checkpoint: A directory; `get_checkpoint` gives it back, also after a retry or a resume. It counts
             once it is stored: a trial whose process is killed before that goes on from the one before. One

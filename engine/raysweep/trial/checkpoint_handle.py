@@ -1,4 +1,4 @@
-"""What `raysweep.get_checkpoint` gives, and what of Ray's `raysweep.report` takes."""
+"""The checkpoint that `raysweep.get_checkpoint` returns; Ray's checkpoints that `report` accepts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The attempt that a thread, a task or a piece of a pool's work belongs to: the one whose code started it.
+"""Finds the attempt whose code started a thread, a task or a piece of a pool's work.
 
-In a process that runs one trial after another, the time of a call does not tell whose call it is.
-The attempt's own thread has it in `OWN`, as have asyncio's tasks, which copy the context. Python gives a new
-thread an empty context: `watch_threads` marks each with the owner of the thread that started it.
-A `ThreadPoolExecutor` may serve several attempts: its work belongs to the attempt that submitted it.
+A process runs one trial after another, so the time of a call does not tell which trial makes it. The
+attempt's own thread carries its owner in `OWN`; asyncio tasks copy the context and carry it too. Python
+gives a new thread an empty context: `watch_threads` marks each new thread with the owner of the thread
+that started it. A `ThreadPoolExecutor` can serve several attempts: its work belongs to the attempt that
+submitted it.
 """
 
 from __future__ import annotations

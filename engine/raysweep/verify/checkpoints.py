@@ -162,7 +162,7 @@ class CheckpointCheck:
             yield Finding(
                 severity="damage",
                 object=f"checkpoints/{trial_name}/{manifest.objects[index].name}",
-                problem=problem if manifest.version == 1 else f"{problem}; it holds {show_names(names)}",
+                problem=f"{problem}; it holds {show_names(names)}",
                 lost=lost,
                 fix=fix,
                 checkpoint=(trial_name, number),

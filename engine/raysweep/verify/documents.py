@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import orjson
 
-from raysweep import __version__
 from raysweep.core import SweepState, make_outcome
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
@@ -15,6 +14,7 @@ from raysweep.runs.ownership.replay import replay
 from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.verify.report import Finding
+from raysweep.version import __version__
 
 REPAIR_FIX = "`raysweep verify --repair` writes it anew from the journal"
 # What an outcome must have in common with the state; the rest is words and versions.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from raysweep.core import SweepState
-from raysweep.runs.folder import SweepFolder
+from raysweep.runs.folder import SNAPSHOT_FORMAT, SweepFolder
+from raysweep.storage.formats import other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.sealed import decode_sealed
 from raysweep.storage.objects.store import ObjectInfo
@@ -37,6 +38,9 @@ class SnapshotCheck:
         body = decode_sealed(data)
         if body is None:
             self._damage(name, "its hash is wrong")
+        elif body.get("format") != SNAPSHOT_FORMAT:
+            problem = f"{other_format(body.get('format'), SNAPSHOT_FORMAT)}; it is not used"
+            self._findings.append(Finding(severity="note", object=f"snapshots/{name}", problem=problem))
         elif name != f"{body['number']:012d}.json":
             self._damage(name, f"holds snapshot {body['number']}")
         else:
@@ -48,12 +52,8 @@ class SnapshotCheck:
             stored, replayed = self._waiting.pop(each), state.to_json()
             if each != number:
                 self._damage(f"{each:012d}.json", f"segment {each} holds no record")
-            elif stored.keys() != replayed.keys():
-                name = f"snapshots/{each:012d}.json"
-                problem = "was written by another version of raysweep, and is not used"
-                self._findings.append(Finding(severity="note", object=name, problem=problem))
             elif stored != replayed:
-                names = ", ".join(name for name in stored if stored[name] != replayed[name])
+                names = ", ".join(name for name in replayed if stored.get(name) != replayed[name])
                 self._damage(f"{each:012d}.json", f"is not the state that the journal gives ({names})")
 
     def check_rest(self, journal: JournalCheck) -> None:

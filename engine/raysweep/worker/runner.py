@@ -13,7 +13,6 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
-import raysweep
 from raysweep import faultplan
 from raysweep import trial as trial_api
 from raysweep.documents.allow_list import check_found, check_named
@@ -43,7 +42,7 @@ Trainable = Callable[[dict[str, Any]], Any]
 TRACEBACK_CHARS: Final = 4096
 FULL_TRACEBACK_CHARS: Final = 256 * 1024
 INTERRUPT: Final = signal.SIGUSR1
-_OWN: Final = os.path.join(os.path.dirname(raysweep.__file__), "")
+_OWN: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 _leave: Final = os._exit  # as it is before `announce_exits`: what leaves by it has said what there is to say
 
@@ -162,7 +161,8 @@ def _run(
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
             with surroundings.joined(session), RayCalls(session, place):
-                _report_returned(_call(trainable, with_tuples(job.config, place.tuples)), place.metric)
+                result = _call(trainable, with_tuples(job.config, place.tuples))
+                _report_returned(result, place.metric, session)
         finally:
             _interruptible = None
             disarm()
@@ -207,17 +207,25 @@ def _leave_as_python(error: BaseException | None) -> NoReturn:
     _leave(code if isinstance(code, int) else int(code is not None))
 
 
-def _report_returned(result: Any, metric: str) -> None:
-    """What a trainable returns is its last report: metrics by name, or the metric itself."""
+def _report_returned(result: Any, metric: str, session: Session) -> None:
+    """Report the result of a trainable: metrics by name, or the metric itself.
+
+    A trial that has reported never fails for what it returns.
+    """
     if result is None:
         return
     if isinstance(result, dict):
+        result = {key if isinstance(key, str) else str(key): value for key, value in result.items()}
         # A metric inside another is named as Ray Tune does: one that is not there by its own name.
         trial_api.report(flatten(result) if "/" in metric and metric not in result else result)
         return
     number = result.item() if callable(getattr(result, "item", None)) and is_scalar(result) else result
     if metric and isinstance(number, int | float) and not isinstance(number, bool):
         trial_api.report({metric: number})
+        return
+    if session.has_reported:
+        kind = type(result).__name__
+        session.note(f"the trainable returned a {kind}, which is ignored: return a dict of metrics, or None")
         return
     raise RaysweepError(
         f"the trainable returned a {type(result).__name__}: return a dict of metrics, the number"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from raysweep import faultplan
 from raysweep.errors import CheckpointDamagedError, TrialStopped, one_line
-from raysweep.messages import Answer, Busy, Damaged, Gang, Interrupt, Job, Order, Rows, Stop
-from raysweep.trial import Reported, StoredAt, TrialContext
+from raysweep.messages import Answer, Busy, Damaged, Gang, Interrupt, Job, Noted, Order, Rows, Stop
 from raysweep.trial.owners import ENDED
+from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.process.stray_calls import Strays
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker, with_nested
@@ -57,6 +57,7 @@ class Session:
         """Held from a report's number until it is sent: threads may report, too."""
         self._reports = 0
         self._rows = RowMaker()
+        self._noted: set[str] = set()
         self._answered = -1
         self._rungs = RungWatch(place.rungs, job.iteration) if place.rungs and job.gang is None else None
         # Made when they are first asked for: most attempts of a short trial need neither.
@@ -101,8 +102,13 @@ class Session:
                     self._known_saver.finish()
             return self._known_saver
 
+    @property
+    def has_reported(self) -> bool:
+        """Whether the trial has reports: of this attempt, or before the checkpoint that it began from."""
+        return bool(self._reports or self.job.iteration)
+
     def count_stray(self) -> None:
-        """See `trial.TrialSession`."""
+        """See `trial.session.TrialSession`."""
         with self.changed:
             if self._strays is None:
                 self._strays = Strays(self.job, self._link)
@@ -136,7 +142,11 @@ class Session:
                         row.append(value)
                     else:
                         row.append(rows.convert(name, value))
-                packed = rows.pack(row) if rows.is_odd else None
+                packed = None
+                if rows.is_odd:
+                    packed = rows.pack(row)
+                    if rows.as_text.keys() - self._noted:
+                        self._note_as_text(rows.as_text)
                 patience_s = 0.0 if self._rungs is None or wait else self._rungs.patience_s(metrics, index)
                 self._reports = index + 1
                 if wait or patience_s:
@@ -170,6 +180,17 @@ class Session:
         self, first: int, keys: tuple[str, ...], rows: list[list[Any]], *, is_waiting: bool
     ) -> None:
         self._link.send(Rows(*self.job.who, first=first, keys=keys, rows=rows, is_waiting=is_waiting))
+
+    def _note_as_text(self, kinds: Mapping[str, str]) -> None:
+        for name, kind in kinds.items():
+            if name not in self._noted:
+                self._noted.add(name)
+                text = f"metric {name!r} is kept as text, since JSON cannot hold a value of type {kind}"
+                self.note(text)
+
+    def note(self, text: str) -> None:
+        """Tell whoever runs the sweep; the same note of other trials is not repeated."""
+        self._link.send(Noted(*self.job.who, text=text, is_shared=True))
 
     def _say_upcoming(self, report: int) -> None:
         """A checkpoint of this report follows."""

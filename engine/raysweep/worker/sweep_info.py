@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from raysweep.documents.tuples import Tuples
+
+if TYPE_CHECKING:
+    from raysweep.specs import SweepSpec
+
+_COUNTED: Final = "training_iteration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,23 @@ class Rungs:
     """At each multiple of this, too; 0: there are no others."""
     below: float | None = None
     """Nothing is decided at this time and after it; None: there is no such time."""
+
+    @classmethod
+    def of(cls, spec: SweepSpec) -> Self:
+        """Those of the scheduler below its `max_t`: a trial that comes as far ends by itself, as a rule.
+
+        None where a trial is the driver of a Ray Train run, whose reports others make.
+        """
+        if spec.resources.train is not None:
+            return cls()
+        known = spec.scheduler.options.rung_times()
+        times = (time for time in known.times if known.max_t is None or time < known.max_t)
+        return cls(
+            attr="" if known.attr == _COUNTED else known.attr,
+            times=tuple(sorted(times)),
+            interval=known.interval,
+            below=known.max_t,
+        )
 
     def __bool__(self) -> bool:
         """Whether there are any."""

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.rungs import rungs_of
 from raysweep.schedulers import make_scheduler
 from raysweep.worker.rungs import RungWatch
 from raysweep.worker.sweep_info import Rungs
@@ -48,7 +47,7 @@ def make_spec(scheduler: Any, **fields: Any) -> rs.SweepSpec:
 )
 def test_a_verdict_on_who_reports_comes_at_a_rung(scheduler: dict[str, Any]) -> None:
     spec = make_spec(scheduler)
-    decides, rungs = make_scheduler(spec, 1), rungs_of(spec)
+    decides, rungs = make_scheduler(spec, 1), Rungs.of(spec)
     decided = 0
     for trial in range(TRIALS):
         decides.add(trial, {"x": trial / TRIALS})
@@ -68,14 +67,28 @@ def test_a_verdict_on_who_reports_comes_at_a_rung(scheduler: dict[str, Any]) -> 
 def test_where_a_trial_has_done_all_its_work_there_is_none() -> None:
     """It ends by itself then, and what its code does at its end should be done."""
     halving = {"asha": {"max_t": 9, "reduction_factor": 3, "time_attr": "epoch"}}
-    found = rungs_of(make_spec(halving, stop={"trial": {"epoch": 5}}))
+    found = Rungs.of(make_spec(halving, stop={"trial": {"epoch": 5}}))
     assert found == Rungs(attr="epoch", times=(1.0, 3.0), below=9)
-    assert rungs_of(make_spec({"hyperband": {"max_t": 9}})) == Rungs(times=(1.0, 3.0), below=9)
-    assert not rungs_of(make_spec("fifo", stop={"trial": {"training_iteration": 10}}))
+    assert Rungs.of(make_spec({"hyperband": {"max_t": 9}})) == Rungs(times=(1.0, 3.0), below=9)
+    assert not Rungs.of(make_spec("fifo", stop={"trial": {"training_iteration": 10}}))
 
 
 def test_there_are_none_where_each_report_decides_or_nobody_knows() -> None:
-    assert not rungs_of(make_spec("fifo"))
-    assert not rungs_of(make_spec("median_stopping"))
+    assert not Rungs.of(make_spec("fifo"))
+    assert not Rungs.of(make_spec("median_stopping"))
     train = {"train": {"num_workers": 2}}
-    assert not rungs_of(make_spec({"asha": {"max_t": 9}}, resources=train))
+    assert not Rungs.of(make_spec({"asha": {"max_t": 9}}, resources=train))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"max_t": 9, "time_attr": "epoch"}, Rungs(attr="epoch", below=9)),
+        ({"max_t": "nine"}, Rungs()),
+        ({"max_t": True}, Rungs()),
+        ({}, Rungs()),
+    ],
+)
+def test_of_a_users_class_only_time_and_end_are_known(options: dict[str, Any], expected: Rungs) -> None:
+    """Its options may be anything; nothing imports it here."""
+    assert Rungs.of(make_spec({"no_such_module:Mine": options})) == expected

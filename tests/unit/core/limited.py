@@ -5,16 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import Commands, Sweep
 
 
 def planned(slots: int, trials: int, **fields: Any) -> Sweep:
-    """A sweep from second 100 on, whose first trials run, one on each slot, under the newest behaviour."""
+    """A sweep from second 100 on, whose first trials run, one on each slot."""
     sweep = Sweep(num_samples=trials, **fields)
-    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR)
+    sweep.send(ev.ControllerStarted, generation=1)
     sweep.send(ev.CapacityChanged, slots=slots)
     sweep.suggest(trials)
     for slot in range(slots):

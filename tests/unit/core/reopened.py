@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from raysweep.core import SweepState, make_outcome
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import ASHA, Sweep, running
@@ -20,7 +19,7 @@ def end(sweep: Sweep) -> None:
 
 def reopen(sweep: Sweep, **fields: Any) -> list[cmd.Command]:
     generation = sweep.state.generation + 1
-    fields = {"generation": generation, "behaviour": BEHAVIOUR, "is_reopening": True} | fields
+    fields = {"generation": generation, "is_reopening": True} | fields
     return sweep.send(ev.ControllerStarted, **fields)
 
 

@@ -7,14 +7,8 @@ from typing import Any
 
 from raysweep.core import SweepState
 from raysweep.core.vocabulary import commands as cmd
-from raysweep.schedulers import (
-    NOTHING,
-    Decisions,
-    Exploit,
-    FifoScheduler,
-    Pause,
-    Verdict,
-)
+from raysweep.schedulers import NOTHING, Decisions, Exploit, Pause, Verdict
+from raysweep.schedulers.fifo import FifoScheduler
 from tests.unit.core.sweep import Commands, Sweep, running, stop_trial
 
 LATE = {"asha": {"max_t": 1000, "grace_period": 999}}

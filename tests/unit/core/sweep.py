@@ -7,7 +7,6 @@ from typing import Any
 
 from raysweep.core import SweepState, step
 from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.seeds import derive_seed
 from raysweep.core.state.invariants import check
 from raysweep.core.vocabulary import commands as cmd
@@ -33,8 +32,8 @@ class Sweep:
             check(self.state)
         return commands
 
-    def start(self, generation: int = 1, behaviour: int = BEHAVIOUR) -> Commands:
-        return self.send(ev.ControllerStarted, generation=generation, behaviour=behaviour)
+    def start(self, generation: int = 1) -> Commands:
+        return self.send(ev.ControllerStarted, generation=generation)
 
     def suggest(self, count: int, *, first: int | None = None, is_exhausted: bool = True) -> Commands:
         first = self.state.suggested if first is None else first

@@ -9,7 +9,6 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState, decode, step
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.state.invariants import check
 from raysweep.core.state.trial import Told
 from raysweep.core.views.scores import told
@@ -156,7 +155,7 @@ def test_a_completed_sweep_takes_more_samples_wherever_its_controller_dies() -> 
     commands = reopen(sweep)
     assert not [each for each in commands if isinstance(each, cmd.EndSweep)]
     # It dies here, before the change of the spec is in the journal; the next one is asked for the same.
-    sweep.send(ev.ControllerStarted, generation=3, behaviour=BEHAVIOUR)
+    sweep.send(ev.ControllerStarted, generation=3)
     assert sweep.state.phase == "running"
     spec = sweep.state.spec.replace(num_samples=3).model_dump(mode="json")
     sweep.send(ev.SpecChanged, spec=spec, changes=("num_samples: 2 -> 3",))
@@ -180,9 +179,9 @@ def test_nothing_more_to_suggest_ends_it_again() -> None:
 def test_changed_code_is_noted_and_unknown_code_is_not() -> None:
     sweep = Sweep(num_samples=1)
     for generation, code in enumerate(["source:a", "", "source:a", "compiled-3.11:b"], start=1):
-        sweep.send(ev.ControllerStarted, generation=generation, behaviour=BEHAVIOUR, code=code)
+        sweep.send(ev.ControllerStarted, generation=generation, code=code)
     assert not sweep.state.notes
-    sweep.send(ev.ControllerStarted, generation=5, behaviour=BEHAVIOUR, code="compiled-3.11:c")
+    sweep.send(ev.ControllerStarted, generation=5, code="compiled-3.11:c")
     (note,) = sweep.state.notes
     assert "code was changed" in note
 
@@ -234,5 +233,5 @@ def test_a_state_restored_from_json_goes_on_the_same() -> None:
     assert step(twin, event) == step(sweep.state, replace(event))
     check(twin)
     assert orjson.dumps(twin.to_json()) == orjson.dumps(sweep.state.to_json())
-    old = decode(b'{"e":"ControllerStarted","at":1.0,"generation":1}')
-    assert old == ev.ControllerStarted(at=1.0, generation=1)
+    least = decode(b'{"e":"ControllerStarted","at":1.0,"generation":1,"behaviour":1}')
+    assert least == ev.ControllerStarted(at=1.0, generation=1)

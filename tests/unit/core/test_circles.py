@@ -72,9 +72,9 @@ def test_a_retry_does_not_prefer_another_node_whose_slot_is_too_small() -> None:
     trial.attempts = (replace(trial.attempts[-1], node="big"),)
     sweep.state.hungry.append(other.number)
     slot.memory_bytes = trial.memory_bytes = 4 * GIB
-    assert _prefer_other_node(sweep.state, trial, slot, 3) is slot
+    assert _prefer_other_node(sweep.state, trial, slot) is slot
     other.memory_bytes = 4 * GIB
-    assert _prefer_other_node(sweep.state, trial, slot, 3) is other
+    assert _prefer_other_node(sweep.state, trial, slot) is other
 
 
 def test_what_a_small_slot_cannot_take_is_not_recalled_for_it() -> None:
@@ -201,10 +201,10 @@ def test_no_timer_is_set_to_a_moment_that_has_just_come(make: Callable[[], Sweep
 # -- checkpoints' numbers -----------------------------------------------------------------------------
 
 
-def numbers_of_two_attempts(seen: int, behaviour: int = 2) -> int:
+def numbers_of_two_attempts(seen: int) -> int:
     """The first number of the second attempt, after one of which the checkpoint numbered `seen` is known."""
     sweep = Sweep(num_samples=1, failure=NO_WAIT)
-    sweep.start(behaviour=behaviour)
+    sweep.start()
     sweep.suggest(1)
     sweep.send(ev.CapacityChanged, slots=1)
     sweep.send(ev.SlotOpened, slot=0)
@@ -225,9 +225,3 @@ def test_what_an_attempt_stored_unseen_is_never_in_the_way_of_the_next() -> None
 
 def test_an_attempt_begins_behind_all_that_is_known() -> None:
     assert numbers_of_two_attempts(3 * CHECKPOINTS_AN_ATTEMPT) == 4 * CHECKPOINTS_AN_ATTEMPT
-
-
-@pytest.mark.parametrize("behaviour", [0, 1])
-def test_old_journals_keep_their_numbers(behaviour: int) -> None:
-    assert numbers_of_two_attempts(989, behaviour) == 1_000
-    assert numbers_of_two_attempts(1_499, behaviour) == 1_500

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.core.handlers.sweep_end import BEHAVIOUR, end_in_sight, usage
+from raysweep.core.handlers.sweep_end import end_in_sight, usage
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.limited import planned, stops, until
@@ -59,7 +59,7 @@ def resumed(at: float, **started: Any) -> Sweep:
     if ahead_s:
         sweep.send(ev.ClockMoved, ahead_s=ahead_s)
     sweep.at = at
-    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR, **started)
+    sweep.send(ev.ControllerStarted, generation=2, **started)
     return sweep
 
 
@@ -86,7 +86,7 @@ def test_a_trial_that_backs_off_waits_no_longer_for_a_clock_that_was_set_back() 
     sweep.failed(0)
     (left_s,) = [at - 150.0 for at in sweep.state.waiting.values()]
     sweep.at = 60.0
-    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR)
+    sweep.send(ev.ControllerStarted, generation=2)
     sweep.send(ev.CapacityChanged, slots=1)
     assert sweep.state.timer_at == pytest.approx(60.0 + left_s)
     sweep.timer(sweep.state.timer_at)

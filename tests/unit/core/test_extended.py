@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.state.trial import Told
 from raysweep.core.views.scores import told
 from raysweep.core.vocabulary import commands as cmd
@@ -91,7 +90,7 @@ TARGET = {"target": 0.15}
 def searched(stop: dict[str, Any], **started: Any) -> Sweep:
     """One trial at a time of five; the second ends the search: it is no better, or as good as is wanted."""
     sweep = Sweep(num_samples=5, scheduler=ASHA, stop=stop, failure=KEEPS_ON)
-    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR, **started)
+    sweep.send(ev.ControllerStarted, generation=1, **started)
     sweep.suggest(5)
     open_slots(sweep, 1)
     for trial, value in ((0, 0.3), (1, 0.1)):
@@ -156,7 +155,7 @@ def test_a_limit_that_cuts_what_goes_further_brings_only_that_back() -> None:
 @pytest.mark.parametrize("stop", [{"time_budget_s": 10}, until(110)], ids=["budget", "deadline"])
 def test_a_limit_that_comes_before_is_noted(stop: dict[str, Any]) -> None:
     sweep = Sweep(num_samples=2, stop=stop)
-    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR, extend_to=8.0, extend_top=1)
+    sweep.send(ev.ControllerStarted, generation=1, extend_to=8.0, extend_top=1)
     sweep.suggest(2)
     open_slots(sweep, 1)
     sweep.began(0)
@@ -167,7 +166,7 @@ def test_a_limit_that_comes_before_is_noted(stop: dict[str, Any]) -> None:
 
 def test_a_plateau_at_the_last_trial_is_no_end_of_the_search() -> None:
     sweep = Sweep(num_samples=2, scheduler=ASHA, stop=PLATEAU)
-    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR, extend_to=6.0, extend_top=1)
+    sweep.send(ev.ControllerStarted, generation=1, extend_to=6.0, extend_top=1)
     sweep.suggest(2)
     open_slots(sweep, 1)
     for trial in (0, 1):
@@ -184,7 +183,7 @@ def test_a_plateau_at_the_last_trial_is_no_end_of_the_search() -> None:
 
 def test_it_can_be_asked_for_from_the_start() -> None:
     sweep = Sweep(num_samples=1, scheduler=ASHA)
-    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR, extend_to=8.0, extend_trials=(0,))
+    sweep.send(ev.ControllerStarted, generation=1, extend_to=8.0, extend_trials=(0,))
     sweep.suggest(1)
     open_slots(sweep, 1)
     sweep.began(0)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import Sweep, running, stop_trial
@@ -15,10 +14,9 @@ from tests.unit.core.world import DIED, NODE_DIED
 PBT = {"pbt": {"perturbation_interval": 1, "synch": True, "max_t": 3, "quantile_fraction": 0.5}}
 
 
-def pausing(scheduler: Any = PBT, behaviour: int = BEHAVIOUR, **fields: Any) -> Sweep:
+def pausing(scheduler: Any = PBT, **fields: Any) -> Sweep:
     """Of two trials the first is the better one, and is asked to pause; the second has paused."""
     sweep = running(2, scheduler=scheduler, **fields)
-    sweep.state.behaviour = behaviour
     sweep.report(1, 0.9)
     sweep.stopped(1)
     assert sweep.report(0, 0.1) == [stop_trial(0, 0, "pause")]
@@ -27,7 +25,7 @@ def pausing(scheduler: Any = PBT, behaviour: int = BEHAVIOUR, **fields: Any) -> 
 
 def lose(sweep: Sweep) -> None:
     """The controller is killed: another one begins, with slots of its own."""
-    sent = sweep.start(generation=2, behaviour=sweep.state.behaviour)
+    sent = sweep.start(generation=2)
     sent += sweep.send(ev.CapacityChanged, slots=2)
     for slot in [each.slot for each in sent if isinstance(each, cmd.OpenSlot)]:
         sweep.send(ev.SlotOpened, slot=slot, node="n")
@@ -58,21 +56,10 @@ def test_with_its_checkpoint_it_has_paused() -> None:
     assert sweep.state.trials[0].attempts[0].end == "paused"
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"scheduler": {"hyperband": {"max_t": 9, "reduction_factor": 3}}, "num_samples": 17},
-        {"behaviour": 7},
-    ],
-    ids=["nobody goes on from others", "an older journal"],
-)
-def test_elsewhere_it_has_paused_without(fields: dict[str, Any]) -> None:
-    if "num_samples" in fields:
-        sweep = running(2, 17, scheduler=fields["scheduler"])
-        sweep.report(0, 0.1)
-        assert sweep.trial_state(0) == "stopping"
-    else:
-        sweep = pausing(**fields)
+def test_where_no_trial_goes_on_from_others_it_has_paused_without() -> None:
+    sweep = running(2, 17, scheduler={"hyperband": {"max_t": 9, "reduction_factor": 3}})
+    sweep.report(0, 0.1)
+    assert sweep.trial_state(0) == "stopping"
     lose(sweep)
     assert sweep.state.trials[0].attempts[0].end == "paused"
 

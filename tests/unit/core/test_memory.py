@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from raysweep.core.handlers import assignment, transitions
-from raysweep.core.handlers.large_trials import is_out_of_reach
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.state.trial import Attempt
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
@@ -325,7 +323,7 @@ def test_a_cut_trial_that_comes_back_still_gets_its_memory() -> None:
     sweep.timer(200.0)
     assert sweep.trial_state(0) == "cancelled"
     sweep.send(ev.SweepEnded)
-    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR, is_reopening=True)
+    sweep.send(ev.ControllerStarted, generation=2, is_reopening=True)
     plain = make_spec(num_samples=1, **spec).model_dump(mode="json")
     sweep.send(ev.SpecChanged, spec=plain, changes=("stop",))
     commands = sweep.send(ev.CapacityChanged, slots=1, memory_bytes=16 * GIB)
@@ -334,15 +332,6 @@ def test_a_cut_trial_that_comes_back_still_gets_its_memory() -> None:
     assert large.memory_bytes == 4 * GIB
     (start,) = sweep.send(ev.SlotOpened, slot=large.slot, node="big")
     assert isinstance(start, cmd.StartTrial)
-
-
-def test_by_the_older_rules_no_memory_is_out_of_reach() -> None:
-    sweep = out_of_memory()
-    trial = sweep.state.trials[0]
-    trial.memory_bytes = 64 * GIB
-    assert is_out_of_reach(sweep.state, trial)
-    sweep.state.behaviour = 1
-    assert not is_out_of_reach(sweep.state, trial)
 
 
 def test_a_trial_that_is_resumed_out_of_reach_leaves_no_paused_one_unasked(

@@ -46,14 +46,6 @@ def test_what_came_with_any_report_is_not_told(field: str) -> None:
     assert sweep.state.notes == ()
 
 
-def test_an_older_journal_has_no_such_note() -> None:
-    sweep = running(1, **NAMED["stop.trial"])
-    sweep.state.behaviour = 6
-    report(sweep, 0, loss=0.5)
-    sweep.returned(0)
-    assert sweep.state.notes == ()
-
-
 def test_where_no_trial_completes_it_is_told_at_the_end() -> None:
     sweep = running(1, scheduler=ASHA, failure={"max_failures": 0}, **NAMED["stop.trial"])
     report(sweep, 0, loss=0.5)

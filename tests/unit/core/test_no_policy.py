@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import raysweep.core
-from raysweep import schedulers, search
-from raysweep.specs.schedulers import SchedulerSpec
-from raysweep.specs.search import SearchSpec
+from raysweep.schedulers.registry import KINDS as KINDS_OF_SCHEDULERS
+from raysweep.schedulers.spec import SchedulerSpec
+from raysweep.search.registry import KINDS as KINDS_OF_SEARCHERS
+from raysweep.search.spec import SearchSpec
 
 CORE = Path(raysweep.core.__file__).parent
 KINDS = {**SchedulerSpec.kinds, **SearchSpec.kinds}
@@ -26,9 +28,10 @@ def _patterns() -> Iterator[str]:
         yield ORDINARY.get(kind) or kind.replace("_", "[_ -]?")
     for options in (*SchedulerSpec.kinds.values(), *SearchSpec.kinds.values()):
         yield rf"\b{options.__name__}"
-    for name in schedulers.__all__:
-        if name.endswith("Scheduler") and name != "Scheduler":
-            yield rf"\b{name}"
+        for name, found in vars(sys.modules[options.__module__]).items():
+            is_own = isinstance(found, type) and found.__module__ == options.__module__
+            if is_own and name.endswith(("Scheduler", "Searcher", "Model")):
+                yield rf"\b{name}\b"
 
 
 OF_POLICIES = re.compile("|".join(_patterns()), re.IGNORECASE)
@@ -82,5 +85,5 @@ def test_each_registered_name_would_be_noticed(kind: str) -> None:
 
 def test_each_kind_of_the_spec_has_its_class() -> None:
     """A kind that is registered without its class, or without its options, cannot be used."""
-    assert set(schedulers._KINDS) == set(SchedulerSpec.kinds)
-    assert set(search._KINDS) == set(SearchSpec.kinds)
+    assert list(KINDS_OF_SCHEDULERS) == list(SchedulerSpec.kinds)
+    assert list(KINDS_OF_SEARCHERS) == list(SearchSpec.kinds)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
@@ -15,9 +14,9 @@ from tests.unit.core.sweep import Sweep
 TPE = {"search": {"tpe": {}}}
 
 
-def begun(slots: int, trials: int, *, behaviour: int = BEHAVIOUR, **fields: Any) -> Sweep:
+def begun(slots: int, trials: int, **fields: Any) -> Sweep:
     sweep = Sweep(num_samples=9, **fields)
-    sweep.send(ev.ControllerStarted, generation=1, behaviour=behaviour)
+    sweep.send(ev.ControllerStarted, generation=1)
     sweep.send(ev.CapacityChanged, slots=slots)
     sweep.suggest(trials, is_exhausted="search" not in fields)
     for slot in range(slots):
@@ -52,7 +51,7 @@ def test_nor_after_a_restart() -> None:
     sweep = begun(1, 1, max_concurrent_trials=1, **TPE)
     sweep.began(0)
     sweep.failed(0)
-    commands = sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR)
+    commands = sweep.send(ev.ControllerStarted, generation=2)
     commands += sweep.send(ev.CapacityChanged, slots=1)
     (opened,) = (command.slot for command in commands if isinstance(command, cmd.OpenSlot))
     commands += sweep.send(ev.SlotOpened, slot=opened, node="node1")
@@ -117,12 +116,6 @@ def test_short_trials_are_not_queued_where_the_order_matters() -> None:
     assert sweep.state.mean_duration_s == 0.0
 
 
-def test_an_old_journal_replays_as_it_was() -> None:
-    sweep = begun(1, 1, behaviour=1, max_concurrent_trials=1, **TPE)
-    sweep.began(0)
-    assert asked(sweep.failed(0)) == [1]
-
-
 def test_the_breaker_does_not_look_at_where_a_restart_has_put_the_worker() -> None:
     """Three configs that cannot be made, behind a failure on the first node: counted, on whatever node."""
     misdrawn = Failure(origin="exception", type="ZeroDivisionError")
@@ -131,7 +124,7 @@ def test_the_breaker_does_not_look_at_where_a_restart_has_put_the_worker() -> No
         sweep.began(0)
         sweep.failed(0)
         if is_restarted:
-            sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR)
+            sweep.send(ev.ControllerStarted, generation=2)
             sweep.send(ev.CapacityChanged, slots=1, nodes=2)
         for number in (1, 2):
             assert sweep.state.status is None

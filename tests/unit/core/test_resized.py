@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from raysweep.core.handlers import continuations, sizes, transitions
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.state.trial import Turn
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
@@ -20,10 +19,9 @@ from tests.unit.core.sweep import Sweep
 RESIZED = Turn(reason="exploit", config={"x": 3.0}, keeps_results=True)
 
 
-def resized(turn: Turn = RESIZED, *, behaviour: int = BEHAVIOUR, **fields: Any) -> Sweep:
+def resized(turn: Turn = RESIZED, **fields: Any) -> Sweep:
     """Trial 0 has reported with x=2, and was then given another config, for which no node has room."""
     sweep = sweep_of(2.0, 1.0, **fields)
-    sweep.state.behaviour = behaviour
     open_all(sweep)
     sweep.began(0)
     sweep.report(0, 0.5)
@@ -56,21 +54,15 @@ def test_what_a_trial_ran_out_of_memory_with_is_not_forgotten_for_that() -> None
     assert trial.memory_bytes == 2 * GIB
 
 
-@pytest.mark.parametrize(
-    ("turn", "behaviour"), [(replace(RESIZED, keeps_results=False), BEHAVIOUR), (RESIZED, 6)]
-)
-def test_another_config_stays_and_so_does_what_an_older_journal_had_resized(
-    turn: Turn, behaviour: int
-) -> None:
-    sweep = resized(turn, behaviour=behaviour, resources=BY_N, failure=NO_WAIT | {"placement_timeout_s": 5.0})
+def test_another_config_stays() -> None:
+    turn = replace(RESIZED, keeps_results=False)
+    sweep = resized(turn, resources=BY_N, failure=NO_WAIT | {"placement_timeout_s": 5.0})
     assert sweep.state.trials[0].config == {"x": 3.0}
     run_all(sweep)
     sweep.timer(sweep.at + 5.0)
     attempt = sweep.state.trials[0].attempts[-1]
     assert attempt.failure is not None
-    assert (attempt.kind, attempt.failure.type) == (
-        ("oom", "OutOfMemoryError") if behaviour < 7 else ("no_room", "NoRoomError")
-    )
+    assert (attempt.kind, attempt.failure.type) == ("no_room", "NoRoomError")
     assert "(resources.by_config): it needs cpu=3, for which no node has room" in attempt.failure.message
 
 

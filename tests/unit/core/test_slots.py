@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
@@ -52,32 +50,6 @@ def test_a_failed_replacement_of_an_idle_slot_is_not_handed_a_trial() -> None:
     assert due is not None
     sweep.timer(due)
     assert sweep.trial_state(0) == "pending"
-
-
-@pytest.mark.parametrize("behaviour", [0, 1])
-def test_an_old_journal_with_a_failed_replacement_replays(behaviour: int) -> None:
-    sweep = Sweep(num_samples=3)
-    sweep.start(behaviour=behaviour)
-    sweep.send(ev.CapacityChanged, slots=2)
-    sweep.suggest(3)
-    for slot in (0, 1):
-        sweep.send(ev.SlotOpened, slot=slot, node=f"node{slot}")
-        sweep.began(slot)
-    sweep.report(0, 0.5)
-    sweep.returned(0)
-    sweep.began(2)
-    # What such a controller did next was wrong, and is not to change; but it is read to its end.
-    sweep.is_checked = False
-    sweep.send(ev.SlotFailed, slot=0, failure=NO_WORKER)
-    sweep.report(2, 0.5)
-    sweep.send(ev.TrialBusy, trial=2, attempt=1)
-    sweep.saved(2, 0, report=0)
-    sweep.report(1, 0.5)
-    sweep.returned(1)
-    # The next controller, under whatever rules, finds everything in order again.
-    sweep.is_checked = True
-    sweep.start(generation=2)
-    assert sweep.trial_state(2) == "pending"
 
 
 def test_a_trial_that_is_to_end_ends_with_its_slot() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import ASHA, Sweep, asha_with_a_loser, running, start_trial, stop_trial, tell
@@ -34,7 +32,6 @@ def test_a_target_in_max_mode() -> None:
     assert sweep.report(0, 0.9) == [stop_trial(0, 0, "limit")]
 
 
-@pytest.mark.parametrize("behaviour", [1, BEHAVIOUR])
 @pytest.mark.parametrize(
     "fields",
     [
@@ -42,10 +39,10 @@ def test_a_target_in_max_mode() -> None:
         {"stop": {"target": 0.1, "trial": {"training_iteration": 2}}},
     ],
 )
-def test_a_target_that_comes_with_the_last_report(fields: dict[str, Any], behaviour: int) -> None:
-    """Under ASHA the usual case: the best report is the last one, at max_t. Old journals end as they did."""
+def test_a_target_that_comes_with_the_last_report(fields: dict[str, Any]) -> None:
+    """Under ASHA the usual case: the best report is the last one, at max_t."""
     sweep = Sweep(num_samples=9, **{"stop": {"target": 0.1}, **fields})
-    sweep.start(behaviour=behaviour)
+    sweep.start()
     sweep.suggest(9)
     sweep.send(ev.CapacityChanged, slots=1)
     sweep.send(ev.SlotOpened, slot=0)
@@ -54,41 +51,8 @@ def test_a_target_that_comes_with_the_last_report(fields: dict[str, Any], behavi
     assert sweep.report(0, 0.05) == [stop_trial(0, 0, "limit")]
     sweep.stopped(0)
     assert sweep.trial_state(0) == "completed"
-    assert sweep.state.status == ("target" if behaviour >= 2 else None)
-    if behaviour >= 2:
-        assert sweep.state.ended_by == {"rule": "stop.target", "limit": 0.1, "value": 0.05, "trial": 0}
-
-
-def test_the_deadline_of_the_first_behaviour() -> None:
-    """Running trials are asked to end; one in its pause before a retry is cut."""
-    sweep = Sweep(num_samples=9, stop={"deadline": datetime.fromtimestamp(200, UTC)})
-    assert sweep.start(behaviour=0) == [cmd.SuggestConfigs(first=0, count=16), cmd.SetTimer(at=200.0)]
-    sweep.suggest(9)
-    sweep.send(ev.CapacityChanged, slots=2)
-    for slot in (0, 1):
-        sweep.send(ev.SlotOpened, slot=slot)
-        sweep.began(slot)
-    sweep.at = 199.8
-    assert sweep.failed(1) == [start_trial(1, 2)]
-    sweep.began(2)
-    assert sweep.timer(200.0) == [stop_trial(0, 0, "sweep"), stop_trial(1, 2, "sweep")]
-    assert sweep.trial_state(1) == "cancelled"
-    sweep.stopped(0)
-    assert sweep.stopped(2) == [cmd.EndSweep(status="deadline", why="the deadline has come")]
-
-
-def test_the_time_budget_of_the_first_behaviour() -> None:
-    """60 s; the first controller was at work for 20 s, the time until the second one is not counted."""
-    sweep = Sweep(num_samples=9, stop={"time_budget_s": 60.0})
-    assert sweep.start(behaviour=0) == [cmd.SuggestConfigs(first=0, count=16), cmd.SetTimer(at=160.0)]
-    sweep.at = 120.0
-    sweep.send(ev.CapacityChanged, slots=1)
-    sweep.at = 1000.0
-    commands = sweep.start(generation=2, behaviour=0)
-    assert commands == [cmd.SuggestConfigs(first=0, count=16), cmd.SetTimer(at=1040.0)]
-    assert sweep.timer(1039.0) == [cmd.SetTimer(at=1040.0)]
-    why = "the time budget of 60 s is spent"
-    assert sweep.timer(1040.0) == [cmd.EndSweep(status="budget", why=why)]
+    assert sweep.state.status == "target"
+    assert sweep.state.ended_by == {"rule": "stop.target", "limit": 0.1, "value": 0.05, "trial": 0}
 
 
 def test_cancel() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raysweep.core import make_outcome
-from raysweep.core.handlers.sweep_end import BEHAVIOUR, end_in_sight, usage
+from raysweep.core.handlers.sweep_end import end_in_sight, usage
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.limited import planned, step_to, stops, until
@@ -102,7 +102,7 @@ def test_a_sweep_ended_by_its_deadline_goes_on_where_it_was() -> None:
     assert outcome.ended_by is not None
     assert (outcome.ended_by.rule, outcome.ended_by.limit) == ("stop.deadline", 135.0)
     sweep.at = 500.0
-    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR, is_reopening=True)
+    sweep.send(ev.ControllerStarted, generation=2, is_reopening=True)
     spec = sweep.state.spec.replace(stop=until(900)).to_dict()
     sweep.send(ev.SpecChanged, spec=spec, changes=("stop.deadline: later",))
     sweep.suggest(0)
@@ -133,7 +133,7 @@ def test_the_best_of_a_reopened_sweep_is_one_that_has_ended_and_not_failed() -> 
     sweep.stopped(1)
     sweep.send(ev.SweepEnded)
     sweep.at = 500.0
-    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR, is_reopening=True)
+    sweep.send(ev.ControllerStarted, generation=2, is_reopening=True)
     assert (sweep.trial_state(0), sweep.trial_state(1)) == ("completed", "pending")
     assert sweep.state.best_ended == 0
 
@@ -145,7 +145,7 @@ def test_a_later_deadline_before_the_end_brings_back_what_was_cut() -> None:
         step_to(sweep, at, 0, number)
     sweep.stopped(0)
     assert (sweep.trial_state(0), sweep.state.phase) == ("cancelled", "running")
-    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR)
+    sweep.send(ev.ControllerStarted, generation=2)
     spec = sweep.state.spec.replace(stop={}).to_dict()
     sweep.send(ev.SpecChanged, spec=spec, changes=("stop.deadline: none",))
     sweep.suggest(0)
@@ -162,11 +162,11 @@ def test_a_later_deadline_before_the_end_brings_back_what_was_cut() -> None:
 def test_a_wall_clock_deadline_comes_with_the_events() -> None:
     sweep = Sweep(num_samples=2, stop={"deadline": "06:00 Europe/Berlin"})
     text = datetime.fromtimestamp(200, UTC).isoformat()
-    commands = sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR, deadline=text)
+    commands = sweep.send(ev.ControllerStarted, generation=1, deadline=text)
     assert cmd.SetTimer(at=200.0) in commands
     sweep.at = 150.0
     other = datetime.fromtimestamp(900, UTC).isoformat()
-    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR, deadline=other)
+    sweep.send(ev.ControllerStarted, generation=2, deadline=other)
     assert sweep.state.deadline_at == 200.0, "the first start decides"
     assert sweep.timer(200.0)[-1] == cmd.EndSweep(status="deadline", why="deadline 00:03+00:00")
 
@@ -211,7 +211,7 @@ def test_budgets_count_what_five_dead_controllers_used() -> None:
     )
     seen_at = None
     for generation in range(1, 6):
-        start = {"generation": generation, "behaviour": BEHAVIOUR, "seen_at": seen_at}
+        start = {"generation": generation, "seen_at": seen_at}
         sweep.send(ev.ControllerStarted, **start)
         sweep.send(ev.CapacityChanged, slots=2)
         if generation == 1:
@@ -223,7 +223,7 @@ def test_budgets_count_what_five_dead_controllers_used() -> None:
         sweep.send(ev.CapacityChanged, slots=2)
         seen_at = sweep.at + 3.0
         sweep.at += 100.0
-    sweep.send(ev.ControllerStarted, generation=6, behaviour=BEHAVIOUR, seen_at=seen_at)
+    sweep.send(ev.ControllerStarted, generation=6, seen_at=seen_at)
     used = usage(sweep.state, sweep.at)
     # Five times 20 s, two slots, each 2 CPUs and a GPU at 12 an hour.
     assert used["cpu_hours"] == pytest.approx(5 * 20 * 2 * 2 / 3600)

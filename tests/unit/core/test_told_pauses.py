@@ -8,7 +8,6 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.state.trial import Told
 from raysweep.core.views.scores import told
 from raysweep.core.vocabulary import commands as cmd
@@ -22,9 +21,8 @@ from tests.unit.core.world import METRIC
 PROMOTION = {"asha": {"max_t": 9, "grace_period": 1, "reduction_factor": 3, "type": "promotion"}}
 
 
-def begun(trials: int = 3, *, behaviour: int = BEHAVIOUR, **fields: Any) -> Sweep:
+def begun(trials: int = 3, **fields: Any) -> Sweep:
     sweep = running(trials, trials, **{"scheduler": PROMOTION, "search": "tpe"} | fields)
-    sweep.state.behaviour = behaviour
     return sweep
 
 
@@ -111,9 +109,8 @@ def test_one_that_goes_on_without_a_pause_is_told_of_at_its_next() -> None:
         {"search": "random"},
         {"search": "bohb", "scheduler": {"hyperband": {"max_t": 9}}},
         {"search": {"tests.policies:Copycat": {}}},
-        {"behaviour": 7},
     ],
-    ids=["learns nothing", "is told of rungs", "of the user's own", "an older journal"],
+    ids=["learns nothing", "is told of rungs", "of the user's own"],
 )
 def test_others_hear_of_ends_alone(fields: dict[str, Any]) -> None:
     sweep = begun(**fields)

@@ -29,7 +29,6 @@ from typing import Any
 import orjson
 
 from raysweep.core import SweepState, decode, step
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.loop import Loop
 from raysweep.core.state.compiled_spec import checkpoint_metric
 from raysweep.core.state.frozen import FrozenState, freeze
@@ -168,7 +167,6 @@ class World:
             ev.ControllerStarted(
                 at=self.now,
                 generation=self.generation,
-                behaviour=BEHAVIOUR,
                 is_reopening=is_reopening,
                 **wanted,
             )
@@ -347,9 +345,7 @@ class World:
         self._lose_cluster()
         self.generation += 1
         self.send(
-            ev.ControllerStarted(
-                at=self.now, generation=self.generation, behaviour=BEHAVIOUR, released=tuple(held[::every])
-            )
+            ev.ControllerStarted(at=self.now, generation=self.generation, released=tuple(held[::every]))
         )
         left = [
             (trial.number, each.number) for trial in self.state.trials.values() for each in trial.checkpoints

@@ -87,10 +87,22 @@ def test_a_job_that_a_person_stopped_is_only_gone_on_with_when_asked(spec: Sweep
     with serving(Api()) as api:
         first = submit(api, spec)
         api.end(first.job_id, "STOPPED")
-        with pytest.raises(errors.JobStoppedError, match=r"on_cancelled") as caught:
+        with pytest.raises(errors.JobStoppedError, match=r"resume_cancelled") as caught:
             submit(api, spec)
         assert caught.value.job_id == first.job_id
-        assert submit(api, spec, on_cancelled="resume").number == 2
+        assert submit(api, spec, resume_cancelled=True).number == 2
+
+
+@pytest.mark.parametrize("status", ["STOPPED", "FAILED"])
+def test_a_job_that_was_asked_to_end_is_only_resumed_when_asked(status: Any, spec: SweepSpec) -> None:
+    """A training's driver that hears of the request before Ray ends it fails: that is the same end."""
+    with serving(Api()) as api:
+        first = submit(api, spec)
+        first.view().ask_to_cancel("not tonight", "a person", number=first.number)
+        api.end(first.job_id, status)
+        with pytest.raises(errors.JobStoppedError, match="resume_cancelled"):
+            submit(api, spec)
+        assert submit(api, spec, resume_cancelled=True).number == 2
 
 
 def test_a_cancelled_sweep_goes_on_when_asked(spec: SweepSpec) -> None:
@@ -100,13 +112,13 @@ def test_a_cancelled_sweep_goes_on_when_asked(spec: SweepSpec) -> None:
         cancelled = finish(first, spec, "cancelled")
         api.end(first.job_id, "SUCCEEDED", code=0)
         assert submit(api, spec).how == "finished"
-        again = submit(api, spec, on_cancelled="resume")
+        again = submit(api, spec, resume_cancelled=True)
         assert (again.number, again.how) == (2, "submitted")
         assert folder_of(again).read_outcome() is None
-        assert submit(api, spec, on_cancelled="resume") == again
+        assert submit(api, spec, resume_cancelled=True) == again
         done = finish(again, spec)
         assert waited(api, again) == done != cancelled
-        assert submit(api, spec, on_cancelled="resume").how == "finished"
+        assert submit(api, spec, resume_cancelled=True).how == "finished"
 
 
 def test_a_sweep_that_its_deadline_ended_goes_on_with_a_later_one(spec: SweepSpec) -> None:
@@ -115,7 +127,7 @@ def test_a_sweep_that_its_deadline_ended_goes_on_with_a_later_one(spec: SweepSpe
         first = submit(api, at)
         record = SweepRecord(digest=at.digest(), key=KEY, seed=1, spec=at.to_dict())
         folder_of(first).write_spec_if_absent(record)
-        finish(first, at, "deadline")
+        finish(first, at, "deadline", ended_by={"rule": "stop.deadline"})
         api.end(first.job_id, "SUCCEEDED", code=0)
         assert submit(api, at).how == "finished"
         with pytest.raises(errors.SpecChangedError):
@@ -149,7 +161,7 @@ def test_a_sweep_of_which_more_is_wanted_is_the_next_job(
         uri = api.jobs[again.job_id]["runtime_env"]["py_modules"][0]
         with zipfile.ZipFile(BytesIO(api.packages[uri.rpartition("/")[2]])) as archive:
             request = JobRequest.from_json(archive.read("raysweep_job/request.json"))
-        assert request.options.again == JobOptions(**options).again
+        assert request.options.continuing == JobOptions(**options).continuing
 
 
 def test_success_without_an_outcome_blames_the_storage(spec: SweepSpec) -> None:

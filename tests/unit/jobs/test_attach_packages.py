@@ -95,7 +95,7 @@ async def _info(api: Api, job: RunningJob) -> Any:
         ({"runtime_env": {"env_vars": {"A": SECRET}}}, "runtime_env.env_vars"),
         ({"runtime_env": {"pip": object()}}, "runtime_env.pip"),
         ({"lease_ttl_s": 1}, "lease_ttl_s"),
-        ({"on_cancelled": "perhaps"}, "on_cancelled"),
+        ({"resume_cancelled": "perhaps"}, "resume_cancelled"),
         ({"metadata": {"a": 1}}, "metadata.a"),
     ],
 )

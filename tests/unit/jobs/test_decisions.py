@@ -8,29 +8,28 @@ from typing import Any, get_args
 import pytest
 
 from raysweep.jobs.decisions import Decision, Newest, NewestStatus, decide
-from raysweep.jobs.options import OnCancelled
 
 STATUSES = get_args(NewestStatus)
 
 
 @pytest.mark.parametrize(
-    ("status", "on_cancelled", "do", "number"),
+    ("status", "resume_cancelled", "do", "number"),
     [
-        (None, "keep", "submit", 1),
-        ("PENDING", "keep", "attach", 3),
-        ("RUNNING", "keep", "attach", 3),
-        ("RUNNING", "resume", "attach", 3),
-        ("SUCCEEDED", "keep", "refuse_storage", 3),
-        ("SUCCEEDED", "resume", "refuse_storage", 3),
-        ("FAILED", "keep", "submit", 4),
-        ("GONE", "keep", "submit", 4),
-        ("STOPPED", "keep", "refuse_stopped", 3),
-        ("STOPPED", "resume", "submit", 4),
+        (None, False, "submit", 1),
+        ("PENDING", False, "attach", 3),
+        ("RUNNING", False, "attach", 3),
+        ("RUNNING", True, "attach", 3),
+        ("SUCCEEDED", False, "refuse_storage", 3),
+        ("SUCCEEDED", True, "refuse_storage", 3),
+        ("FAILED", False, "submit", 4),
+        ("GONE", False, "submit", 4),
+        ("STOPPED", False, "refuse_stopped", 3),
+        ("STOPPED", True, "submit", 4),
     ],
 )
-def test_without_an_outcome(status: Any, on_cancelled: OnCancelled, do: Any, number: int) -> None:
+def test_without_an_outcome(status: Any, resume_cancelled: bool, do: Any, number: int) -> None:
     newest = None if status is None else Newest(number=3, status=status)
-    decision = decide(newest, has_outcome=False, on_cancelled=on_cancelled)
+    decision = decide(newest, has_outcome=False, resume_cancelled=resume_cancelled)
     assert decision == Decision(do=do, number=number)
 
 
@@ -41,11 +40,11 @@ def test_a_success_of_which_nothing_here_tells_is_run_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "on_cancelled"), list(itertools.product([None, *STATUSES], ["keep", "resume"]))
+    ("status", "resume_cancelled"), list(itertools.product([None, *STATUSES], [False, True]))
 )
-def test_an_outcome_is_returned_whatever_the_jobs(status: Any, on_cancelled: OnCancelled) -> None:
+def test_an_outcome_is_returned_whatever_the_jobs(status: Any, resume_cancelled: bool) -> None:
     newest = None if status is None else Newest(number=3, status=status)
-    decision = decide(newest, has_outcome=True, on_cancelled=on_cancelled)
+    decision = decide(newest, has_outcome=True, resume_cancelled=resume_cancelled)
     assert decision == Decision(do="return", number=3 if newest else 0)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from raysweep.core.handlers.repeats import Group
 from raysweep.numeric.means import mean_of, spread_of, sum_of_squares
-from raysweep.schedulers.bandit import standardised
+from raysweep.schedulers.machinery.bandit import standardised
 from raysweep.search.machinery.agreement import agreement_of
 
 HUGE = (1e200, -1e200, 1.7e308)

@@ -25,11 +25,9 @@ from raysweep.outcome import (
     SweepProgress,
     TrainOutcome,
     TrialOutcome,
-    Usage,
     trial_row,
 )
 from raysweep.outcome.record import Record
-from raysweep.specs.schedule import ScheduledConfig
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(max_size=5),
@@ -184,21 +182,6 @@ def test_later_versions_may_add_fields_and_old_ones_may_lack_some() -> None:
 
 def fields_of(record: Record) -> set[str]:
     return set(json.loads(record.to_json()))
-
-
-def test_what_a_later_version_added_is_written_where_it_says_something() -> None:
-    """So that documents of sweeps that do not use it stay as they were, byte for byte."""
-    newer = {"is_open_ended": True, "others": {"ms": "min"}, "configs": (CONFIG,)}
-    assert not fields_of(sweep()) & newer.keys()
-    assert fields_of(sweep(**newer)) >= newer.keys()
-    schedule = (ScheduledConfig(start=2, config={"lr": 0.1}),)
-    assert "schedule" not in fields_of(trial(0, 1.0))
-    assert "schedule" in fields_of(trial(0, 1.0, schedule=schedule))
-    written = json.loads(sweep(trial(0, 1.0), trial(1, 1.0, schedule=schedule)).to_json())["trials"]
-    assert ["schedule" in each for each in written] == [False, True]
-    newer = {"expected_end_at": 9.0, "others": {"ms": "min"}, "usage": Usage(cpu_hours=1.0)}
-    assert not fields_of(progress()) & newer.keys()
-    assert fields_of(progress(**newer)) >= newer.keys()
 
 
 @pytest.mark.parametrize("collects", [True, False])

@@ -243,15 +243,6 @@ def test_another_best_config_is_another_training(tmp_path: Path) -> None:
     assert training_request(train, None, "night") == RunRequest.of(train, "night")
 
 
-def test_a_training_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
-    train = TrainSpec.from_any(TRAIN | {"storage_path": str(tmp_path)})
-    outcome = swept("n1", 0.5, 0.7)
-    plain = RunRequest.of(train.replace(config={"x": 0.7, "rounds": 9}), "night")
-    RunFolder(open_store(tmp_path), plain.run.id).freeze_spec(plain.spec, "night")
-    assert training_request(train, outcome, "night") == plain
-    assert training_request(train, swept("n1", 0.9), "night").run.id != plain.run.id
-
-
 def test_the_best_of_a_refused_sweep_are_listed_with_the_refusal() -> None:
     """Each goes to a training of its own, which asks whether it is to be trained."""
     outcome = swept("n1", 0.5, 0.7)

@@ -24,7 +24,7 @@ from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.view import RunView
 from raysweep.runs.training import RunFolder, read_warm_start
 from raysweep.specs import RunRequest, TrainSpec
-from raysweep.specs.continuing import Again
+from raysweep.specs.continuing import Continue
 from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
 from raysweep.storage.objects.identity import is_same_store
 from raysweep.storage.objects.opening import open_store
@@ -81,7 +81,9 @@ def root(tmp_path: Path) -> Path:
 def under(stored: Stored, called: str, **spec: Any) -> Stored:
     """The same sweep, asked for with its store called like that."""
     asked = make_asked(called)
-    asked = type(asked)(spec=asked.spec.replace(**spec).placed(), key="k", seed=asked.seed, again=asked.again)
+    asked = type(asked)(
+        spec=asked.spec.replace(**spec).placed(), key="k", seed=asked.seed, continuing=asked.continuing
+    )
     return Stored(SweepFolder(open_store(called), stored.folder.sweep_id), asked, stored.state)
 
 
@@ -141,7 +143,9 @@ def test_what_has_not_ended_goes_on(name: Name, root: Path, monkeypatch: pytest.
 def test_failed_trials_are_retried(name: Name, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = store_sweep(root, is_ended=True)
     now = under(stored, name(root / "store", monkeypatch))
-    asked = type(now.asked)(spec=now.asked.spec, key="k", seed=now.asked.seed, again=Again(retry="failed"))
+    asked = type(now.asked)(
+        spec=now.asked.spec, key="k", seed=now.asked.seed, continuing=Continue(retry="failed")
+    )
     assert find_outcome(now.folder, asked) is None
     held = resume(Stored(now.folder, asked, now.state))
     assert isinstance(held, Ownership)

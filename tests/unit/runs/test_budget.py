@@ -22,7 +22,7 @@ from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
-from raysweep.specs.continuing import Again
+from raysweep.specs.continuing import Continue
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.store import Store
 from raysweep.verify import prune, verify_sweep
@@ -157,7 +157,9 @@ def test_a_sweep_that_is_taken_up_meanwhile_keeps_its_own(sweeps: list[Stored]) 
     store = old.folder.store
     plan = plan_budget(store, "night", 0)
     again = Stored(
-        old.folder, type(old.asked)(**{**vars_of(old.asked), "again": Again(retry="failed")}), old.state
+        old.folder,
+        type(old.asked)(**{**vars_of(old.asked), "continuing": Continue(retry="failed")}),
+        old.state,
     )
     held = resume(again)
     assert held.started.is_reopening
@@ -205,7 +207,7 @@ def test_a_sweep_that_gave_all_up_goes_on_and_says_what_begins_anew(tmp_path: Pa
     held = resume(
         Stored(
             stored.folder,
-            type(stored.asked)(**{**vars_of(stored.asked), "again": Again(retry="failed")}),
+            type(stored.asked)(**{**vars_of(stored.asked), "continuing": Continue(retry="failed")}),
             stored.state,
         )
     )
@@ -218,7 +220,7 @@ def test_a_sweep_that_gave_all_up_goes_on_and_says_what_begins_anew(tmp_path: Pa
     assert sweep.state.phase == "ended"
     gone = sweep.send(ev.ControllerStarted, generation=2, released=((0, 0), (0, 7), (9, 0)))
     assert [each.uri for each in gone] == ["mem://0/0"]
-    sweep.send(ev.ControllerStarted, generation=3, behaviour=3, is_reopening=True, retried=(0,))
+    sweep.send(ev.ControllerStarted, generation=3, is_reopening=True, retried=(0,))
     assert [note for note in sweep.state.notes if "begins anew" in note]
 
 
@@ -226,7 +228,7 @@ def test_a_running_sweep_takes_no_notice_of_a_release() -> None:
     sweep = running(1)
     sweep.report(0, 0.5)
     sweep.saved(0, 0, report=0)
-    sweep.send(ev.ControllerStarted, generation=2, behaviour=3, released=((0, 0),))
+    sweep.send(ev.ControllerStarted, generation=2, released=((0, 0),))
     assert sweep.state.trials[0].checkpoint is not None
 
 
@@ -432,7 +434,7 @@ def test_the_controller_of_a_sweep_that_is_reopened_knows_its_pins_and_that_of_a
     old, _, unfinished = sweeps
     uri = old.uri(0)
     crown(old.folder.store, uri, old.folder.sweep_id)
-    asked = type(old.asked)(**{**vars_of(old.asked), "again": Again(retry="failed")})
+    asked = type(old.asked)(**{**vars_of(old.asked), "continuing": Continue(retry="failed")})
     assert set(resume(Stored(old.folder, asked, old.state)).find_pins()) == {
         old.state.trials[0].checkpoint.uri
     }

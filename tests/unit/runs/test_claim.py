@@ -467,15 +467,15 @@ def test_a_write_that_never_succeeds_is_given_up(tmp_path: Path) -> None:
         claim.replace(PROGRESS, b"{}")
 
 
-@pytest.mark.parametrize("damaged", [b"", b"{}", b"[]", b'{"outcome": {}}'])
+@pytest.mark.parametrize("damaged", [b"", b'{"format": 1}', b"[]", b'{"format": 1, "outcome": {}}'])
 def test_a_damaged_entry_is_named(folder: RunFolder, damaged: bytes) -> None:
     folder.append_attempt(1, damaged)
     with pytest.raises(StorageError, match=r"attempts/000001\.json.*damaged"):
         read_newest(folder)
 
 
-def test_a_run_of_an_earlier_version_goes_on(folder: RunFolder) -> None:
-    """Entries without a writer, a heartbeat by an attempt that failed, no end in the log."""
+def test_a_run_whose_attempts_failed_goes_on(folder: RunFolder) -> None:
+    """A heartbeat by an attempt that failed, no end in the log."""
     attempt_of(folder, 1, ELSEWHERE)
     attempt_of(folder, 2, ELSEWHERE)
     folder.put_if_version(PROGRESS, beat(2, ELSEWHERE, "failed"), None)

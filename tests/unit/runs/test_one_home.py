@@ -15,7 +15,9 @@ from raysweep.documents.json_numbers import Counts
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("engine/raysweep", "operators/raysweep_airflow", "flows/raysweep_prefect", "devtools")
 # Where counts are kept and sums of them are made.
-HOMES = tuple(f"engine/raysweep/{name}" for name in ("core/", "runs/", "fields.py", "outcome/"))
+HOMES = tuple(
+    f"engine/raysweep/{name}" for name in ("core/", "runs/", "documents/json_numbers.py", "outcome/")
+)
 ENDS = {"completed", "stopped", "failed", "cancelled"}
 AT_WORK = {"starting", "running"}
 

@@ -26,22 +26,22 @@ from raysweep.runs.across_runs.champions import Champion
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.ownership.removal import put_aside, remove
-from raysweep.runs.ownership.reopening import NOT_AGAIN, reopens, told
+from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, told
 from raysweep.runs.ownership.sweep_claim import Ownership, find_outcome
 from raysweep.runs.reading.progress import make_progress
 from raysweep.specs import Changes
-from raysweep.specs.continuing import Again, Extension
+from raysweep.specs.continuing import Continue, Extension
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 from tests.sampling import first_of
 from tests.unit.verify.stored import Stored, resume, store_sweep
 
-FAILED = Again(retry="failed")
+FAILED = Continue(retry="failed")
 
 
-def asking(stored: Stored, again: Again = NOT_AGAIN, **fields: Any) -> Stored:
+def asking(stored: Stored, again: Continue = NOT_CONTINUED, **fields: Any) -> Stored:
     spec = stored.asked.spec.replace(**fields)
-    return replace(stored, asked=replace(stored.asked, spec=spec, again=again))
+    return replace(stored, asked=replace(stored.asked, spec=spec, continuing=again))
 
 
 def files_of(store: Store, folder: str) -> dict[str, bytes]:
@@ -54,16 +54,16 @@ def files_of(store: Store, folder: str) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("again", "fields", "retried"),
     [
-        (Again(), {"num_samples": 6}, ()),
+        (Continue(), {"num_samples": 6}, ()),
         (FAILED, {}, (1,)),
-        (Again(retry=(1,)), {}, (1,)),
+        (Continue(retry=(1,)), {}, (1,)),
         (FAILED, {"num_samples": 6}, (1,)),
-        (Again(extend=Extension(max_t=9, top=2)), {}, ()),
-        (Again(extend=Extension(max_t=9, trials=(3,))), {}, ()),
+        (Continue(extend=Extension(max_t=9, top=2)), {}, ()),
+        (Continue(extend=Extension(max_t=9, trials=(3,))), {}, ()),
     ],
 )
 def test_it_goes_on_where_more_is_wanted(
-    again: Again,
+    again: Continue,
     fields: dict[str, Any],
     retried: tuple[int, ...],
     tmp_path: Path,
@@ -94,9 +94,9 @@ def test_it_goes_on_where_more_is_wanted(
 
 
 @pytest.mark.parametrize(
-    "again", [Again(), Again(resume_cancelled=True), Again(retry=(0,)), Again(retry=(77,))]
+    "again", [Continue(), Continue(resume_cancelled=True), Continue(retry=(0,)), Continue(retry=(77,))]
 )
-def test_else_its_outcome_is_returned(again: Again, tmp_path: Path) -> None:
+def test_else_its_outcome_is_returned(again: Continue, tmp_path: Path) -> None:
     stored = store_sweep(tmp_path, is_ended=True)
     assert resume(asking(stored, again)) == stored.folder.read_outcome()
 
@@ -111,10 +111,10 @@ def test_what_has_been_extended_is_not_again(tmp_path: Path) -> None:
     )
     stored.folder.store.delete(f"{stored.folder.sweep_id}/outcome.json")
     stored.folder.write_outcome_if_absent(outcome.model_copy(update={"trials": trials}))
-    done = asking(stored, Again(extend=Extension(max_t=9, top=2)))
+    done = asking(stored, Continue(extend=Extension(max_t=9, top=2)))
     assert find_outcome(done.folder, done.asked) is not None
     for more in (Extension(max_t=9, top=3), Extension(max_t=10, top=2), Extension(max_t=9, trials=(3,))):
-        further = asking(stored, Again(extend=more))
+        further = asking(stored, Continue(extend=more))
         assert find_outcome(further.folder, further.asked) is None
 
 
@@ -126,7 +126,7 @@ def test_where_no_trial_has_a_checkpoint_extending_is_refused(tmp_path: Path) ->
     stored.folder.store.delete(f"{stored.folder.sweep_id}/outcome.json")
     stored.folder.write_outcome_if_absent(outcome.model_copy(update={"trials": bare}))
     with pytest.raises(SpecError, match=r"no trial of .* has a checkpoint"):
-        resume(asking(stored, Again(extend=Extension(max_t=9, top=2))))
+        resume(asking(stored, Continue(extend=Extension(max_t=9, top=2))))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_extending_is_done_or_refused_however_the_search_has_ended(
     assert outcome is not None
     ended_by = EndedBy(rule=rule, limit=1.0, value=2.0)
     ended = outcome.model_copy(update={"status": status, "ended_by": ended_by})
-    again = Again(extend=Extension(max_t=9, top=2))
+    again = Continue(extend=Extension(max_t=9, top=2))
     if is_done:
         assert reopens(ended, Changes(), again)
         assert not reopens(ended, Changes(safe=("num_samples: 5 -> 6",)), again), "its search is over"

@@ -137,7 +137,7 @@ def test_what_was_discarded_near_the_end_is_known(folder: SweepFolder) -> None:
         ev.TrialStarted(at=9.0, trial=5, attempt=2),
         *(
             ev.CheckpointCommitted(
-                at=10.0, trial=5, attempt=2, number=1_001_000 + number, report=number, uri=f"u/{number}"
+                at=10.0, trial=5, attempt=2, number=10**13 + number, report=number, uri=f"u/{number}"
             )
             for number in range(3)
         ),

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
 from raysweep.schedulers import NOTHING, Stop
-from raysweep.schedulers.asha import AshaScheduler, milestones, percentile
+from raysweep.schedulers.asha import AshaScheduler
+from raysweep.schedulers.machinery.rungs import milestones, percentile
 
 
 def asha(**changes: Any) -> AshaScheduler:

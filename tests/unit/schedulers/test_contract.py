@@ -9,33 +9,32 @@ from typing import Any
 
 import pytest
 
-from raysweep import schedulers
 from raysweep.schedulers import (
     NOTHING,
-    AshaScheduler,
     Decisions,
-    DehbScheduler,
     Exploit,
-    FifoScheduler,
-    FreezeThawScheduler,
-    HyperBandScheduler,
-    MedianScheduler,
-    MoashaScheduler,
     Move,
-    PashaScheduler,
     Pause,
-    Pb2Scheduler,
-    PbtScheduler,
     PolicySetup,
-    Population,
-    PromotionScheduler,
-    ResourceChangingScheduler,
     Resume,
     Scheduler,
     Stop,
     make_scheduler,
 )
+from raysweep.schedulers.asha import AshaScheduler
 from raysweep.schedulers.base import Config
+from raysweep.schedulers.dehb import DehbScheduler
+from raysweep.schedulers.fifo import FifoScheduler
+from raysweep.schedulers.freeze_thaw import FreezeThawScheduler
+from raysweep.schedulers.hyperband import HyperBandScheduler
+from raysweep.schedulers.machinery.promotion import PromotionScheduler
+from raysweep.schedulers.median_stopping import MedianScheduler
+from raysweep.schedulers.moasha import MoashaScheduler
+from raysweep.schedulers.pasha import PashaScheduler
+from raysweep.schedulers.pb2 import Pb2Scheduler
+from raysweep.schedulers.pbt import PbtScheduler, Population
+from raysweep.schedulers.registry import KINDS
+from raysweep.schedulers.resource_changing import ResourceChangingScheduler
 from raysweep.space.perturbation import bounded_leaves, mutable_leaves
 from raysweep.specs import SweepSpec
 from raysweep.testing.scheduler_contract import SchedulerContract
@@ -189,10 +188,10 @@ EXAMPLES = sorted((Path(__file__).parents[3] / "examples/schedulers").glob("*.ya
 
 
 def test_each_registered_scheduler_has_a_suite() -> None:
-    assert set(SUITES) == set(schedulers._KINDS), "add a suite for each registered scheduler"
+    assert set(SUITES) == set(KINDS), "add a suite for each registered scheduler"
 
 
-@pytest.mark.parametrize("kind", schedulers._KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_suites_play_what_the_registry_makes(kind: str) -> None:
     """The examples show each kind, and each form of asha, which are classes of their own."""
     played = {type(suite().make_scheduler()) for suite in SUITES[kind]}

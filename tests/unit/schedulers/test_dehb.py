@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import NOTHING, DehbScheduler, Stop, make_scheduler
+from raysweep.schedulers import NOTHING, Stop, make_scheduler
+from raysweep.schedulers.dehb import DehbScheduler
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from examples.functions import curve
+from raysweep.schedulers.spec import SchedulerSpec
 from raysweep.simulate import simulate
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.specs import SweepSpec
-from raysweep.specs.schedulers import SchedulerSpec
 from raysweep.testing import run_trial
 from raysweep.testing.trials import AttemptRun
 

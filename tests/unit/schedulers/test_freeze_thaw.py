@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import NOTHING, FreezeThawScheduler, Pause, Resume, Stop, make_scheduler
-from raysweep.schedulers.curves import Curve, Prior, expected_gain, prior_of
+from raysweep.schedulers import NOTHING, Pause, Resume, Stop, make_scheduler
+from raysweep.schedulers.freeze_thaw import FreezeThawScheduler
+from raysweep.schedulers.machinery.curves import Curve, Prior, expected_gain, prior_of
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import NOTHING, HyperBandScheduler, Pause, Resume, Stop
-from raysweep.specs.brackets import bracket_size, halvings, milestone
+from raysweep.schedulers import NOTHING, Pause, Resume, Stop
+from raysweep.schedulers.hyperband import HyperBandScheduler
+from raysweep.schedulers.machinery.brackets import bracket_size, halvings, milestone
 
 
 def hyperband(trials: int = 0, **changes: Any) -> HyperBandScheduler:

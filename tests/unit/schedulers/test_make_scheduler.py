@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from raysweep.schedulers import NOTHING, AshaScheduler, FifoScheduler, Scheduler, make_scheduler
+from raysweep.schedulers import NOTHING, Scheduler, make_scheduler
+from raysweep.schedulers.asha import AshaScheduler
+from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.specs import SweepSpec
 
 

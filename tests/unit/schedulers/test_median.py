@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import NOTHING, MedianScheduler, Pause, Resume, Stop
+from raysweep.schedulers import NOTHING, Pause, Resume, Stop
+from raysweep.schedulers.median_stopping import MedianScheduler
 
 
 def median(**changes: Any) -> MedianScheduler:

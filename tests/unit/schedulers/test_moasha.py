@@ -12,7 +12,8 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.numeric.pareto import count_ahead, spread_out
-from raysweep.schedulers import NOTHING, MoashaScheduler, Stop, make_scheduler
+from raysweep.schedulers import NOTHING, Stop, make_scheduler
+from raysweep.schedulers.moasha import MoashaScheduler
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
 

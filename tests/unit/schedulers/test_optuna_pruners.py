@@ -16,9 +16,10 @@ import pytest
 
 optuna = pytest.importorskip("optuna")
 
-from raysweep.schedulers import NOTHING, Pause, PromotionScheduler, Resume  # noqa: E402
+from raysweep.schedulers import NOTHING, Pause, Resume  # noqa: E402
 from raysweep.schedulers.asha import AshaScheduler  # noqa: E402
-from raysweep.specs.brackets import bracket_size, halvings, milestone  # noqa: E402
+from raysweep.schedulers.machinery.brackets import bracket_size, halvings, milestone  # noqa: E402
+from raysweep.schedulers.machinery.promotion import PromotionScheduler  # noqa: E402
 
 SEEDS = range(30)
 

@@ -16,7 +16,8 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from raysweep.schedulers import PashaScheduler, Resume
+from raysweep.schedulers import Resume
+from raysweep.schedulers.pasha import PashaScheduler
 from tests.sampling import examples
 
 ETA, MAX_T = 2, 32

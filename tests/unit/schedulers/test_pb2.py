@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import NOTHING, Exploit, Pb2Scheduler, Population, make_scheduler
+from raysweep.schedulers import NOTHING, Exploit, make_scheduler
+from raysweep.schedulers.pb2 import Pb2Scheduler
+from raysweep.schedulers.pbt import Population
 from raysweep.simulate import simulate
 from raysweep.space.parsed import normalise
 from raysweep.space.perturbation import bounded_leaves

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import NOTHING, Exploit, Pause, PbtScheduler, Population, Resume
+from raysweep.schedulers import NOTHING, Exploit, Pause, Resume
+from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.simulate import simulate
 from raysweep.space.parsed import normalise, parse
 from raysweep.space.perturbation import explore, mutable_leaves, within

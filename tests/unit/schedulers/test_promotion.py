@@ -8,16 +8,9 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import (
-    NOTHING,
-    PashaScheduler,
-    Pause,
-    PromotionScheduler,
-    Resume,
-    make_scheduler,
-)
-from raysweep.schedulers.pasha import is_settled
-from raysweep.schedulers.promotion import Rung
+from raysweep.schedulers import NOTHING, Pause, Resume, make_scheduler
+from raysweep.schedulers.machinery.promotion import PromotionScheduler, Rung
+from raysweep.schedulers.pasha import PashaScheduler, is_settled
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
 
@@ -190,7 +183,7 @@ def test_what_is_delayed_stays_so() -> None:
         restored.from_json(scheduler.to_json())
         assert [going_of(each.report(4, 1, 4.0)) for each in (scheduler, restored)] == [[], []]
         assert [going_of(each.report(5, 1, 5.0)) for each in (scheduler, restored)] == [[5], [5]]
-        with pytest.raises(SpecError, match=r"delayed.*None.*True"):
+        with pytest.raises(SpecError, match=r"delayed.*False.*True"):
             make(delayed=True).from_json(make().to_json())
 
 
@@ -222,22 +215,21 @@ def test_state_of_other_parameters_is_refused() -> None:
         pasha(reduction_factor=2).from_json(pasha().to_json())
 
 
-def test_the_type_of_a_spec_is_written_only_where_it_is_set() -> None:
-    """Digests and ids of specs with ASHA stay what they were."""
+def test_the_type_is_part_of_the_digest() -> None:
     plain = SweepSpec.model_validate(FIELDS | {"scheduler": "asha"})
-    assert "type" not in plain.to_dict()["scheduler"]["asha"]
+    assert plain.to_dict()["scheduler"]["asha"]["type"] == "stopping"
     other = SweepSpec.model_validate(FIELDS | {"scheduler": {"asha": {"type": "promotion"}}})
     assert other.to_dict()["scheduler"]["asha"]["type"] == "promotion"
     assert SweepSpec.model_validate(other.to_dict()) == other
     assert plain.digest() != other.digest()
 
 
-def test_a_delay_is_written_only_where_it_is_set_and_only_where_trials_wait() -> None:
+def test_a_delay_is_part_of_the_digest_and_only_where_trials_wait() -> None:
     for kind, options in (("asha", {"type": "promotion"}), ("pasha", {"max_t": 9})):
         plain = SweepSpec.model_validate(FIELDS | {"scheduler": {kind: options}})
-        assert "delayed" not in plain.to_dict()["scheduler"][kind]
+        assert plain.to_dict()["scheduler"][kind]["delayed"] is False
         assert isinstance(make_scheduler(plain), PromotionScheduler)
-        assert "delayed" not in make_scheduler(plain).to_json()["parameters"]
+        assert make_scheduler(plain).to_json()["parameters"]["delayed"] is False
         delayed = SweepSpec.model_validate(FIELDS | {"scheduler": {kind: options | {"delayed": True}}})
         assert make_scheduler(delayed).to_json()["parameters"]["delayed"] is True
         assert SweepSpec.model_validate(delayed.to_dict()) == delayed

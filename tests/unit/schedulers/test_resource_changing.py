@@ -7,17 +7,11 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import (
-    NOTHING,
-    AshaScheduler,
-    FifoScheduler,
-    PbtScheduler,
-    Population,
-    Resize,
-    ResourceChangingScheduler,
-    Stop,
-    make_scheduler,
-)
+from raysweep.schedulers import NOTHING, Resize, Stop, make_scheduler
+from raysweep.schedulers.asha import AshaScheduler
+from raysweep.schedulers.fifo import FifoScheduler
+from raysweep.schedulers.pbt import PbtScheduler, Population
+from raysweep.schedulers.resource_changing import ResourceChangingScheduler
 from raysweep.simulate import simulate
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.specs import SweepSpec

@@ -12,18 +12,19 @@ import optuna
 import pytest
 
 from raysweep.search import Searcher, make_searcher
-from raysweep.search import gp as gp_room
-from raysweep.search.auto import AutoModel
+from raysweep.search.auto import AutoOptions
 from raysweep.search.base import Result, derived_seed
-from raysweep.search.cma import CmaModel
-from raysweep.search.gp import GpModel, warped
+from raysweep.search.gp import GpOptions
 from raysweep.search.machinery.asking import ask_configs
-from raysweep.search.machinery.optuna_params import params_of
 from raysweep.search.machinery.stalled import RelievedModel
-from raysweep.search.tpe import TpeModel
+from raysweep.search.models import gp as gp_room
+from raysweep.search.models.auto import AutoModel
+from raysweep.search.models.cma import CmaModel
+from raysweep.search.models.gp import GpModel, warped
+from raysweep.search.models.optuna_params import params_of
+from raysweep.search.models.tpe import TpeModel
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import AutoOptions, GpOptions
 from tests.sampling import first_of
 
 NUMBERS: dict[str, Any] = {"x": {"uniform": [0, 1]}, "n": {"lograndint": [1, 100]}}

@@ -13,9 +13,8 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher, tell_rung
-from raysweep.search.bohb import BohbModel, Density
+from raysweep.search.bohb import BohbModel, BohbOptions, Density
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import BohbOptions
 from tests.unit.core.sweep import running
 
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "kind": {"choice": ["a", "b", "c"]}}
@@ -160,7 +159,7 @@ def test_the_core_tells_of_each_comparison_and_of_the_last_time_and_notes_both()
     [
         (
             {"scheduler": "fifo"},
-            r"^search: bohb learns from the rungs of hyperband, .* is fifo; set",
+            r"^search: bohb requires scheduler: hyperband .got fifo.; set",
         ),
         ({"warm_start": {"anchors": 4}}, r"^warm_start: anchors are for .* 'bohb' learns from rungs"),
         ({"metric": ["a", "b"], "mode": ["min", "min"]}, r"^(search|scheduler): "),

@@ -20,14 +20,16 @@ from raysweep.errors import SpecError
 from raysweep.outcome import TrialOutcome, trial_row
 from raysweep.outcome.formatting import show_config
 from raysweep.search import Searcher, WarmStart, make_searcher
-from raysweep.search.auto import AutoModel
+from raysweep.search.auto import AutoOptions
 from raysweep.search.base import Result
 from raysweep.search.machinery.warm_start import at_constants, refit
-from raysweep.search.tpe import TpeModel
+from raysweep.search.models.auto import AutoModel
+from raysweep.search.models.tpe import TpeModel
+from raysweep.search.spec import SearchSpec
+from raysweep.search.tpe import TpeOptions
 from raysweep.simulate import simulate
 from raysweep.space.perturbation import explore, mutable_leaves
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import AutoOptions, SearchSpec, TpeOptions
 from tests.unit.simulate.exactness import Exact, kills_of
 from tests.unit.simulate.sweeps import shown
 

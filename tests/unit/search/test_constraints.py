@@ -11,15 +11,15 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from raysweep.search import Judging, Result, Searcher, TrialEnd, WarmStart, make_searcher, tell_end
-from raysweep.search.auto import AutoModel
+from raysweep.search.auto import AutoOptions
 from raysweep.search.base import derived_seed
-from raysweep.search.cma import CmaModel, _judged
-from raysweep.search.machinery.optuna_params import params_of
 from raysweep.search.machinery.stalled import RelievedModel
-from raysweep.search.tpe import TpeModel
+from raysweep.search.models.auto import AutoModel
+from raysweep.search.models.cma import CmaModel, _judged
+from raysweep.search.models.optuna_params import params_of
+from raysweep.search.models.tpe import TpeModel
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import AutoOptions
 
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}}
 BOUND = "size >= 0.5"

@@ -10,6 +10,7 @@ import pytest
 
 from raysweep import search
 from raysweep.search import Searcher, WarmStart, make_searcher
+from raysweep.search.registry import KINDS
 from raysweep.specs import SweepSpec
 from raysweep.testing.searcher_contract import SearcherContract
 
@@ -409,7 +410,7 @@ def test_each_registered_searcher_has_a_suite(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(globals(), "make_searcher", note)
     for suite in suites():
         suite().make_searcher()
-    assert played == set(search._KINDS), "add a suite for each registered searcher"
+    assert played == set(KINDS), "add a suite for each registered searcher"
 
 
 class Counting:

@@ -17,14 +17,13 @@ from raysweep.errors import SpecError
 from raysweep.outcome import AttemptOutcome, SweepOutcome
 from raysweep.runs.across_runs.warm_start import recall, warm_from_json, warm_to_json
 from raysweep.search import Result, Searcher, make_searcher, tell_end
-from raysweep.search.auto import AutoModel
 from raysweep.search.base import tell_earlier
-from raysweep.search.machinery.cost import LEAST, PENALTIES, CostModel, LogCost, _left_out, ridge
-from raysweep.search.machinery.optuna_params import params_of
-from raysweep.search.machinery.repeat import RepeatSearcher
+from raysweep.search.machinery.repeat import Repeat, RepeatSearcher
 from raysweep.search.machinery.stalled import RelievedModel
+from raysweep.search.models.auto import AutoModel
+from raysweep.search.models.cost import LEAST, PENALTIES, CostModel, LogCost, _left_out, ridge
+from raysweep.search.models.optuna_params import params_of
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.specs.repeat import Repeat
 from raysweep.storage.objects.opening import open_store
 from tests.unit.search.earlier import add_sweep, config, make_spec
 
@@ -165,7 +164,7 @@ def test_a_sampler_means_the_same_numbers() -> None:
     from optuna._gp.search_space import SearchSpace
     from optuna.trial import create_trial
 
-    from raysweep.search.gp import _param
+    from raysweep.search.models.gp import _param
 
     costs = Costs()
     distributions = {param.name: param.distribution for param in costs.params}
@@ -208,7 +207,7 @@ COSTS = {"gp": {"cost_attr": "price", "n_startup_trials": 10}}
 def test_most_asks_go_by_what_they_cost() -> None:
     """As many in a row as cost about what one does that goes by the score."""
     pytest.importorskip("torch")
-    from raysweep.search.gp import MOST_BY_COST
+    from raysweep.search.models.gp import MOST_BY_COST
 
     searcher: Any
     searcher, asked = hunt(COSTS, 36)

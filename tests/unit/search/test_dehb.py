@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
+from raysweep.schedulers.machinery.brackets import Brackets
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import Result
-from raysweep.search.dehb import DehbModel
+from raysweep.search.dehb import DehbModel, DehbOptions
 from raysweep.specs import SweepSpec
-from raysweep.specs.brackets import Brackets
-from raysweep.specs.search import DehbOptions
 
 X, Y = ("x",), ("y",)
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}}
@@ -250,11 +249,14 @@ def test_few_configs_are_not_exhausted() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"scheduler": "hyperband"}, r"^search: dehb runs in .*scheduler is hyperband; set scheduler: dehb"),
-        ({"search": "random"}, r"^scheduler: dehb gives time .*search is random; set search: dehb"),
-        ({"search": {}}, r"^scheduler: dehb gives time .*search is left open; set search: dehb"),
-        ({"points": [{"x": 0.5}]}, r"^points: dehb breeds .*leave it out"),
-        ({"warm_start": "champion"}, r"^warm_start: dehb breeds .*leave it out"),
+        (
+            {"scheduler": "hyperband"},
+            r"^search: dehb requires scheduler: dehb .got hyperband.; set scheduler: dehb",
+        ),
+        ({"search": "random"}, r"^scheduler: dehb requires search: dehb .got random.; set search: dehb"),
+        ({"search": {}}, r"^scheduler: dehb requires search: dehb .got none.; set search: dehb"),
+        ({"points": [{"x": 0.5}]}, r"^points: dehb runs no configs but its own; leave it out"),
+        ({"warm_start": "champion"}, r"^warm_start: dehb runs no configs but its own; leave it out"),
         ({"metric": ["a", "b"], "mode": ["min", "min"]}, r"^(search|scheduler): "),
         ({"repeat": 3}, r"^scheduler: with repeat"),
         ({"search": {"dehb": {"mutation_factor": 0}}}, r"mutation_factor"),

@@ -12,9 +12,9 @@ import pytest
 from raysweep.documents.json_values import leaves
 from raysweep.documents.trainable import load_function
 from raysweep.outcome import SweepOutcome
+from raysweep.search.spec import SearchSpec
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.specs.search import SearchSpec
 from raysweep.specs.warm_start import Memory
 
 ROOT = Path(__file__).parents[3]

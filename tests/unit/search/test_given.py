@@ -13,9 +13,9 @@ from raysweep.runs.policies import load_policies
 from raysweep.search import Searcher, WarmStart, make_searcher, tell_end
 from raysweep.search.base import Result, take_remark
 from raysweep.search.machinery.anchors import Anchors
+from raysweep.search.spec import SearchSpec
 from raysweep.simulate import Simulated
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import SearchSpec
 from tests.sampling import examples, sampled
 from tests.unit.simulate.exactness import BOHB, Exact, kills_of
 from tests.unit.simulate.sweeps import make_spec, shown

@@ -15,9 +15,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch.utils._device import DeviceContext
 
-from raysweep.search import Result, Searcher, gp, make_searcher, tell_end
-from raysweep.search.gp import MOST_AT_ONCE, WholeLines, _narrow
+from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.search.machinery.points import FirstPoints
+from raysweep.search.models import gp
+from raysweep.search.models.gp import MOST_AT_ONCE, WholeLines, _narrow
 from raysweep.specs import SweepSpec
 
 WIDE: dict[str, Any] = {

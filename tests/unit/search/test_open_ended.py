@@ -14,12 +14,13 @@ from raysweep.runs.ownership.reopening import reopens
 from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.status import status_of_state
 from raysweep.search import make_searcher
-from raysweep.search.auto import AutoModel
-from raysweep.search.cma import CmaModel
+from raysweep.search.auto import AutoOptions
+from raysweep.search.models.auto import AutoModel
+from raysweep.search.models.cma import CmaModel
+from raysweep.search.spec import SearchSpec
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec, changes
-from raysweep.specs.continuing import Again
-from raysweep.specs.search import AutoOptions, SearchSpec
+from raysweep.specs.continuing import Continue
 from raysweep.step.verdict import verdict_of
 from tests.unit.core.sweep import Sweep
 from tests.unit.simulate.exactness import NAMED, SCHEDULERS, Exact, kills_of
@@ -188,7 +189,6 @@ def test_too_few_trials_are_a_failure_as_ever() -> None:
 def test_with_a_number_of_samples_a_limit_cuts_it_short_as_ever() -> None:
     outcome = simulate(make_spec(stop=BUDGET, num_samples=500), curve).outcome
     assert (outcome.status, outcome.num_trials, outcome.is_partial) == ("budget", 500, True)
-    assert "is_open_ended" not in outcome.model_dump()
     with pytest.raises(SweepFailedError):
         outcome.raise_for_status(accept_partial=False)
 
@@ -209,7 +209,7 @@ def test_while_it_runs_its_share_is_that_of_its_time() -> None:
     status = status_of_state(sweep.state, shown, uri="memory://x/s", now=sweep.at + 25, held="alive")
     assert (status.num_trials, status.expected_end_at) == (None, sweep.at + 100)
     without = make_progress(sweep.state, sweep_id="s", holder=holder, at=sweep.at + 25, total=9)
-    assert "expected_end_at" not in without.model_dump()
+    assert without.expected_end_at is None
 
 
 # -- more of it, and again -----------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_ended_by_its_limit_it_goes_on_with_a_later_one() -> None:
     longer = short.replace(stop={"time_budget_s": 80})
     outcome = simulate(short, curve, reopened=[longer]).outcome
     once = simulate(short, curve).outcome
-    assert reopens(once, changes(short, longer), Again())
+    assert reopens(once, changes(short, longer), Continue())
     assert outcome.generation == 2
     assert outcome.counts.get("completed", 0) > once.counts.get("completed", 0)
 

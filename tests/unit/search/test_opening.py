@@ -10,11 +10,11 @@ import pytest
 
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import substitution_of
+from raysweep.search.random_then_auto import STARTUP
 from raysweep.search.variants import VariantSearcher
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
 from raysweep.specs.changes import changes
-from raysweep.specs.default_search import STARTUP
 
 NUMBERS: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"loguniform": [0.01, 1]}}
 
@@ -84,7 +84,9 @@ def test_its_digest_is_what_it_was_and_a_stored_sweep_goes_on_as_it_began() -> N
 
 
 def test_who_did_not_ask_for_auto_is_not_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raysweep.search.auto._is_there", lambda package: False)  # this environment has all
+    monkeypatch.setattr(
+        "raysweep.search.models.auto._is_there", lambda package: False
+    )  # this environment has all
     assert "torch and scipy are not installed" in str(substitution_of(make_searcher(spec(search="auto"), 1)))
     searcher = make_searcher(spec(), 1)
     play(searcher, 14)

@@ -16,7 +16,7 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import derived_seed
-from raysweep.search.machinery.optuna_params import params_of
+from raysweep.search.models.optuna_params import params_of
 from raysweep.specs import SweepSpec
 
 VOCABULARY: dict[str, Any] = {
@@ -276,9 +276,9 @@ def test_optuna_stays_quiet_and_as_it_was(capfd: pytest.CaptureFixture[str]) -> 
 def test_missing_optuna_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install; other searches work without it."""
     for name in (
-        "raysweep.search.tpe",
-        "raysweep.search.machinery.optuna_model",
-        "raysweep.search.machinery.optuna_params",
+        "raysweep.search.models.tpe",
+        "raysweep.search.models.optuna_model",
+        "raysweep.search.models.optuna_params",
     ):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "optuna", None)

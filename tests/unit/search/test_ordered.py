@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from raysweep.search import make_searcher
-from raysweep.search.auto import AutoModel
+from raysweep.search.auto import AutoOptions
 from raysweep.search.base import Result
 from raysweep.search.machinery.ordinal import Ordered
 from raysweep.search.machinery.stalled import RelievedModel
-from raysweep.search.tpe import TpeModel
+from raysweep.search.models.auto import AutoModel
+from raysweep.search.models.tpe import TpeModel
 from raysweep.space.domains import Choice, Integer
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import AutoOptions
 
 BATCH = [8, 16, 64, 128, 256, 512]
 

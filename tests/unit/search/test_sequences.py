@@ -151,7 +151,7 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, kind: str, package: str, extra: str
 ) -> None:
     for name in ("sequences", "cma", "gp", "auto", "tpe", "optuna_model", "optuna_params"):
-        monkeypatch.delitem(sys.modules, f"raysweep.search.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"raysweep.search.models.{name}", raising=False)
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, package, None)

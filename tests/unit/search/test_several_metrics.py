@@ -13,13 +13,13 @@ from optuna.trial import FrozenTrial
 from raysweep.errors import SpecError
 from raysweep.numeric.pareto import find_front
 from raysweep.search import Result, Searcher, TrialEnd, WarmStart, make_searcher, tell_end
-from raysweep.search.auto import AutoModel
+from raysweep.search.auto import AutoOptions
 from raysweep.search.base import SearchSetup, derived_seed
-from raysweep.search.machinery.optuna_params import params_of
-from raysweep.search.nsga import NsgaModel
-from raysweep.search.tpe import TpeModel
+from raysweep.search.models.auto import AutoModel
+from raysweep.search.models.nsga import NsgaModel
+from raysweep.search.models.optuna_params import params_of
+from raysweep.search.models.tpe import TpeModel
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import AutoOptions
 
 SPACE: dict[str, Any] = {name: {"uniform": [0, 1]} for name in ("x", "y", "z", "u", "v")}
 HALF = dict.fromkeys(SPACE, 0.5)

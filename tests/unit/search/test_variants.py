@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
-from raysweep.search import Searcher, VariantSearcher, make_searcher
+from raysweep.search import Searcher, make_searcher
+from raysweep.search.variants import VariantSearcher
 from raysweep.specs import SweepSpec
 
 CONTINUOUS: dict[str, Any] = {

@@ -13,11 +13,12 @@ from optuna.trial import TrialState
 
 from raysweep.numeric.pareto import find_front
 from raysweep.search import Result, Searcher, make_searcher, tell_end
-from raysweep.search.bohb import BohbModel, Density
+from raysweep.search.bohb import BohbModel, BohbOptions, Density
 from raysweep.search.machinery.window import Window
-from raysweep.search.tpe import TpeModel
+from raysweep.search.models.tpe import TpeModel
+from raysweep.search.spec import SearchSpec
+from raysweep.search.tpe import TpeOptions
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import BohbOptions, SearchSpec, TpeOptions
 
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}}
 

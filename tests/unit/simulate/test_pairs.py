@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from raysweep.errors import SpecError
+from raysweep.schedulers.spec import SchedulerSpec
+from raysweep.search.spec import SearchSpec
 from raysweep.simulate import Simulated
-from raysweep.specs.schedulers import SchedulerSpec
-from raysweep.specs.search import SearchSpec
 from tests.sampling import examples, sampled
 from tests.unit.simulate.exactness import ENDS, FAULTS, kills_of
 from tests.unit.simulate.pairs import (

@@ -19,11 +19,10 @@ from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome
 from raysweep.search import SearchSetup, TrialEnd
 from raysweep.search.base import Result
-from raysweep.search.machinery.repeat import RepeatSearcher
+from raysweep.search.machinery.repeat import Repeat, RepeatSearcher
 from raysweep.simulate import Kill, Simulated, simulate
 from raysweep.specs import SweepSpec
-from raysweep.specs.continuing import Again, Extension
-from raysweep.specs.repeat import Repeat
+from raysweep.specs.continuing import Continue, Extension
 from tests.unit.plugins import Draws, Options
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import make_spec, shown
@@ -246,10 +245,9 @@ def test_what_makes_no_sense_is_refused_by_name(fields: dict[str, Any], expected
     assert str(error.value).startswith(expected)
 
 
-def test_a_number_is_enough_and_specs_without_are_written_as_before() -> None:
+def test_a_number_is_enough() -> None:
     assert make_spec(repeat=5) == make_spec(repeat={"times": 5})
     assert make_spec(repeat={"times": 5, "race": True}) == make_spec(repeat={"times": 5, "race": "wilcoxon"})
-    assert "repeat" not in make_spec().to_dict()
     spec = make_spec(repeat=RACE)
     assert SweepSpec.from_yaml(spec.to_yaml()) == spec
     assert spec.digest() != make_spec().digest()
@@ -269,10 +267,10 @@ def test_the_example_runs_as_it_stands() -> None:
 
 
 def test_repeats_go_no_further() -> None:
-    Again(retry="failed").check_for(make_spec(repeat=3))
-    Again(extend=Extension(max_t=9, top=1)).check_for(make_spec())
+    Continue(retry="failed").check_for(make_spec(repeat=3))
+    Continue(extend=Extension(max_t=9, top=1)).check_for(make_spec())
     with pytest.raises(SpecError, match="extend: with repeat, trials are repeats of a config"):
-        Again(extend=Extension(max_t=9, top=1)).check_for(make_spec(repeat=3))
+        Continue(extend=Extension(max_t=9, top=1)).check_for(make_spec(repeat=3))
 
 
 class Notes(Draws):

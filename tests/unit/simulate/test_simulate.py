@@ -46,7 +46,7 @@ def test_a_sweep_takes_the_virtual_time_that_its_trials_take() -> None:
 
 
 def test_a_report_is_what_a_worker_would_send() -> None:
-    """NaN goes as a string, which several metrics may ignore; what JSON cannot hold is an error."""
+    """NaN goes as a string, which several metrics may ignore; a metric that is text fails its trial."""
 
     def report(config: Mapping[str, Any], iteration: int) -> Mapping[str, Any] | None:
         number = int(config["n"])
@@ -65,7 +65,8 @@ def test_a_report_is_what_a_worker_would_send() -> None:
         assert [trial.state for trial in outcome.trials] == states
         assert [trial.number for trial in outcome.pareto] == [0]
     assert outcome.trials[2].error is not None
-    assert "which JSON cannot hold" in outcome.trials[2].error.message
+    assert "'size' as '<object object at " in outcome.trials[2].error.message
+    assert "which is no number" in outcome.trials[2].error.message
 
 
 def test_early_stopping_saves_time() -> None:

@@ -89,8 +89,7 @@ def _resources() -> st.SearchStrategy[dict[str, Any]]:
         {"bundles": st.lists(bundle, min_size=1, max_size=3)},
         optional={"strategy": st.sampled_from(["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"])},
     )
-    upper = st.fixed_dictionaries({"CPU": st.sampled_from([1, 2])}, optional={"GPU": AMOUNTS})
-    return single | several | upper
+    return single | several
 
 
 ASHA = st.fixed_dictionaries(

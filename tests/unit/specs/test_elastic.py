@@ -33,15 +33,6 @@ def test_rays_own_config_is_taken_over() -> None:
     assert Scaling.model_validate(asked).resize_interval_s == 5.0
 
 
-def test_a_fixed_number_is_written_and_digested_as_before() -> None:
-    assert train(num_workers=3).to_dict()["scaling"] == {
-        "num_workers": 3,
-        "use_gpu": False,
-        "resources_per_worker": None,
-        "placement_strategy": "PACK",
-    }
-
-
 def test_the_schema_takes_both_forms() -> None:
     schema = Draft202012Validator(TrainSpec.json_schema())
     for given in (3, [2, 8]):

@@ -16,7 +16,7 @@ from raysweep.specs import Resources, Scaling
     [
         ({}, [{"CPU": 1.0}]),
         ({"cpu": 2, "gpu": 0.5}, [{"CPU": 2.0, "GPU": 0.5}]),
-        ({"CPU": 2, "GPU": 1}, [{"CPU": 2.0, "GPU": 1.0}]),
+        ({"cpu": 2, "gpu": 1}, [{"CPU": 2.0, "GPU": 1.0}]),
         ({"cpu": 0, "gpu": 1}, [{"GPU": 1.0}]),
         ({"memory": 1e9}, [{"CPU": 1.0, "memory": 1e9}]),
         ({"custom": {"TPU": 4, "none": 0}}, [{"CPU": 1.0, "TPU": 4.0}]),
@@ -58,7 +58,7 @@ def test_an_empty_first_bundle_is_a_trial_that_takes_nothing_itself() -> None:
         ({"cpu": 0}, 'asks for nothing; give an amount above 0, such as "cpu": 1'),
         ({"cpus": 1}, "cpus: unknown field 'cpus'; did you mean 'cpu'?"),
         ({"custom_resources": {"x": 1}}, "custom_resources: unknown field 'custom_resources'; did you mean 'custom'?"),
-        ({"cpu": 1, "CPU": 1}, "CPU: CPU is given twice; keep one of 'CPU' and 'cpu'"),
+        ({"CPU": 1}, "CPU: unknown field 'CPU'; did you mean 'cpu'?"),
         ({"cpu": "1"}, "cpu: expected a number, got '1'; write 1 without quotes"),
         ({"memory": "4GB"}, "memory: expected a whole number, got '4GB'; write a number"),
         ({"memory": 0}, "memory: must be >= 1, got 0; give a number >= 1"),

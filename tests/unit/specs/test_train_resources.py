@@ -23,7 +23,7 @@ def spec(**fields: Any) -> SweepSpec:
     [
         ({"train": FOUR}, [{"CPU": 2.0}] * 4, True),
         ({"train": FOUR, "cpu": 1}, [{"CPU": 1.0}, *[{"CPU": 2.0}] * 4], False),
-        ({"train": FOUR, "CPU": 0, "memory": 5e8}, [{"memory": 5e8}, *[{"CPU": 2.0}] * 4], False),
+        ({"train": FOUR, "cpu": 0, "memory": 5e8}, [{"memory": 5e8}, *[{"CPU": 2.0}] * 4], False),
         ({"train": FOUR, "custom": {"safe": 0.01}}, [{"safe": 0.01}, *[{"CPU": 2.0}] * 4], False),
         ({"train": TWO_GPUS}, [{"GPU": 1.0}] * 2, True),
         ({"train": {}}, [{"CPU": 1.0}], True),
@@ -88,18 +88,6 @@ def test_what_says_two_things_is_refused_with_what_to_write(
         spec(resources=given)
     assert field in str(refused.value)
     assert fix in str(refused.value)
-
-
-def test_a_spec_without_has_the_digest_that_it_had() -> None:
-    plain = spec(resources={"cpu": 2}).to_dict()["resources"]
-    assert "train" not in plain
-    assert "driver_label_selector" not in plain
-    written = spec(resources={"train": FOUR}).to_dict()["resources"]["train"]
-    assert "data_cpus" not in written
-    assert spec(resources={"train": {**FOUR, "data_cpus": 2}}).to_dict()["resources"]["train"] == {
-        **written,
-        "data_cpus": 2,
-    }
 
 
 def test_only_a_run_has_cpus_for_data() -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -314,46 +313,6 @@ def test_a_sync_has_the_disk_hold_what_was_put(tmp_path: Path, monkeypatch: pyte
         assert (tmp_path / "store" / path).stat().st_ino in synced, path
     with pytest.raises(StorageError):
         store.sync("a/b/none")
-
-
-def first_version(store: Store, number: int, files: dict[str, bytes]) -> str:
-    """A checkpoint as version 1 stored it."""
-    entries = []
-    for path, data in files.items():
-        store.put(f"s/checkpoints/t/{number}-abcd/{path}", data)
-        digest = blake2b(data, digest_size=20).hexdigest()
-        entries.append({"path": path, "size_bytes": len(data), "blake2b": digest, "executable": False})
-    body = {
-        "trial_id": "t", "number": number, "folder": f"{number}-abcd",
-        "files": entries, "empty_folders": ["void"], "metadata": {"report": 3},
-    }  # fmt: skip
-    store.put(f"s/checkpoints/t/{number}.json", encode_sealed(body))
-    return f"{store.url}/s/checkpoints/t/{number}"
-
-
-def test_checkpoints_of_version_1_stay_readable(store: Store, tmp_path: Path) -> None:
-    files = {"big": os.urandom(5_000_000), "sub/small": b"small", "none": b""}
-    uri = first_version(store, 0, files)
-    manifest = restore_uri(uri, tmp_path / "out")
-    assert read(tmp_path / "out") == files
-    assert (tmp_path / "out" / "void").is_dir()
-    assert manifest.metadata == {"report": 3}
-    store.put("s/checkpoints/t/0-abcd/sub/small", b"Small")
-    with pytest.raises(CheckpointDamagedError, match="sub/small"):
-        restore_uri(uri, tmp_path / "out2")
-
-
-def test_a_trial_with_checkpoints_of_both_versions(store: Store, tmp_path: Path) -> None:
-    old = first_version(store, 0, {"a": b"a" * SMALL_BYTES})
-    checkpoints = CheckpointStore(store, "s")
-    parent = checkpoints.read_manifest(old)
-    ref = checkpoints.save("t", 1, write(tmp_path / "in", {"a": b"a" * SMALL_BYTES}), parent=parent)
-    assert checkpoints.read_manifest(ref).new_bytes == SMALL_BYTES, "another hash: nothing can be shared"
-    checkpoints.delete(old)
-    checkpoints.verify(ref)
-    assert len(list(store.list())) == 2
-    checkpoints.delete(ref)
-    assert list(store.list()) == []
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from raysweep.storage.objects.local import LocalStore
 from raysweep.storage.objects.opening import open_store
 from raysweep.testing import FaultPlan
 from raysweep.testing.trials import run_trial
+from raysweep.trial.session import TrialSession
 
 pytestmark = pytest.mark.faults
 
@@ -70,7 +71,7 @@ def test_a_plan_that_cannot_work_is_refused(plan: FaultPlan, make: Callable[[Fau
 def test_without_a_plan_nothing_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert faultplan.current() is None
     assert type(open_store(tmp_path)) is LocalStore
-    session = cast(trial.TrialSession, object())
+    session = cast(TrialSession, object())
     trial.activate(session)
     assert trial._session is session, "no report comes by anything"
     trial.activate(None)

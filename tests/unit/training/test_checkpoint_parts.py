@@ -379,7 +379,7 @@ def test_what_was_restored_goes_with_the_worker(run: Run) -> None:
     assert not opened.exists()
 
 
-def test_plain_folders_of_an_earlier_version_stay_what_they_are(run: Run) -> None:
+def test_plain_folders_that_user_code_has_named_stay_what_they_are(run: Run) -> None:
     plain = "checkpoint_2026-11-01_10-00-00.000000_000001"
     run.folder.store.put(f"t-1/{plain}/w", b"1")
     listed = {"checkpoint_results": [{"checkpoint_dir_name": plain, "metrics": {}}]}

@@ -254,13 +254,13 @@ def test_a_snapshot_that_is_not_the_state_of_its_number(cli: Cli, unfinished: St
     body = folder.read_snapshot_latest()
     assert body.state is not None
     key = f"{folder.sweep_id}/snapshots/000000000012.json"
-    folder.store.put(key, encode_sealed({"number": 12, "state": body.state | {"suggested": 3}}))
+    folder.store.put(key, encode_sealed({"format": 1, "number": 12, "state": body.state | {"suggested": 3}}))
     (finding,) = verify_sweep(folder).damage
     assert finding.problem == "is not the state that the journal gives (suggested)"
-    folder.store.put(key, encode_sealed({"number": 12, "state": {"of": "another version"}}))
+    folder.store.put(key, encode_sealed({"format": 2, "number": 12, "state": {}}))
     report = verify_sweep(folder)
     assert report.is_sound
-    assert any("another version" in each.problem for each in report.findings)
+    assert any("has format 2" in each.problem for each in report.findings)
     folder.store.put(key, b"junk")
     assert cli("verify", unfinished.path, "--repair").code == 0
     assert not (unfinished.path / "snapshots").exists()

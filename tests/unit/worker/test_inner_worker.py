@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.trial import TrialContext
+from raysweep.trial.session import TrialContext
 from raysweep.worker.ray_calls.train_worker import InnerWorker
 
 ray_train = pytest.importorskip("ray.train")

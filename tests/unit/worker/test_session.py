@@ -18,7 +18,7 @@ from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
 from raysweep.messages import Busy, Damaged, Job, Rows, Saved, Unsaved
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.opening import open_store
-from raysweep.trial import StoredAt
+from raysweep.trial.session import StoredAt
 from raysweep.worker.link import SocketLink
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import SweepPlace

@@ -123,7 +123,7 @@ class Recording:
 
     def __init__(self, iteration: int = 0) -> None:
         self.rows: list[dict[str, Any]] = []
-        from raysweep.trial import TrialContext
+        from raysweep.trial.session import TrialContext
 
         self.context = TrialContext(
             sweep_id="s", trial_id="00000", number=0, attempt=1, seed=0, iteration=iteration

@@ -1,4 +1,4 @@
-"""`raysweep retry`, `extend`, `restart` and `rm`: what a sweep that is there already can be asked for."""
+"""`raysweep retry`, `extend`, `restart` and `rm`: commands for a sweep that exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`raysweep attach` and `cancel`: sweeps that something else runs, here or on a cluster."""
+"""`raysweep attach` and `cancel`, for sweeps that run elsewhere: in another process or on a cluster."""
 
 from __future__ import annotations
 

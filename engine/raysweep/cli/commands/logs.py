@@ -1,4 +1,4 @@
-"""`raysweep logs`: what trials printed, from the storage; what a job's driver wrote, from its cluster."""
+"""`raysweep logs`: the output of trials from the storage, the log of a job's driver from its cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`raysweep plan`: what a sweep would run, without running any of it."""
+"""`raysweep plan`: the trials that a sweep would run. Starts nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import SweepOutcome
 from raysweep.outcome.formatting import show_age, show_config
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.ownership.reopening import NOT_AGAIN, reopens, stored_changes
+from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_changes
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
@@ -143,7 +143,7 @@ def _standing(status: RunStatus, diff: Changes, outcome: SweepOutcome | None) ->
         does = "followed" if status.is_running else "resumed"
         return head, "refused, as it has another spec" if diff.unsafe else does
     head = f"ended ({outcome.status}) {show_age(status.ended_ago_s)} ago"
-    if reopens(outcome, diff, NOT_AGAIN):
+    if reopens(outcome, diff, NOT_CONTINUED):
         return head, "reopened"
     if diff:
         return head, "refused, as it has another spec"

@@ -1,4 +1,4 @@
-"""`raysweep status`: one run, or all of them: sweeps and training runs."""
+"""`raysweep status`: one sweep or training run, or a list of all."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
             on_progress=table,
             takeover=how.takeover,
             num_cpus=how.num_cpus,
-            again=job.options.again,
+            continuing=job.options.continuing,
         )
     return show_outcome(outcome, is_json=how.is_json)
 

@@ -1,4 +1,4 @@
-"""Worker actors and their placement groups in Ray: started, watched, killed; and what Ray says of a death."""
+"""Starts, watches and kills worker actors and their placement groups, and reads the cause of a death."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ActorPool:
     """Carries out what the fleet wants of Ray: placement groups of the sweep's shape, and actors in them.
 
     `on_ended(worker, error)` is called on the event loop when an actor is gone that was not killed here;
-    `error` is what Ray raised. `orphans` finds what the trials leave behind.
+    `error` is what Ray raised. `orphaned_groups` finds what the trials leave behind.
     """
 
     def __init__(

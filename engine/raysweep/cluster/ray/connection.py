@@ -1,4 +1,4 @@
-"""The connection to Ray: an embedded cluster that leaves nothing behind, or one that runs already."""
+"""The connection to Ray: an embedded cluster that is removed without a trace, or a running cluster."""
 
 from __future__ import annotations
 

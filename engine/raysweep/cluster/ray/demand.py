@@ -1,8 +1,8 @@
-"""What waits for resources in vain: a worker's own place, and what trials have asked Ray for.
+"""Finds resource requests that cannot be met: those of workers, and those that trials made of Ray.
 
-A trial that starts Ray tasks, actors or placement groups of its own can wait for ever: for what it holds
-itself, for what its siblings hold, or for more than there is. Ray only goes on waiting. All facts come from
-the control store in two calls; nothing needs the dashboard.
+A trial that starts Ray tasks, actors or placement groups can wait for ever: for resources that it or its
+siblings hold, or that the cluster does not have. Ray keeps waiting. All facts come from the control store
+in two calls; the dashboard is not needed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`gpu_memory`: which part of a GPU of this cluster a trial takes.
+"""Resolves `gpu_memory` to a fraction of a GPU of this cluster.
 
-Ray knows how many GPUs a node has, and shares each by parts. How much memory they have, their driver knows.
+Ray knows how many GPUs a node has and shares each by fractions. The driver of a GPU knows its memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Can a worker process of the connected cluster import a trainable?"""
+"""Checks whether a worker process of the connected cluster can import a trainable."""
 
 from __future__ import annotations
 

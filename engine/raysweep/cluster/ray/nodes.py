@@ -1,4 +1,4 @@
-"""The nodes of the cluster: which are alive, which are about to go, and what room they have for trials."""
+"""The nodes of the cluster: which are alive, which will leave soon, and how many trials fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers on a cluster that several sweeps share: each group is asked of Ray when its turn has come."""
+"""Placement groups of a sweep on a shared cluster: requested from Ray when the sweep's turn comes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Placement groups that trials have made, and that outlive the worker they ran in.
+"""Finds and removes placement groups that trials created and that outlive their worker.
 
-Ray binds a placement group to the actor that made it *and* to the actor's job: it holds its resources until
-both are gone. A sweep's workers come and go within one job, so the groups of a killed one would starve the
-sweep, and stay on the cluster after it. They are found by their maker in the control store, and removed.
+Ray binds a placement group to the actor that created it *and* to the actor's job: the group holds its
+resources until both are gone. A sweep's workers come and go within one job, so the groups of a killed
+worker would starve the sweep and stay on the cluster after it. The control store names the creator of each
+group.
 """
 
 from __future__ import annotations

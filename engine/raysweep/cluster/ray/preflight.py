@@ -1,6 +1,6 @@
-"""Before anything starts: can this cluster hold one trial at all, and how many at once?
+"""Checks before the start whether the cluster can hold one trial, and how many at once.
 
-Pure arithmetic on what the nodes have in all.
+Pure arithmetic on the total resources of the nodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One Ray for all that runs in this process at once: sweeps, trainings and pipelines, on any threads.
+"""One Ray connection for all sweeps, trainings and pipelines of this process, on any threads.
 
-Ray connects a process to one cluster. The first that needs a Ray starts or joins it, others use it meanwhile,
-and the last one ends it. Starts and ends happen one at a time.
+Ray connects a process to one cluster. The first user starts or joins it, later users share it, the last
+one ends it. Starts and ends happen one at a time.
 """
 
 from __future__ import annotations

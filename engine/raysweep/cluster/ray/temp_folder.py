@@ -1,4 +1,4 @@
-"""The folder of an embedded Ray: made, emptied of processes, removed; also those that killed drivers left."""
+"""The folder of an embedded Ray: created, cleared of processes, removed. Also folders of killed drivers."""
 
 from __future__ import annotations
 

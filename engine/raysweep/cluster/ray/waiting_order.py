@@ -1,12 +1,12 @@
-"""Places for sweeps that share a cluster, in the order in which the sweeps began to wait.
+"""Placement on a shared cluster, in the order in which sweeps began to wait.
 
-Ray tries a placement group that waits again after a pause of up to a second, and a new one at once: among
-sweeps that wait, chance decides, and one that is unlucky, or needs more than the others, can wait for ever.
+Ray retries a waiting placement group after a pause of up to a second, but tries a new one at once. Among
+waiting sweeps chance decides, and a sweep that is unlucky or needs more than the others can wait for ever.
 
-So a sweep without a place writes a ticket into Ray's control store, and asks Ray for one group when it is the
-first, or when those before it keep what they asked for. A sweep that has a place asks for another one only
-where there is room for it beside all tickets. Whoever lost its controller stops renewing its ticket, which
-then counts no more. A sweep that runs keeps the places it has.
+So a sweep without a place writes a ticket into Ray's control store. It asks Ray for one group when its
+ticket is first, or when the sweeps before it keep what they asked for. A sweep that has a place asks for
+another only where there is room for it beside all tickets. A sweep that lost its controller stops renewing
+its ticket, and the ticket expires. A running sweep keeps its places.
 """
 
 from __future__ import annotations

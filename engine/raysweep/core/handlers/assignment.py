@@ -1,8 +1,8 @@
 """The line of pending trials: which slot takes which, and what is taken back from a slot that has too many.
 
 A slot may hold trials behind the one that it runs, where trials are short. Towards the end, when a slot falls
-idle while another has such trials, they are recalled and handed out again. That cannot go in circles
-(since behaviour 2), whatever trials, nodes and memory they prefer:
+idle while another has such trials, they are recalled and handed out again. That cannot go in circles,
+whatever trials, nodes and memory they prefer:
 
 - A trial is put behind another only when no idle slot can take it (`hungry` has the idle ones in front, and
   a preference for another node is one for an idle slot there).
@@ -34,8 +34,6 @@ CHECKPOINTS_AN_ATTEMPT: Final = 1_000_000_000
 ATTEMPTS_A_GENERATION: Final = 1_000
 # Ends of attempts that a scheduler has paused: the next goes on from the checkpoint.
 _PAUSES: Final[frozenset[Cause]] = frozenset({"paused", "resumed"})
-# Before behaviour 2: an attempt that stored more unseen ran into the next one's numbers.
-_OLD_CHECKPOINTS_AN_ATTEMPT: Final = 1_000
 
 
 def assign(state: SweepState, out: Out) -> None:
@@ -59,7 +57,7 @@ def assign(state: SweepState, out: Out) -> None:
             hungry.appendleft(slot.number)
             continue
         if trial.attempts and hungry:
-            slot = _prefer_other_node(state, trial, slot, depth)
+            slot = _prefer_other_node(state, trial, slot)
         _start(state, trial, slot, out)
         if len(slot.queue) < depth:
             hungry.append(slot.number)
@@ -67,22 +65,18 @@ def assign(state: SweepState, out: Out) -> None:
             slot.is_hungry = False
     for number in reversed(sized):
         (hungry.append if state.slots[number].queue else hungry.appendleft)(number)
-    if state.behaviour < 4:
-        pending.extendleft(reversed(too_large))
-        return
     # One that is under way may have been taken before those with lower numbers.
     for number in sorted(too_large, reverse=True):
         transitions.enqueue(state, number)
 
 
-def _prefer_other_node(state: SweepState, trial: Trial, slot: Slot, depth: int) -> Slot:
+def _prefer_other_node(state: SweepState, trial: Trial, slot: Slot) -> Slot:
     """A trial that failed on one node does better to try another, where one is free."""
     if trial.attempts[-1].kind is None or trial.attempts[-1].node != slot.node:
         return slot
-    most = 1 if state.behaviour >= 2 else depth
     for number in state.hungry:
         other = state.slots[number]
-        if other.node != slot.node and len(other.queue) < most and large_trials.fits(trial, other):
+        if other.node != slot.node and not other.queue and large_trials.fits(trial, other):
             state.hungry.remove(number)
             state.hungry.appendleft(slot.number)
             return other
@@ -123,8 +117,6 @@ def _to_spread(state: SweepState, loaded: Slot) -> list[int]:
     """The later half of what waits at a slot, as far as an idle one can take it."""
     queue = list(loaded.queue)
     later = queue[1 + (len(queue) - 1) // 2 :]
-    if state.behaviour < 2:
-        return later
     idle = transitions.idle(state)
     return [number for number in later if any(large_trials.fits(state.trials[number], slot) for slot in idle)]
 
@@ -162,7 +154,5 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
 def _first_checkpoint(state: SweepState, trial: Trial) -> int:
     """The number of the attempt's first checkpoint: one that none before it can have used."""
     attempts = (state.generation - 1) * ATTEMPTS_A_GENERATION + trial.attempt - 1
-    if state.behaviour < 2:
-        return max(trial.next_checkpoint, attempts * _OLD_CHECKPOINTS_AN_ATTEMPT)
     begun_blocks = -(-trial.next_checkpoint // CHECKPOINTS_AN_ATTEMPT)
     return max(attempts, begun_blocks) * CHECKPOINTS_AN_ATTEMPT

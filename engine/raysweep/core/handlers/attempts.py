@@ -120,7 +120,7 @@ def _may_be_donor(state: SweepState, trial: Trial) -> bool:
     It makes that step again, and pauses again. Under a scheduler without donors it may have been the trial's
     last step.
     """
-    if state.behaviour < 8 or trial.stop_reason != "pause" or not pauses_again(state.scheduler):
+    if trial.stop_reason != "pause" or not pauses_again(state.scheduler):
         return False
     return trial.checkpoint is None or trial.checkpoint.iteration < trial.iteration
 
@@ -248,7 +248,7 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         return
     if trial.last_score is None:
         # It may have returned by itself, once the report that came too late was made.
-        is_cut_short = cause == "reached" or (state.behaviour >= 2 and trial.stop_reason == "limit")
+        is_cut_short = cause == "reached" or trial.stop_reason == "limit"
         _give_up(state, trial, _missing_score(state, trial, is_cut_short=is_cut_short), at, out)
         return
     lacking = None
@@ -273,7 +273,7 @@ def _inherit(state: SweepState, trial: Trial) -> bool:
 
     The report that came with a checkpoint need not have all that the last one of a trial has.
     """
-    if state.behaviour < 7 or not trial.inherited or not up_to(trial.lineage, trial.attempt_iteration):
+    if not trial.inherited or not up_to(trial.lineage, trial.attempt_iteration):
         return False
     score = as_number(trial.inherited.get(state.rules.metric))
     own, trial.last, trial.best = (trial.last, trial.best), trial.inherited, trial.inherited
@@ -301,7 +301,7 @@ def _note_missing(state: SweepState, trial: Trial, name: str, option: str, at: f
     is_known = (
         state.has_timed if option == "time_attr" else any(name in t.last for t in state.trials.values())
     )
-    if (is_first and not is_known) or state.behaviour < 2:
+    if is_first and not is_known:
         seen = ", ".join(map(repr, state.reported_keys))
         problem = f"{name!r} was never reported by trial {trial.number}; the trainable reports {seen}"
         transitions.stop_sweep(state, "failed", problem, at, out, fault="spec", fault_field=field)
@@ -362,7 +362,7 @@ def _close(
             slot.queue.remove(number)
         transitions.mark_hungry(state, slot)
     trial.slot = trial.stop_reason = trial.attempt_started_at = None
-    if state.rules.tells_pauses and cause in ("paused", "resumed") and state.behaviour >= 8:
+    if state.rules.tells_pauses and cause in ("paused", "resumed"):
         _tell_pause(state, trial, out)
     if cause in ("resumed", "exploited") and trial.turn is not None:
         continuations.follow(state, trial, trial.turn, out)
@@ -464,7 +464,7 @@ def _missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Fa
         return Failure(origin="metric", type="NonFiniteMetric", message=message)
     if metric in trial.last:
         problem = f"{metric!r} was reported as {value!r:.80} by trial {trial.number}: it must be a number"
-    elif trial.reports > (trial.overrun if is_cut_short and state.behaviour >= 2 else 0):
+    elif trial.reports > (trial.overrun if is_cut_short else 0):
         seen = ", ".join(map(repr, state.reported_keys))
         problem = f"{metric!r} was never reported by trial {trial.number}; the trainable reports {seen}"
     elif is_cut_short:

@@ -89,7 +89,7 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
     is_other = turn.config is not None and turn.config != before
     if trial.attempts and (is_other or donated is not None):
         last, config = trial.attempts[-1], before if is_other else None
-        if state.behaviour >= 7 and last.config is not None:
+        if last.config is not None:
             config = last.config  # nothing has run with the one that it was given since
         trial.attempts = (*trial.attempts[:-1], replace(last, config=config, donor=turn.donor))
     if is_other or donated is not None:

@@ -92,8 +92,6 @@ def _has_only_paused(state: SweepState) -> bool:
 def _wake(state: SweepState, at: float, out: Out) -> None:
     """Ask about what is paused, and about the rest where what is resumed needs more memory than there is."""
     verdicts.wake(state, at, out)
-    if state.behaviour < 6:
-        return
     # One that pauses and resumes the same trials for ever is not asked for ever.
     for _ in range(len(state.active)):
         if state.phase != "running" or not state.counts.get("paused") or not _has_only_paused(state):
@@ -135,8 +133,7 @@ def _suggest(state: SweepState, out: Out) -> None:
 
 def _count_moving(state: SweepState) -> int:
     """The trials of which the searcher can learn more: none is paused, or wants memory that no node has."""
-    beyond = len(large_trials.out_of_reach(state)) if state.behaviour >= 4 else 0
-    return len(state.active) - state.counts.get("paused", 0) - beyond
+    return len(state.active) - state.counts.get("paused", 0) - len(large_trials.out_of_reach(state))
 
 
 def _needed_slots(state: SweepState) -> int:
@@ -153,7 +150,7 @@ def _needed_slots(state: SweepState) -> int:
 def _open_slots(state: SweepState, out: Out) -> None:
     limit = min(transitions.slot_limit(state), _needed_slots(state))
     if state.slot_failures >= transitions.MAX_SLOT_FAILURES:
-        if limit > 0 and not state.slots and state.behaviour >= 2:
+        if limit > 0 and not state.slots:
             # Those that worked beside them have gone since: nothing would ever change.
             why = f"{state.slot_failures} workers in a row could not be started, and no other is left"
             transitions.interrupt(state, why, out, fault="infrastructure")
@@ -241,14 +238,8 @@ def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
 def take_due(state: SweepState, at: float, out: Out) -> None:
     """Do what the time has come for."""
     rules = state.rules
-    if sweep_end.plans(state):
+    if rules.has_end:
         sweep_end.take_end(state, at, out)
-    elif state.deadline_at is not None and at >= state.deadline_at:
-        transitions.stop_sweep(state, "deadline", "the deadline has come", at, out)
-    elif rules.time_budget_s is not None and state.active_s(at) >= rules.time_budget_s:
-        transitions.stop_sweep(
-            state, "budget", f"the time budget of {rules.time_budget_s:g} s is spent", at, out
-        )
     while (due := state.tally.next_due()) is not None and due[0] <= at:
         del state.waiting[due[1]]
         state.trials[due[1]].due_at = None
@@ -257,7 +248,7 @@ def take_due(state: SweepState, at: float, out: Out) -> None:
         slot = state.slots[number]
         _take_due_trial(state, slot, state.trials[slot.queue[0]], at, out)
     no_room = state.no_room_since
-    is_over = no_room is not None and _is_over(state, no_room, rules.placement_timeout_s, at)
+    is_over = no_room is not None and _is_over(no_room, rules.placement_timeout_s, at)
     if is_over and not state.tally.busy_slots:
         why = f"for {rules.placement_timeout_s:g} s no node could hold a trial: {state.no_room_problem}"
         transitions.interrupt(state, why, out, fault="infrastructure")
@@ -266,12 +257,12 @@ def take_due(state: SweepState, at: float, out: Out) -> None:
         large_trials.give_up(state, at, out)
 
 
-def _is_over(state: SweepState, since: float, limit_s: float, at: float) -> bool:
+def _is_over(since: float, limit_s: float, at: float) -> bool:
     """Whether so much time has passed: told by the moment that the timer was set to, to the last bit.
 
     A timer that fires at its time, and is told that it is not yet time, would be set to the same time again.
     """
-    return at >= since + limit_s if state.behaviour >= 2 else at - since >= limit_s
+    return at >= since + limit_s
 
 
 def _slots_due(state: SweepState, at: float) -> list[int]:
@@ -279,9 +270,9 @@ def _slots_due(state: SweepState, at: float) -> list[int]:
     limit_s, timeout_s = state.rules.trial_time_s, state.rules.report_timeout_s
     due: set[int] = set()
     if limit_s is not None:
-        due |= state.tally.running_for(lambda since: _is_over(state, since, limit_s, at))
+        due |= state.tally.running_for(lambda since: _is_over(since, limit_s, at))
     if timeout_s is not None and not state.is_stalled:
-        due |= state.tally.silent_for(lambda since: _is_over(state, since, timeout_s, at))
+        due |= state.tally.silent_for(lambda since: _is_over(since, timeout_s, at))
     return sorted(due)
 
 
@@ -289,11 +280,11 @@ def _take_due_trial(state: SweepState, slot: Slot, trial: Trial, at: float, out:
     limit, started_at = state.rules.trial_time_s, trial.attempt_started_at
     timeout = state.rules.report_timeout_s
     runs = trial.state == "running"
-    if runs and limit is not None and started_at is not None and _is_over(state, started_at, limit, at):
+    if runs and limit is not None and started_at is not None and _is_over(started_at, limit, at):
         transitions.ask_to_end(state, trial, "limit", out)
     elif timeout is None or transitions.may_be_silent(state, slot):
         return
-    elif _is_over(state, slot.heard_at, timeout, at):
+    elif _is_over(slot.heard_at, timeout, at):
         transitions.ask_to_end(state, trial, "hung", out, grace_s=0.0)
 
 
@@ -324,7 +315,7 @@ def _no_room_due_at(state: SweepState) -> float | None:
     """When the wait for a place is over. While trials run, it can be as long as it likes."""
     if state.no_room_since is None or state.phase != "running" or state.is_interrupted:
         return None
-    if state.behaviour >= 2 and state.tally.busy_slots:
+    if state.tally.busy_slots:
         return None
     return state.no_room_since + state.rules.placement_timeout_s
 

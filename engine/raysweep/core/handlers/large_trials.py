@@ -40,7 +40,7 @@ def fits(trial: Trial, slot: Slot) -> bool:
 
 def is_out_of_reach(state: SweepState, trial: Trial) -> bool:
     """Whether the trial needs more than can be had at present."""
-    if not trial.is_large or state.behaviour < 2:
+    if not trial.is_large:
         return False
     if 0 < state.largest_memory < (trial.memory_bytes or 0) or sizes.is_beyond(state, trial):
         return True
@@ -72,10 +72,9 @@ def place(state: SweepState, out: Out) -> None:
 
     One is opened at a time; until it has its place, slots that fall idle are closed to make room for it.
     """
-    if state.behaviour >= 7 and state.rules.needs:
+    if state.rules.needs:
         _undo_resizes(state)
-    if state.behaviour >= 2:
-        _close_hopeless(state, out)
+    _close_hopeless(state, out)
     wanted = [trial for trial in in_turn(state) if not is_out_of_reach(state, trial)]
     if not state.hungry_for_memory:
         for slot in _idle_large(state):
@@ -89,7 +88,7 @@ def place(state: SweepState, out: Out) -> None:
                 return
             transitions.close(state, spare[0], out)
         transitions.open_slot(state, out, trial.memory_bytes, trial.size)
-        if state.behaviour >= 6 and _is_last_event(state, wanted):
+        if _is_last_event(state, wanted):
             _make_way(state, wanted, out)
     elif state.rules.needs and len(wanted) < count_in_reach(state):
         # What waits cannot have those of a size of which no trial waits.
@@ -214,8 +213,7 @@ def give_up(state: SweepState, at: float, out: Out) -> None:
     beyond = out_of_reach(state)
     problem = f"{_missing(state, beyond)}; waited {state.rules.placement_timeout_s:g} s for more"
     transitions.note(state, problem)
-    if state.behaviour >= 6:
-        state.no_memory_since = None  # what is resumed, or extended, upon this waits as long in its turn
+    state.no_memory_since = None  # what is resumed, or extended, upon this waits as long in its turn
     if not state.counts.get("completed") and not state.counts.get("stopped"):
         transitions.interrupt(state, problem, out, fault="infrastructure")
         return
@@ -225,9 +223,9 @@ def give_up(state: SweepState, at: float, out: Out) -> None:
 
 
 def _failure(state: SweepState, trial: Trial, problem: str) -> Failure:
-    """What kept a trial from being placed: its memory, or before behaviour 7 anything; or its size."""
+    """What kept a trial from being placed: its size, or else its memory."""
     is_size = trial.size and (trial.memory_bytes is None or trial.size in state.beyond)
-    if is_size and state.behaviour >= 7:
+    if is_size:
         return Failure(origin="placement", type="NoRoomError", message=problem)
     return Failure(origin="memory", type="OutOfMemoryError", message=problem)
 
@@ -249,7 +247,7 @@ def _missing(state: SweepState, beyond: list[Trial]) -> str:
     more = f"; so do {others} more trials" if others else ""
     field = "".join(state.rules.needs[0].field.partition(".by_config")[:2]) if state.rules.needs else ""
     is_beyond = sizes.is_beyond(state, first)
-    is_size = is_beyond or (state.behaviour >= 7 and first.memory_bytes is None)
+    is_size = is_beyond or first.memory_bytes is None
     is_by_config = field and (not first.attempts or (is_size and first.size))
     why = f"is large by its config ({field})" if is_by_config else "ran out of memory"
     return f"trial {first.number} {why}: it needs {_needed(state, first)}{more}"

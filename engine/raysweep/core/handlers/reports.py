@@ -130,7 +130,7 @@ def _verdict(
         if decisions:
             state.undecided.extend(each for each in decisions if each[0] != trial.number)
     # What ends the whole sweep counts before what would only end the trial.
-    if rules.target is not None and state.behaviour >= 2 and _reaches_target(state, trial, metrics, value):
+    if rules.target is not None and _reaches_target(state, trial, metrics, value):
         return "limit"
     max_t = rules.max_t if trial.max_t is None else trial.max_t
     if max_t is not None and time is not None and time >= max_t:
@@ -144,8 +144,6 @@ def _verdict(
     ended = trial_rules.judge(state, trial, metrics) if rules.judges and trial.max_t is None else None
     if ended is not None:
         return ended
-    if rules.target is not None and _reaches_target(state, trial, metrics, value):
-        return "limit"
     return _own_verdict(state, trial, decisions, out) if decisions else None
 
 
@@ -222,7 +220,7 @@ def _is_past_end(state: SweepState, trial: Trial, iteration: int) -> bool:
     Its metrics are those of its end: extended, or trained, from past them it would begin where nobody knows
     what it had reached. Where it has no other, that is still better than none.
     """
-    if iteration <= trial.iteration or not trial.overrun or not trial.checkpoints or state.behaviour < 5:
+    if iteration <= trial.iteration or not trial.overrun or not trial.checkpoints:
         return False
     return trial.stop_reason in ("scheduler", "limit") or trial.state in retention.RANKED
 

@@ -28,7 +28,7 @@ _UNDER_WAY: Final[frozenset[Cause]] = frozenset({"lost", "kept", "moved", "retri
 
 def is_kept(state: SweepState) -> bool:
     """Whether trials are decided one after the other."""
-    if state.rules.max_concurrent != 1 or state.behaviour < 2:
+    if state.rules.max_concurrent != 1:
         return False
     counts = state.counts
     return state.rules.looks_at_order or not (counts.get("completed") or counts.get("stopped"))
@@ -70,4 +70,4 @@ def places(state: SweepState, idle: int) -> int:
 
     So no more than one trial a slot is undecided when it is asked, and it is asked knowing the others.
     """
-    return idle if state.behaviour < 2 else max(0, idle - len(state.waiting))
+    return max(0, idle - len(state.waiting))

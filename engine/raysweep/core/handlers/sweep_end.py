@@ -33,8 +33,6 @@ from raysweep.space.parsed import grid_points
 
 Out = list[Command]
 
-BEHAVIOUR: Final = 8
-"""Raised when the same events lead to other decisions than before; a journal says which it was written by."""
 ENDS_THAT_STAY: Final = frozenset({"plateau", "target"})
 """How a search ends for good: trials of it can go further, and it stays ended so."""
 _WINDOW: Final = 20
@@ -52,11 +50,6 @@ class End:
     status: SweepStatus
     rule: str
     limit: JsonValue
-
-
-def plans(state: SweepState) -> bool:
-    """Whether the sweep plans towards an end."""
-    return state.rules.has_end and state.behaviour >= 1
 
 
 def end_in_sight(state: SweepState) -> End | None:
@@ -139,8 +132,6 @@ def _margin(seconds: float) -> float:
 
 def admits(state: SweepState, at: float) -> bool:
     """Whether a trial that begins now can still report in time."""
-    if not plans(state):
-        return True
     end = end_in_sight(state)
     if end is None:
         return True
@@ -312,7 +303,7 @@ def wait_no_longer(state: SweepState, last_at: float, at: float) -> None:
 
 
 def set_deadline(state: SweepState, text: str) -> None:
-    """Take the deadline that an event names; older events name none, and the spec's own stands."""
+    """Take the deadline that an event names; where it names none, the spec's own stands."""
     if text:
         state.deadline_text, state.deadline_at = text, datetime.fromisoformat(text).timestamp()
 
@@ -332,7 +323,7 @@ def reopen(state: SweepState) -> None:
     state.phase, state.status, state.ended_at, state.ended_by = "running", None, None, None
     state.why, state.fault, state.fault_field = "", None, ""
     state.reopened += 1
-    if state.behaviour >= 3 and state.ended_as is None:
+    if state.ended_as is None:
         # Perhaps more samples are asked for: the searcher says so itself.
         state.is_exhausted = False
     bring_back(state)
@@ -356,7 +347,7 @@ def take_back(state: SweepState, trial: Trial, cause: Cause) -> Trial:
     transitions.move(state, trial, cause)
     trial.ended_at = None
     state.active[trial.number] = None
-    if trial.is_large and state.behaviour >= 2:
+    if trial.is_large:
         state.hungry_for_memory += 1
     transitions.enqueue(state, trial.number)
     if trial.saved and trial.checkpoint is None:

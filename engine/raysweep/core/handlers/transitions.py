@@ -62,7 +62,7 @@ def begin(state: SweepState, trial: Trial, at: float) -> None:
     _take_turn(state, trial)
     trial.attempt_started_at = at
     slot = state.slots.get(trial.slot) if trial.slot is not None else None
-    if slot is not None and not slot.heard_at and state.behaviour >= 2:
+    if slot is not None and not slot.heard_at:
         # Only a worker that has begun a trial is known to work; those that worked before prove nothing new.
         state.slot_failures = 0
     hear(state, trial, at)
@@ -168,7 +168,7 @@ def mark_hungry(state: SweepState, slot: Slot) -> None:
     """Note that a slot can take another trial; an idle one goes to the front."""
     state.tally.touch(slot.number)
     if slot.is_hungry:
-        if not slot.queue and state.hungry[0] != slot.number and state.behaviour >= 2:
+        if not slot.queue and state.hungry[0] != slot.number:
             state.hungry.remove(slot.number)
             state.hungry.appendleft(slot.number)
     elif slot.is_open and not slot.is_leaving and len(slot.queue) < depth(state):

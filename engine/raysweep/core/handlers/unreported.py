@@ -22,7 +22,7 @@ def see(state: SweepState, keys: tuple[str, ...]) -> None:
 
 def note_missing(state: SweepState, by: str) -> None:
     """Say which names were never reported so far; `by`: by which trials, in words."""
-    if state.behaviour < 7 or not state.reported_keys:
+    if not state.reported_keys:
         return
     known = dict.fromkeys((*state.reported_keys, TRAINING_ITERATION))
     for name, field in state.rules.named.items():

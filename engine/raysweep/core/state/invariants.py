@@ -78,10 +78,9 @@ def _check_slots(state: SweepState) -> None:
         assert not slot.queue or slot.is_open, f"slot {slot.number} has trials but is not open"
         assert slot.is_hungry == (slot.number in state.hungry), f"slot {slot.number}: hungry mark"
     are_loaded = [bool(state.slots[number].queue) for number in state.hungry if number in state.slots]
-    if state.behaviour >= 2:
-        assert are_loaded == sorted(are_loaded), "a hungry slot that is idle stands behind one that is not"
-        large = [number for number in state.active if state.trials[number].is_large]
-        assert state.hungry_for_memory == len(large), f"{state.hungry_for_memory} hungry for memory: {large}"
+    assert are_loaded == sorted(are_loaded), "a hungry slot that is idle stands behind one that is not"
+    large = [number for number in state.active if state.trials[number].is_large]
+    assert state.hungry_for_memory == len(large), f"{state.hungry_for_memory} hungry for memory: {large}"
     assert len(set(state.hungry)) == len(state.hungry), "a slot is hungry twice"
     assert all(number in state.slots for number in state.hungry), "a hungry slot is gone"
     queued = sorted(number for slot in state.slots.values() for number in slot.queue)

@@ -35,8 +35,7 @@ class SweepState:
     `slot_s` are the seconds that all slots were open up to `slot_s_at`; since then `open_slots`
     are. `is_stalled`: the journal lags behind, and the trials' silence means nothing. `first_reports_s`
     and `saves_s` are the newest times from an attempt's start to its first report, and between checkpoints.
-    `behaviour` is the set of rules that the controller at work follows: an older journal replays under its
-    own. `code` is the digest of the trainable's code as it ran last. `extend_to`, `extend_top` and
+    `code` is the digest of the trainable's code as it ran last. `extend_to`, `extend_top` and
     `extend_trials` are what is to be done once the sweep is complete. `tally` follows from slots and trials,
     and is not stored; `undecided` holds verdicts that are carried out before the present event is done (None:
     the trial's own `turn`). `top`: the ended trials whose checkpoints `keep_top_k` keeps, the best first;
@@ -104,7 +103,6 @@ class SweepState:
     excluded: list[str] = field(default_factory=list)
     node_failures: dict[str, list[int]] = field(default_factory=dict)
     is_stalled: bool = False
-    behaviour: int = 0
     deadline_at: float | None = None
     deadline_text: str = ""
     open_slots: int = 0
@@ -200,13 +198,13 @@ class SweepState:
         """The state that `to_json` wrote.
 
         Raises:
-            RaysweepError: the JSON does not fit (written by another version): replay the journal instead.
+            RaysweepError: the JSON does not fit: replay the journal instead.
         """
         try:
             with without_collector():
                 return _restore(plain)
         except (KeyError, TypeError, ValueError) as error:
-            raise RaysweepError(f"snapshot does not fit this version of raysweep: {error!r}") from error
+            raise RaysweepError(f"snapshot does not fit: {error!r}") from error
 
 
 _STRUCTURED = {
@@ -253,12 +251,6 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     for name in _PLAIN:
         setattr(state, name, plain[name])
     state.scheduler.from_json(cast(dict[str, JsonValue], plain["scheduler"]))
-    if {"pause", "exploit"} & state.scheduler.moves and _lacks_inherited(plain["trials"]):
-        raise ValueError(
-            "it does not say which configs made its trials, and what was reported with checkpoints"
-        )
-    if state.rules.named and "seen_names" not in plain:
-        raise ValueError("it does not say which names were reported")
     state.trials = {trial.number: trial for trial in _TRIALS.validate_python(plain["trials"])}
     state.slots = {slot.number: slot for slot in _SLOTS.validate_python(plain["slots"])}
     state.pending = deque(cast(list[int], plain["pending"]))
@@ -266,35 +258,26 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     state.waiting = dict(cast(list[tuple[int, float]], plain["waiting"]))
     state.active = dict.fromkeys(cast(list[int], plain["active"]))
     state.reported_keys = tuple(cast(list[str], plain["reported_keys"]))
-    state.seen_names = tuple(cast(list[str], plain.get("seen_names", [])))
+    state.seen_names = tuple(cast(list[str], plain["seen_names"]))
     state.notes = tuple(cast(list[str], plain["notes"]))
-    state.beyond = tuple(cast(list[str], plain.get("beyond", [])))
+    state.beyond = tuple(cast(list[str], plain["beyond"]))
     state.first_reports_s = tuple(cast(list[float], plain["first_reports_s"]))
     state.saves_s = tuple(cast(list[float], plain["saves_s"]))
-    # An earlier version had no stoppers that look at these.
-    state.curves = _CURVES.validate_python(dict(cast(list[tuple[int, JsonValue]], plain.get("curves", []))))
-    histories = dict(cast(list[tuple[int, JsonValue]], plain.get("histories", [])))
+    state.curves = _CURVES.validate_python(dict(cast(list[tuple[int, JsonValue]], plain["curves"])))
+    histories = dict(cast(list[tuple[int, JsonValue]], plain["histories"]))
     state.histories = _HISTORIES.validate_python(histories)
-    state.reference = cast(int | None, plain.get("reference"))
-    state.clock_ahead_s = cast(float, plain.get("clock_ahead_s", 0.0))
-    state.ended_as = cast(dict[str, JsonValue] | None, plain.get("ended_as"))
-    state.best_group = cast(int | None, plain.get("best_group"))
-    if state.rules.logs_search and "search_log" not in plain:
-        raise ValueError("it does not say in which order the search was asked and told")
-    state.search_log = cast(list[int], plain.get("search_log", []))
-    state.rungs = _RUNGS.validate_python(plain.get("rungs", []))
-    paused = dict(cast(list[tuple[int, JsonValue]], plain.get("paused", [])))
+    state.reference = cast(int | None, plain["reference"])
+    state.clock_ahead_s = cast(float, plain["clock_ahead_s"])
+    state.ended_as = cast(dict[str, JsonValue] | None, plain["ended_as"])
+    state.best_group = cast(int | None, plain["best_group"])
+    state.search_log = cast(list[int], plain["search_log"])
+    state.rungs = _RUNGS.validate_python(plain["rungs"])
+    paused = dict(cast(list[tuple[int, JsonValue]], plain["paused"]))
     state.paused = _PAUSED.validate_python(paused)
     state.tally = Tally(state.slots, state.trials, state.waiting)
     for seconds in state.saves_s:
         state.tally.note_pace(seconds, state.last_at)
     return state
-
-
-def _lacks_inherited(trials: JsonValue) -> bool:
-    """Whether an earlier version wrote it, which did not keep what trials have of others: it is replayed."""
-    first = trials[0] if isinstance(trials, list) and trials else None
-    return isinstance(first, dict) and not {"lineage", "inherited"} <= first.keys()
 
 
 __all__ = ["Attempt", "Fault", "Phase", "Slot", "SweepState", "Trial", "trial_id"]

@@ -24,8 +24,8 @@ from raysweep.outcome import (
     show_infeasible,
 )
 from raysweep.outcome.record import without_collector
+from raysweep.search.machinery.repeat import without_seed
 from raysweep.space.held_tuples import tuples_of
-from raysweep.specs.repeat import without_seed
 from raysweep.specs.schedule import ScheduledConfig
 
 # What a person calls the causes in the lifecycle table.
@@ -98,9 +98,7 @@ def explain(state: SweepState) -> str:
     if state.ended_by is not None and state.status in ("deadline", "budget", "plateau"):
         parts = [f"{_of_wanted(len(ended), num_trials(state))}, ended by {state.why}"]
     else:
-        # The sentences of sweeps of old stay as they were.
-        total = num_trials(state) if state.behaviour >= 2 else len(state.trials)
-        parts = [f"{_of_wanted(len(ended), total)} ended"]
+        parts = [f"{_of_wanted(len(ended), num_trials(state))} ended"]
         parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
         parts.append(f"{state.status}: {state.why}" if state.status else "still running")
     best = best_shown(state)

@@ -1,7 +1,7 @@
 """Events as JSON: `{"e": "TrialStarted", "at": 1.5, …}`, one object an event, its fields by name.
 
-What was once written can always be read: fields are added with defaults, never renamed or removed
-(`tests/golden` holds old journals and replays them).
+Fields are added with defaults, never renamed or removed: `tests/golden` holds journals and replays them.
+A journal whose controllers followed other rules than these (`events.BEHAVIOUR`) is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import orjson
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.events import BEHAVIOUR
 from raysweep.core.vocabulary.failures import Failure
 
 _CLASSES: Final[dict[str, type[ev.Event]]] = {cls.__name__: cls for cls in get_args(ev.Event)}
@@ -23,6 +24,10 @@ _PLAIN: Final = frozenset(
 )
 _NO_OTHERS: Final = b',"others":[]}'
 _NONE_BEYOND: Final = b',"beyond":[]}'
+
+
+class OtherBehaviourError(ValueError):
+    """The controller that wrote the event followed other rules than this version's."""
 
 
 def encode(event: ev.Event) -> bytes:
@@ -39,7 +44,8 @@ def decode(line: bytes) -> ev.Event:
     """The event that `encode` wrote.
 
     Raises:
-        ValueError: the line is no event of this format; the message says why.
+        OtherBehaviourError: It is of a controller that followed other rules.
+        ValueError: The line is no event of this format; the message says why.
     """
     record = orjson.loads(line)
     if not isinstance(record, dict):
@@ -48,6 +54,9 @@ def decode(line: bytes) -> ev.Event:
     cls = _CLASSES.get(name) if isinstance(name, str) else None
     if cls is None:
         raise ValueError(f"{name!r} is no event known to this version of raysweep")
+    rules = record.get("behaviour") if cls is ev.ControllerStarted else BEHAVIOUR
+    if rules != BEHAVIOUR:
+        raise OtherBehaviourError(f"has behaviour {rules!r}; this version of raysweep reads {BEHAVIOUR}")
     try:
         if cls is ev.SlotOpened and "others" in record:
             record["others"] = tuple(record["others"])
@@ -74,4 +83,4 @@ def _adapter(name: str) -> TypeAdapter[ev.Event]:
     return adapter
 
 
-__all__ = ["Failure", "decode", "encode"]
+__all__ = ["Failure", "OtherBehaviourError", "decode", "encode"]

@@ -23,6 +23,7 @@ reads no clock. Replaying a sweep's events in order rebuilds its state exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -31,13 +32,19 @@ from raysweep.core.vocabulary.failures import Failure
 
 Row = list[JsonValue]
 
+BEHAVIOUR: Final = 1
+"""The number of the core's rules. Raise it when the same events lead to other decisions than before.
+
+A journal says by which rules it was written; one that was written by others is refused (`codec.decode`).
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerStarted:
     """A controller claimed `generation`; whatever an earlier one had running is gone.
 
-    `behaviour` is the set of rules that it follows from here on (see `sweep_end.BEHAVIOUR`). `deadline` is
-    the sweep's, in ISO 8601 with its offset; empty: none. `seen_at`: when the controller before it was last
+    `behaviour` is the number of the rules that it follows (`BEHAVIOUR`). `deadline` is the sweep's, in
+    ISO 8601 with its offset; empty: none. `seen_at`: when the controller before it was last
     seen at work (its heartbeat). `is_reopening`: the sweep had ended, and goes on. `code`: the digest of the
     trainable's code (see `specs.code_digest`); empty where that is not known.
 
@@ -50,7 +57,7 @@ class ControllerStarted:
     generation: int
     host: str = ""
     pid: int = 0
-    behaviour: int = 0
+    behaviour: int = BEHAVIOUR
     deadline: str = ""
     seen_at: float | None = None
     is_reopening: bool = False
@@ -286,7 +293,8 @@ class CheckpointDamaged:
 class TrialNoted:
     """What whoever runs the sweep should know of this attempt; nothing follows from it.
 
-    `count`: how often that was so up to now; the highest one is noted.
+    `count`: how often that was so up to now; the highest one is noted. `is_shared`: a sweep notes it once,
+    with the first trial that says so.
     """
 
     at: float
@@ -294,6 +302,7 @@ class TrialNoted:
     attempt: int
     text: str
     count: int = 0
+    is_shared: bool = False
 
 
 @hot_value

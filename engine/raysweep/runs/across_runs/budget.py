@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from raysweep.core import SweepState, decode, encode, step
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.views.result import best_shown, trial_outcome
 from raysweep.core.views.scores import ranked
@@ -35,7 +34,7 @@ from raysweep.runs.ownership.holder import current_holder, find_living
 from raysweep.runs.ownership.replay import damaged_record
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
-from raysweep.specs.identity import former_slug, slug
+from raysweep.specs.identity import slug
 from raysweep.storage.checkpoints.addresses import reference_of
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.journal.journal import Journal
@@ -104,8 +103,8 @@ class _Planning:
 
 def sweeps_of(store: Store, name: str) -> tuple[SweepFolder, ...]:
     """The sweeps of this name, by id. Raises: StorageError."""
-    stems = {slug(name), former_slug(name)}
-    folders = [SweepFolder(store, each) for each in list_sweeps(store) if each.rpartition("-")[0] in stems]
+    stem = slug(name)
+    folders = [SweepFolder(store, each) for each in list_sweeps(store) if each.rpartition("-")[0] == stem]
     return tuple(folder for folder in folders if _name_of(folder) == name)
 
 
@@ -114,8 +113,8 @@ def name_like(store: Store, given: str) -> str | None:
 
     Raises: StorageError.
     """
-    stems = {slug(given), former_slug(given)}
-    folders = [SweepFolder(store, each) for each in list_sweeps(store) if each.rpartition("-")[0] in stems]
+    stem = slug(given)
+    folders = [SweepFolder(store, each) for each in list_sweeps(store) if each.rpartition("-")[0] == stem]
     names = {_name_of(folder) for folder in folders}
     return given if given in names else names.pop() if len(names) == 1 else None
 
@@ -333,7 +332,6 @@ def _claim(journal: Journal, released: tuple[tuple[int, int], ...]) -> Controlle
             generation=generation,
             host=holder.host,
             pid=holder.pid,
-            behaviour=BEHAVIOUR,
             released=released,
         )
         events.append(event)

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.specs.identity import file_name
+from raysweep.storage.formats import other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.store import Store
 
@@ -206,7 +207,7 @@ def _read(store: Store, key: str, data: bytes | None) -> ChampionRecord:
     except (orjson.JSONDecodeError, ValidationError) as error:
         text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise StorageError(path, f"is damaged ({text})", RESTORE_FIX) from error
-    problem = f"has format_version {version!r}; this version of raysweep reads {FORMAT_VERSION}"
+    problem = other_format(version, FORMAT_VERSION, name="format_version")
     raise StorageError(path, problem, "use the version of raysweep that wrote it, or move the file away")
 
 

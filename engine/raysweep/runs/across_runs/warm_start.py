@@ -22,7 +22,6 @@ from raysweep.search.machinery.agreement import Entry
 from raysweep.search.machinery.anchors import Anchors, choose_anchors
 from raysweep.search.machinery.warm_start import refit
 from raysweep.specs import SweepSpec, slug
-from raysweep.specs.identity import former_slug
 from raysweep.specs.warm_start import Memory
 from raysweep.storage.objects.store import Store
 
@@ -143,12 +142,11 @@ def _beside(spec: SweepSpec, trial: TrialOutcome) -> tuple[float, ...]:
 
 def earlier(store: Store, spec: SweepSpec, own_id: str, count: int) -> list[SweepOutcome]:
     """The newest `count` sweeps of this name, metric and mode that have ended, the newest first."""
-    # Long names had another one in earlier versions.
-    slugs = {slug(spec.name), former_slug(spec.name)}
+    stem = slug(spec.name)
     ended = []
     for name in store.list_folders():
         # After the slug come the ten hex digits of the key.
-        if name == own_id or name[:-11] not in slugs or name[-11:-10] != "-":
+        if name == own_id or name[:-11] != stem or name[-11:-10] != "-":
             continue
         info = store.head(f"{name}/outcome.json")
         if info is not None:

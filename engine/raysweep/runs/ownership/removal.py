@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from raysweep.core import encode
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary.events import ControllerStarted
 from raysweep.errors import (
     ChampionKeptError,
@@ -77,7 +76,6 @@ def _claim(folder: SweepFolder) -> None:
                 generation=generation,
                 host=holder.host,
                 pid=holder.pid,
-                behaviour=BEHAVIOUR,
             )
         )
 

@@ -13,51 +13,54 @@ from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.replay import newest_spec
 from raysweep.specs import Changes, SweepSpec, changes
 from raysweep.specs.code_digest import is_other_code
-from raysweep.specs.continuing import Again, Extension
+from raysweep.specs.continuing import Continue, Extension
 
-NOT_AGAIN: Final = Again()
-# What had ended sweeps of old, whose outcomes do not name the rule.
-_LIMITS: Final = {"deadline": "stop.deadline", "budget": "stop.time_budget_s"}
+NOT_CONTINUED: Final = Continue()
+_LIMITS: Final = frozenset({"deadline", "budget"})
 
 
-def reopens(outcome: SweepOutcome, diff: Changes, again: Again) -> bool:
-    """Whether a sweep that has ended goes on, under the changes of `diff`.
+def reopens(outcome: SweepOutcome, diff: Changes, continuing: Continue) -> bool:
+    """Whether an ended sweep continues, given the changes of its spec.
 
-    One that a deadline or a budget ended does when that limit has been moved; one that was cancelled, when
-    `again.resume_cancelled` is asked for; one that has completed, when there are more samples; one that has
-    completed or failed, when trials are to run again; one that has completed, or has ended by a plateau or a
-    target, when trials are to go further. Never where a change would mix two searches.
+    - `deadline` or `budget`: when that limit was moved.
+    - `cancelled`: when `continuing.resume_cancelled` is set.
+    - `completed`: when there are more samples, trials to retry or trials to extend.
+    - `failed`: when there are trials to retry.
+    - ended by a plateau or a target: when there are trials to extend.
 
-    Raises: SpecError where trials are to go further, and cannot.
+    Never where a change would mix two searches.
+
+    Raises:
+        SpecError: Trials are to be extended, and cannot be.
     """
     if diff.unsafe:
         return False
     if outcome.status == "cancelled":
-        return again.resume_cancelled
+        return continuing.resume_cancelled
     if outcome.status in _LIMITS and _is_moved(_rule_of(outcome), diff):
         return True
     if outcome.status == "completed" and _is_moved("num_samples", diff):
         return True
-    if has_retries(outcome, again):
+    if has_retries(outcome, continuing):
         return True
-    if again.extend is None or (outcome.status in ENDS_THAT_STAY and diff):
+    if continuing.extend is None or (outcome.status in ENDS_THAT_STAY and diff):
         return False
-    return has_extensions(outcome, again.extend)
+    return has_extensions(outcome, continuing.extend)
 
 
 def _rule_of(outcome: SweepOutcome) -> str:
-    return outcome.ended_by.rule if outcome.ended_by else _LIMITS[outcome.status]
+    return outcome.ended_by.rule if outcome.ended_by is not None else outcome.status
 
 
 def _is_moved(rule: str, diff: Changes) -> bool:
     return any(line.startswith(f"{rule}: ") for line in diff.safe)
 
 
-def has_retries(outcome: SweepOutcome, again: Again) -> bool:
+def has_retries(outcome: SweepOutcome, continuing: Continue) -> bool:
     """Whether some of its trials are to run again."""
-    if again.retry is None or outcome.status not in ("completed", "failed"):
+    if continuing.retry is None or outcome.status not in ("completed", "failed"):
         return False
-    wanted = None if again.retry == "failed" else set(again.retry)
+    wanted = None if continuing.retry == "failed" else set(continuing.retry)
     return any(
         trial.state == "failed" and (wanted is None or trial.number in wanted) for trial in outcome.trials
     )
@@ -97,7 +100,11 @@ def _not_over(outcome: SweepOutcome) -> SpecError:
 
 
 def check_same(
-    folder: SweepFolder, spec: SweepSpec, outcome: SweepOutcome | None, *, again: Again = NOT_AGAIN
+    folder: SweepFolder,
+    spec: SweepSpec,
+    outcome: SweepOutcome | None,
+    *,
+    continuing: Continue = NOT_CONTINUED,
 ) -> bool:
     """Is the stored sweep what `spec` asks for? Returns whether it goes on although it has an outcome.
 
@@ -112,7 +119,7 @@ def check_same(
     diff = stored_changes(folder, record, spec, outcome)
     lines = diff.unsafe
     if outcome is not None:
-        if reopens(outcome, diff, again):
+        if reopens(outcome, diff, continuing):
             return True
         lines = (*diff.unsafe, *diff.safe)
     if lines:
@@ -125,19 +132,11 @@ def stored_changes(
 ) -> Changes:
     """What differs between the sweep as it is stored and the spec that is asked for."""
     ran = outcome.spec_digest if outcome is not None else ""
-    if record is None or (spec.digest() in (record.digest, ran) and not _says_more(spec, record)):
+    if record is None or (spec.digest() in (record.digest, ran)):
         return Changes()
     # What was changed since its start counts: more samples are more than those of the last time.
     stored = newest_spec(folder, record) if outcome is not None else SweepSpec.from_any(dict(record.spec))
     return changes(stored, spec, record.scheduled_at)
-
-
-def _says_more(spec: SweepSpec, record: SweepRecord) -> bool:
-    """Whether the spec has an option that the stored one of the same digest leaves open, or has otherwise."""
-    if spec.search.digested() == spec.search.model_dump(mode="json") == record.spec.get("search"):
-        return False
-    stored = SweepSpec.from_any(dict(record.spec)).search
-    return spec.search.settled_by(stored).effective() != stored.effective()
 
 
 def check_whole(folder: SweepFolder, record: SweepRecord) -> None:

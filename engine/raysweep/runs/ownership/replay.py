@@ -11,10 +11,12 @@ import orjson
 
 from raysweep.core import SweepState, decode, step
 from raysweep.core.state.frozen import freeze
+from raysweep.core.vocabulary.codec import OtherBehaviourError
 from raysweep.core.vocabulary.commands import DeleteCheckpoint
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec
+from raysweep.storage.formats import OTHER_FIX
 from raysweep.storage.journal.journal import Journal
 
 # Replaying this many records takes a second or less: no snapshot is worth writing for fewer.
@@ -136,12 +138,8 @@ def catch_up(journal: Journal, state: SweepState, discarded: Discarded | None = 
 
 def damaged_record(number: int, error: ValueError) -> JournalDamagedError:
     """What to raise for a record that is no event of this version."""
-    return JournalDamagedError(
-        f"journal, record {number} of those read",
-        str(error),
-        "everything after it",
-        "use the version of raysweep that wrote it, or a newer one",
-    )
+    lost = "nothing" if isinstance(error, OtherBehaviourError) else "everything after it"
+    return JournalDamagedError(f"journal, record {number} of those read", str(error), lost, OTHER_FIX)
 
 
 def _snapshot_if_long(

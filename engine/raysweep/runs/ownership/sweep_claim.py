@@ -14,7 +14,6 @@ from typing import Final
 
 from raysweep.core import SweepState, encode, make_outcome
 from raysweep.core.handlers.reopen import find_failed
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.views.scores import told
 from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged
 from raysweep.documents.wall_clock import check_deadline, resolve_deadline
@@ -24,12 +23,12 @@ from raysweep.runs.across_runs.pins import find_pins, pins_of
 from raysweep.runs.across_runs.warm_start import recall, warm_from_json, warm_to_json
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import HolderWatch, current_holder, find_living
-from raysweep.runs.ownership.reopening import NOT_AGAIN, check_same, check_whole, reopens
+from raysweep.runs.ownership.reopening import NOT_CONTINUED, check_same, check_whole, reopens
 from raysweep.runs.ownership.replay import rebuild
 from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_end, tell_rung
 from raysweep.search.base import replay_failed
 from raysweep.specs import Changes, SweepSpec, changes
-from raysweep.specs.continuing import Again
+from raysweep.specs.continuing import Continue
 from raysweep.storage.journal.journal import Claim, Journal
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.retries import retrying
@@ -55,7 +54,7 @@ class SweepRequest:
     seed: int
     scheduled_at: float | None = None
     """When the run was scheduled, in UTC seconds; None: when it starts."""
-    again: Again = NOT_AGAIN
+    continuing: Continue = NOT_CONTINUED
     """What is wanted of it if it has ended."""
     job_number: int = 0
     """The number of the job that runs it; 0: no job, or none of known number."""
@@ -107,7 +106,7 @@ def find_outcome(folder: SweepFolder, asked: SweepRequest) -> SweepOutcome | Non
         check_whole(folder, record)
     if outcome is None or record is None:
         return outcome
-    if not check_same(folder, asked.spec, outcome, again=asked.again):
+    if not check_same(folder, asked.spec, outcome, continuing=asked.continuing):
         return outcome
     check_deadline(asked.spec.stop.deadline, record.scheduled_at or outcome.started_at, time.time())
     return None
@@ -194,14 +193,13 @@ def hold(
     held_by = current_holder() if holder is None else holder
     scheduled_at = record.scheduled_at or state.started_at or claimed_at
     is_reopening = _is_to_reopen(folder, asked, state, diff)
-    retried = _retried(state, asked.again) if is_reopening or state.phase == "running" else ()
-    extend = asked.again.extend
+    retried = _retried(state, asked.continuing) if is_reopening or state.phase == "running" else ()
+    extend = asked.continuing.extend
     started = ControllerStarted(
         at=claimed_at,
         generation=0,
         host=held_by.host,
         pid=held_by.pid,
-        behaviour=BEHAVIOUR,
         deadline=state.deadline_text or _deadline_text(state.spec, scheduled_at),
         seen_at=_last_seen_at(folder, journal.generation),
         is_reopening=is_reopening,
@@ -293,10 +291,10 @@ def _is_to_reopen(folder: SweepFolder, asked: SweepRequest, state: SweepState, d
     if state.phase != "ended":
         return False
     ended = make_outcome(state, sweep_id=folder.sweep_id, key=asked.key, uri=folder.uri, version="")
-    return reopens(ended, diff, asked.again)
+    return reopens(ended, diff, asked.continuing)
 
 
-def _retried(state: SweepState, wanted: Again) -> tuple[int, ...]:
+def _retried(state: SweepState, wanted: Continue) -> tuple[int, ...]:
     if wanted.retry is None:
         return ()
     failed = find_failed(state)

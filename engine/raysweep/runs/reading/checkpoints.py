@@ -77,7 +77,7 @@ def list_kept(folder: SweepFolder, state: SweepState) -> tuple[StoredCheckpoint,
 
 
 def list_trained(folder: RunFolder) -> tuple[StoredCheckpoint, ...]:
-    """What a training run keeps in the store, by number; plain folders of earlier versions are not in it.
+    """What a training run keeps in the store, by number; not plain folders that user code has named.
 
     Raises: StorageError: the storage does not answer. A damaged manifest is told, and raises nothing.
     """

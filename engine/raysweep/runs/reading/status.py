@@ -16,6 +16,7 @@ from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.views.result import trial_outcome
 from raysweep.core.views.scores import may_be_best, place, ranked, score_of
 from raysweep.documents.json_numbers import Counts
+from raysweep.documents.mode import Mode
 from raysweep.numeric.pareto import find_front, front_first
 from raysweep.outcome import (
     ErrorInfo,
@@ -32,7 +33,6 @@ from raysweep.outcome import (
 )
 from raysweep.runs.ownership.holder import HolderState, holder_state
 from raysweep.runs.reading.curve import Dot, best_so_far
-from raysweep.specs.objectives import Mode
 
 TOP: Final = 20
 """How many of the best trials a status holds."""

@@ -11,10 +11,10 @@ import orjson
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.lease import renew_lease, whoami
-from raysweep.runs.ownership.reopening import NOT_AGAIN, check_same
+from raysweep.runs.ownership.reopening import NOT_CONTINUED, check_same
 from raysweep.runs.training import RunFolder
 from raysweep.specs import AnyRequest, Kind, SweepSpec, TrainSpec
-from raysweep.specs.continuing import Again
+from raysweep.specs.continuing import Continue
 from raysweep.storage.objects.opening import open_store
 
 Outcome = SweepOutcome | TrainOutcome
@@ -42,7 +42,9 @@ class RunView:
         """Its last heartbeat."""
         return self._sweep.read_progress() if self._sweep is not None else self._train.read_progress()
 
-    def check_same(self, request: AnyRequest, outcome: Outcome | None, *, again: Again = NOT_AGAIN) -> bool:
+    def check_same(
+        self, request: AnyRequest, outcome: Outcome | None, *, continuing: Continue = NOT_CONTINUED
+    ) -> bool:
         """Is what is there what was asked for? Returns whether it is to go on although it has an outcome.
 
         Raises: SpecChangedError with one line for each difference.
@@ -50,7 +52,7 @@ class RunView:
         spec = request.spec
         if self._sweep is not None and isinstance(spec, SweepSpec):
             ended = outcome if isinstance(outcome, SweepOutcome) else None
-            return check_same(self._sweep, spec, ended, again=again)
+            return check_same(self._sweep, spec, ended, continuing=continuing)
         if isinstance(spec, TrainSpec):
             if outcome is not None:
                 self._train.freeze_spec(spec, request.run.key)

@@ -18,9 +18,9 @@ from math import inf
 from statistics import StatisticsError, correlation, fmean, median
 from typing import Any, Final
 
+from raysweep.documents.digest import digest_of
 from raysweep.numeric.means import mean_of, sum_of_squares
 from raysweep.search.base import Result
-from raysweep.specs.identity import digest_of
 
 LEAST_COMMON: Final = 3
 """Of fewer anchors, the order says next to nothing."""

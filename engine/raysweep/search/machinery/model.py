@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from raysweep.errors import SpecError
-from raysweep.search.base import Result, TrialEnd, derived_rng, derived_seed
+from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
 from raysweep.search.machinery.cells import (
     Cell,
     Leaf,
@@ -240,3 +240,13 @@ def without_model(kind: str) -> SpecError:
     """Return the error for a space of which a search would model nothing."""
     what = f"{kind} models parameters that every config has, and here all are in branches"
     return SpecError("search", what, 'take "tpe" or "auto", which model each branch')
+
+
+def modes_of(setup: SearchSetup) -> str | tuple[str, ...]:
+    """The mode of the metric, or one for each of several."""
+    return setup.modes if len(setup.modes) > 1 else setup.mode
+
+
+def around(model: Model, setup: SearchSetup) -> Searcher:
+    """The searcher around a model, in the space of a sweep."""
+    return ModelSearcher(setup.space, setup.num_samples, setup.seed, model)

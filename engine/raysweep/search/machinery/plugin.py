@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from raysweep.documents import user_code
 from raysweep.documents.json_values import plain
+from raysweep.documents.kinds import PluginOptions
+from raysweep.documents.plugins import Plugins
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
 from raysweep.search.base import (
@@ -24,15 +26,13 @@ from raysweep.search.base import (
 )
 from raysweep.search.tune_searcher import adapted, check_repeatable
 from raysweep.space.parsed import parse_where
-from raysweep.specs.plugins import Plugins
-from raysweep.specs.search import SearchSpec
 
 PLUGINS: Final[Plugins[Searcher]] = Plugins("search", ("ask", "restore", "tell", "tell_earlier"), adapted)
 
 
-def check_plugin(spec: SearchSpec, setup: SearchSetup) -> None:
+def check_plugin(kind: str, options: PluginOptions, setup: SearchSetup) -> None:
     """See that a searcher of Ray Tune's can be had back by a resume. Raises SpecError."""
-    check_repeatable(lambda: PLUGINS.make(spec.kind, spec.options, setup))
+    check_repeatable(lambda: PLUGINS.make(kind, options, setup))
 
 
 class PluginSearcher:
@@ -45,13 +45,13 @@ class PluginSearcher:
         SpecError: the class was not loaded, its options do not fit, or it cannot be made from them.
     """
 
-    def __init__(self, spec: SearchSpec, setup: SearchSetup) -> None:
-        self._kind = spec.kind
+    def __init__(self, kind: str, options: PluginOptions, setup: SearchSetup) -> None:
+        self._kind = kind
         self._where = parse_where(setup.where, setup.param_space)
-        self._inner = PLUGINS.make(spec.kind, spec.options, setup)
+        self._inner = PLUGINS.make(kind, options, setup)
         self.is_adaptive = self._read("is_adaptive", bool, "True or False")
         if len(setup.modes) > 1 and self.is_adaptive and not isinstance(self._inner, Judging):
-            problem = f"{spec.kind} searches by one metric: it has no tell_result"
+            problem = f"{kind} searches by one metric: it has no tell_result"
             raise SpecError("search", problem, "write tell_result, which is told of all, or give one metric")
         self.total: int | None = self._read("total", int | None, "a number of configs, or None")
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from math import sqrt
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator, Field
+
+from raysweep.documents.base import SpecModel
 from raysweep.search.base import (
     Result,
     Searcher,
@@ -18,9 +22,37 @@ from raysweep.search.base import (
     tell_earlier,
     tell_end,
 )
-from raysweep.specs.repeat import Repeat, without_seed
 
 Told = tuple[Result | None, TrialEnd]
+
+
+class Race(SpecModel):
+    """A config that is worse than the best one, repeat by repeat, gets no more (Wilcoxon, 1945)."""
+
+    p_threshold: float = Field(default=0.1, gt=0, lt=1)
+    """It is dropped when it is worse with a p-value below this: by 4 repeats at the earliest with 0.1."""
+
+
+def _race(given: Any) -> Any:
+    return {} if given is True or given == "wilcoxon" else None if given is False else given
+
+
+class Repeat(SpecModel):
+    """Each config runs several times, with as many seeds, the same for all configs (Ray Tune's Repeater)."""
+
+    times: int = Field(ge=2)
+    """How many times."""
+    seed_param: Annotated[str, Field(min_length=1)] | None = None
+    """A parameter that gets the seed too, for trainables that take theirs from the config."""
+    race: Annotated[Race | None, BeforeValidator(_race, json_schema_input_type=Race | str | bool | None)] = (
+        None
+    )
+    """Whether configs are dropped early: `wilcoxon`, or its options; default: all repeats run."""
+
+
+def without_seed(config: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+    """A config without its seed parameter: what its repeats have in common."""
+    return {key: value for key, value in config.items() if key != name}
 
 
 class RepeatSearcher:

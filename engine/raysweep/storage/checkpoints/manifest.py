@@ -1,24 +1,22 @@
 """What a checkpoint consists of: files, made of parts of stored objects; and how that is written down.
 
-Version 2 (`blake3`): files are cut into chunks and small ones are packed. An object is named by its content's
-hash, in the folder of the checkpoint that stored it first; later ones of the trial refer to it there.
-Version 1 (`blake2b`): a file is an object, in its checkpoint's own folder. It is read, and no longer written.
-Version 3: the address of what user code has stored itself. Of its own it has nothing (`links`).
+Files are cut into chunks and small ones are packed. An object is named by the hash (blake3) of its content,
+in the folder of the checkpoint that stored it first; later ones of the trial refer to it there. A checkpoint
+that user code has stored itself has no files: its manifest holds the address (`link`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol
 
 from blake3 import blake3
 
 from raysweep.errors import CheckpointDamagedError, SpecError
+from raysweep.storage.formats import other_format
 
 VERSION: Final = 2
-LINK_VERSION: Final = 3
 DIGEST_BYTES: Final = 20
 _DISTRUST: Final = "do not trust this checkpoint"
 # What object stores refuse or rewrite in keys; everything else in a file name stays readable.
@@ -26,7 +24,7 @@ _ESCAPED: Final = frozenset('%#?\\^`*<>|"') | {chr(code) for code in (*range(32)
 
 
 class StoredObject(NamedTuple):
-    """An object that holds a chunk of a file, several small files, or (version 1) a whole file."""
+    """An object that holds a chunk of a file, or several small files."""
 
     name: str
     """Below the trial's folder: `<n>-<token>/<…>`."""
@@ -68,7 +66,6 @@ class Manifest:
     objects: tuple[StoredObject, ...] = ()
     empty_folders: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    version: int = VERSION
     link: str = ""
     """Where it lies, if user code has stored it."""
     link_bytes: int = 0
@@ -90,7 +87,7 @@ class Manifest:
 
     def hasher(self) -> Hasher:
         """What makes the hashes of this manifest's objects."""
-        return blake2b(digest_size=DIGEST_BYTES) if self.version == 1 else _Blake3()
+        return _Blake3()
 
 
 class Hasher(Protocol):
@@ -113,7 +110,7 @@ class _Blake3:
 
 
 def hash_of(data: bytes) -> str:
-    """Of one object of version 2. Lets other threads run meanwhile."""
+    """The hash of one object. Lets other threads run meanwhile."""
     return blake3(data).hexdigest(length=DIGEST_BYTES)
 
 
@@ -121,7 +118,7 @@ def encode_manifest(manifest: Manifest) -> dict[str, Any]:
     """As JSON holds it."""
     linked = {"link": manifest.link, "link_bytes": manifest.link_bytes} if manifest.link else {}
     return {
-        "version": LINK_VERSION if manifest.link else VERSION,
+        "version": VERSION,
         "trial_id": manifest.trial_id,
         "number": manifest.number,
         "folder": manifest.folder,
@@ -142,10 +139,14 @@ def encode_manifest(manifest: Manifest) -> dict[str, Any]:
 
 
 def decode_manifest(body: Mapping[str, Any], uri: str) -> Manifest:
-    """The manifest that `encode_manifest` wrote, or one of version 1.
+    """The manifest that `encode_manifest` wrote.
 
-    Raises: CheckpointDamagedError: it would write outside of its target, or does not fit together.
+    Raises: CheckpointDamagedError: it has another version, would write outside of its target, or does not fit
+        together.
     """
+    if body.get("version") != VERSION:
+        problem = other_format(body.get("version"), VERSION, name="version")
+        raise CheckpointDamagedError(f"{uri}.json", problem, "use the version of raysweep that wrote it")
     try:
         manifest = _decode(body)
     except (KeyError, TypeError, ValueError) as error:
@@ -161,15 +162,10 @@ def decode_manifest(body: Mapping[str, Any], uri: str) -> Manifest:
 
 
 def _decode(body: Mapping[str, Any]) -> Manifest:
-    version = body.get("version", 1)
-    if version not in (1, VERSION, LINK_VERSION):
-        raise ValueError(f"version {version!r}")
     common = {name: body[name] for name in ("trial_id", "number", "folder", "metadata")}
     empty_folders = tuple(body["empty_folders"])
-    if version == 1:
-        return _decode_first(body, common, empty_folders)
-    if version == LINK_VERSION:
-        return Manifest(files=(), version=version, link=body["link"], link_bytes=body["link_bytes"], **common)
+    if "link" in body:
+        return Manifest(files=(), link=body["link"], link_bytes=body["link_bytes"], **common)
     files = tuple(
         FileEntry(
             path=entry["path"],
@@ -181,20 +177,6 @@ def _decode(body: Mapping[str, Any]) -> Manifest:
     )
     objects = tuple(StoredObject(*each) for each in body["objects"])
     return Manifest(files=files, objects=objects, empty_folders=empty_folders, **common)
-
-
-def _decode_first(
-    body: Mapping[str, Any], common: dict[str, Any], empty_folders: tuple[str, ...]
-) -> Manifest:
-    files, objects = [], []
-    for index, entry in enumerate(body["files"]):
-        path, size_bytes = entry["path"], entry["size_bytes"]
-        objects.append(StoredObject(f"{common['folder']}/{escape(path)}", size_bytes, entry["blake2b"]))
-        parts = (Part(index, 0, size_bytes),)
-        files.append(FileEntry(path=path, size_bytes=size_bytes, executable=entry["executable"], parts=parts))
-    return Manifest(
-        files=tuple(files), objects=tuple(objects), empty_folders=empty_folders, version=1, **common
-    )
 
 
 def join(parts: Sequence[Manifest], metadata: Mapping[str, Any]) -> Manifest:
@@ -241,5 +223,5 @@ def _fits(entry: FileEntry, manifest: Manifest) -> bool:
 
 
 def escape(path: str) -> str:
-    """A file's path as version 1 has it in keys."""
+    """A file's path as it stands in keys of plain files (`exports`)."""
     return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in path)

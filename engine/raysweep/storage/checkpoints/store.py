@@ -34,7 +34,6 @@ from raysweep.storage.checkpoints.addresses import (
 from raysweep.storage.checkpoints.directory import scan_directory
 from raysweep.storage.checkpoints.links import GONE, absolute, fetch, look
 from raysweep.storage.checkpoints.manifest import (
-    LINK_VERSION,
     FileEntry,
     Manifest,
     StoredObject,
@@ -213,7 +212,6 @@ class CheckpointStore:
             folder=f"{number}-link",
             files=(),
             metadata=metadata or {},
-            version=LINK_VERSION,
             link=absolute(uri),
         )
         manifest = replace(manifest, link_bytes=self._linked_bytes(manifest))

@@ -105,7 +105,7 @@ class Upload:
         )
 
     def _put_all(self, directory: Path, cuts: Sequence[_Cut]) -> list[StoredObject]:
-        known = {} if self.parent is None or self.parent.version == 1 else _by_hash(self.parent)
+        known = {} if self.parent is None else _by_hash(self.parent)
         put: dict[StoredObject, _Cut] = {}
 
         def store(cut: _Cut) -> StoredObject:

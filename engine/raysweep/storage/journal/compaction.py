@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from raysweep.errors import StorageError
 from raysweep.storage.journal.names import SegmentObject, cover
 from raysweep.storage.journal.segment import Segment, decode_segment, encode_merged, read_header
-
-if TYPE_CHECKING:
-    from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.objects.store import Store
 
 SINGLES = 64
 """How many single segments make a merged object."""
@@ -27,7 +25,22 @@ FAN_IN = 8
 MAX_OBJECT_BYTES = 32 * 1024 * 1024
 
 
-def compact(journal: ObjectJournal) -> Iterator[None]:
+class Compactable(Protocol):
+    """The parts of `ObjectJournal` that compaction uses."""
+
+    store: Store
+    known_claims: set[int]
+
+    def key(self, item: SegmentObject) -> str: ...
+
+    def source(self, item: SegmentObject) -> str: ...
+
+    def list_objects(self) -> list[SegmentObject]: ...
+
+    def load(self, item: SegmentObject) -> list[Segment] | None: ...
+
+
+def compact(journal: Compactable) -> Iterator[None]:
     """Merge what is worth merging and delete what is held twice; stops after each storage operation."""
     objects = journal.list_objects()
     yield
@@ -71,7 +84,7 @@ def _cut_runs(items: list[SegmentObject], count: int) -> list[list[SegmentObject
     return runs
 
 
-def _merge(journal: ObjectJournal, run: list[SegmentObject]) -> Iterator[None]:
+def _merge(journal: Compactable, run: list[SegmentObject]) -> Iterator[None]:
     segments: list[Segment] = []
     for item in run:
         found = journal.load(item)
@@ -95,7 +108,7 @@ def _merge(journal: ObjectJournal, run: list[SegmentObject]) -> Iterator[None]:
     yield
 
 
-def _delete_repeated(journal: ObjectJournal) -> Iterator[None]:
+def _delete_repeated(journal: Compactable) -> Iterator[None]:
     """Delete what an interrupted compaction left behind: objects that a wider one contains."""
     objects = journal.list_objects()
     yield
@@ -113,7 +126,7 @@ def _delete_repeated(journal: ObjectJournal) -> Iterator[None]:
 
 
 def _delete_contained(
-    journal: ObjectJournal, segments: list[Segment], contained: Sequence[SegmentObject]
+    journal: Compactable, segments: list[Segment], contained: Sequence[SegmentObject]
 ) -> None:
     """Delete objects whose segments are all among `segments`, except claims:
 

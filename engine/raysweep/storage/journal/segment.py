@@ -21,6 +21,7 @@ from zlib import crc32
 import orjson
 
 from raysweep.errors import JournalDamagedError
+from raysweep.storage.formats import OTHER_FIX, other_format
 
 FORMAT_VERSION = 1
 RESTORE_FIX = "restore the object from a backup, or start the sweep under a new key"
@@ -199,13 +200,9 @@ def _decode_line(segment: Segment, line: bytes, lost: str) -> dict[str, Any]:
     if not _is_whole(line):
         raise _damaged(segment, 0, "checksum mismatch in the header", lost)
     fields: dict[str, Any] = orjson.loads(line[9:])
-    if fields["format"] > FORMAT_VERSION:
-        raise JournalDamagedError(
-            segment.source,
-            f"has format {fields['format']}, this version of raysweep reads up to {FORMAT_VERSION}",
-            "nothing",
-            "upgrade raysweep",
-        )
+    if fields["format"] != FORMAT_VERSION:
+        problem = other_format(fields["format"], FORMAT_VERSION)
+        raise JournalDamagedError(segment.source, problem, "nothing", OTHER_FIX)
     return fields
 
 

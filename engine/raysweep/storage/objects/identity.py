@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 
 from raysweep.errors import StorageError
+from raysweep.storage.formats import other_format
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 
@@ -37,13 +38,18 @@ def unmark_if_empty(store: Store) -> None:
 def store_id(store: Store) -> str:
     """The store's id; empty where nothing has been stored in it, or the file is damaged.
 
-    Raises: StorageError.
+    Raises: StorageError, also where the file has another format.
     """
     try:
         fields = orjson.loads(store.get(STORE_FILE) or b"{}")
     except orjson.JSONDecodeError:
         return ""
-    found = fields.get("id") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or not fields:
+        return ""
+    if fields.get("format_version") != FORMAT_VERSION:
+        problem = other_format(fields.get("format_version"), FORMAT_VERSION, name="format_version")
+        raise StorageError(f"{store.url}/{STORE_FILE}", problem, "use the version of raysweep that wrote it")
+    found = fields.get("id")
     return found if isinstance(found, str) else ""
 
 

@@ -29,7 +29,7 @@ def seal_parts(parts: Sequence[bytes]) -> bytes:
 
 
 def decode_sealed(data: bytes) -> dict[str, Any] | None:
-    """The body, or None if a byte of it is not as it was written (or the format is newer than ours)."""
+    """The body, or None if a byte of it is not as it was written, or it has another format."""
     head, separator, rest = data.partition(_BODY)
     try:
         fields = orjson.loads(head + b"}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from raysweep.messages import Follow, Interrupt, Job, Leaving, Meet, Met, Order, Upcoming
-from raysweep.trial import Reported
+from raysweep.trial.session import Reported
 from raysweep.worker.link import Link
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import SweepPlace

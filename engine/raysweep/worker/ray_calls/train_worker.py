@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from raysweep import trial
 from raysweep.errors import RaysweepError
 from raysweep.raycompat.calls import DATA
-from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.trial.checkpoint_handle import opened_by_ray, temporary_folder
+from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.process.import_hooks import after_import
 from raysweep.worker.process.stray_guard import guard_descendants
 

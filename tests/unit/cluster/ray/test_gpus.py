@@ -84,10 +84,6 @@ def test_what_a_cluster_makes_of_it_is_no_part_of_the_digest_and_may_change() ->
     assert changes(spec(gpu=1), asked).unsafe
 
 
-def test_a_spec_without_is_written_as_before() -> None:
-    assert not {"gpu_memory", "gpu_part"} & spec(gpu=1).to_dict()["resources"].keys()
-
-
 @pytest.mark.parametrize(
     ("resources", "said"),
     [

@@ -1,0 +1,124 @@
+"""Policies of the user's own: classes named by import path, imported by those who run a sweep.
+
+Parsing a spec imports nothing of the user's, and neither does looking at a sweep that is stored: `load` does,
+and only those who run, plan or verify a sweep call it. `make` knows the classes that were loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from raysweep.documents import user_code
+from raysweep.documents.kinds import CLASS_EXAMPLE
+from raysweep.documents.trainable import load_function
+from raysweep.documents.validation import Issue, did_you_mean, issues_of, show, spec_error
+from raysweep.errors import SpecError, one_line
+
+PolicyT = TypeVar("PolicyT")
+
+
+class NoOptions(BaseModel):
+    """The options of a class that takes none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Plugins(Generic[PolicyT]):
+    """The classes of one field of the spec that this process has loaded.
+
+    A class is called with its options (an instance of its `Options`, a pydantic model; `NoOptions` without
+    one) and a setup that the field's own room defines.
+
+    Args:
+        field: the spec's field, `scheduler` or `search`.
+        methods: what a class must have.
+        adapted: what stands before a class of another kind, which may be what is named.
+    """
+
+    def __init__(
+        self, field: str, methods: tuple[str, ...], adapted: Callable[[type], type] = lambda found: found
+    ) -> None:
+        self._field: Final = field
+        self._methods: Final = methods
+        self._adapted: Final = adapted
+        self._loaded: dict[str, type] = {}
+
+    def load(self, kind: str) -> type:
+        """Import the class, and see that it is one for this field.
+
+        Raises:
+            SpecError: it cannot be imported, is no class, or lacks a method; names the fix.
+        """
+        found = load_function(kind, self._field)
+        if not isinstance(found, type):
+            what = f"{kind!r} is a {type(found).__name__}, not a class"
+            raise SpecError(self._field, what, f'name a class: "{CLASS_EXAMPLE}"')
+        found = self._adapted(found)
+        missing = [name for name in self._methods if not callable(getattr(found, name, None))]
+        if missing:
+            raise SpecError(self._field, f"{kind!r} has no {_listed(missing)}", self._suite_fix())
+        if not getattr(found, "resumable", True):
+            raise SpecError(
+                self._field,
+                f"{kind!r} says that it is not resumable: a sweep that is killed could not go on",
+                f"give it state that can be had back, and take resumable = False out; {self._suite_fix()}",
+            )
+        self._loaded[kind] = found
+        return found
+
+    def make(self, kind: str, options: BaseModel, setup: object) -> PolicyT:
+        """A policy of a class that was loaded.
+
+        Raises:
+            SpecError: the class was not loaded here, the options do not fit it, or it raised.
+        """
+        cls = self._loaded.get(kind)
+        if cls is None:
+            problem = f"{kind!r} is not imported by those who only look at a sweep"
+            raise SpecError(self._field, problem, "who runs it, or verifies it, imports it")
+        checked = self._options(kind, cls, options.model_dump())
+        try:
+            return cast(PolicyT, user_code.call(cls, checked, setup))
+        except SpecError:
+            raise
+        except Exception as error:
+            raise self.failed(kind, "__init__", error) from error
+
+    def failed(self, kind: str, method: str, error: Exception) -> SpecError:
+        """The error for what a method of the user's class raised."""
+        what = one_line(f"{type(error).__name__}: {error}", 200)
+        return SpecError(self._field, f"{kind!r} failed in {method}: {what}", "fix the class, and run again")
+
+    def wrong(self, kind: str, method: str, given: object, expected: str) -> SpecError:
+        """The error for what a method of the user's class returned."""
+        return SpecError(
+            self._field, f"{method} of {kind!r} gave {show(given)}, not {expected}", self._suite_fix()
+        )
+
+    def _options(self, kind: str, cls: type, given: dict[str, Any]) -> BaseModel:
+        model: type[BaseModel] = getattr(cls, "Options", NoOptions)
+        if not issubclass(model, BaseModel):
+            raise SpecError(self._field, f"{kind}.Options is {show(model)}", "make it a pydantic model")
+        under = (self._field, kind)
+        known = {name for key, field in model.model_fields.items() for name in (key, field.alias) if name}
+        if model.model_config.get("extra") != "allow":
+            for name in given:
+                if name not in known:
+                    fix = did_you_mean(name, known) if known else f"leave it out: {kind} takes no options"
+                    raise spec_error([Issue((*under, name), f"unknown field {name!r}", fix)])
+        try:
+            return cast(BaseModel, model.__pydantic_validator__.validate_python(given))
+        except ValidationError as error:
+            issues = issues_of(error, model)
+            raise spec_error([Issue((*under, *i.path), i.problem, i.fix) for i in issues]) from None
+
+    def _suite_fix(self) -> str:
+        suite = "SchedulerContract" if self._field == "scheduler" else "SearcherContract"
+        return f"raysweep.testing has a suite that checks the class: {suite}"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]

@@ -1,0 +1,20 @@
+"""The schedulers of raysweep: the name in a spec, and where its options are. The first one is the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+KINDS: Final[Mapping[str, str]] = {
+    "fifo": "raysweep.schedulers.fifo:FifoOptions",
+    "asha": "raysweep.schedulers.asha:AshaOptions",
+    "pasha": "raysweep.schedulers.pasha:PashaOptions",
+    "moasha": "raysweep.schedulers.moasha:MoashaOptions",
+    "median_stopping": "raysweep.schedulers.median_stopping:MedianStoppingOptions",
+    "hyperband": "raysweep.schedulers.hyperband:HyperbandOptions",
+    "dehb": "raysweep.schedulers.dehb:DehbOptions",
+    "freeze_thaw": "raysweep.schedulers.freeze_thaw:FreezeThawOptions",
+    "pbt": "raysweep.schedulers.pbt:PbtOptions",
+    "pb2": "raysweep.schedulers.pb2:Pb2Options",
+    "resource_changing": "raysweep.schedulers.resource_changing:ResourceChangingOptions",
+}

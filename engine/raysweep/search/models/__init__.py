@@ -1,0 +1,1 @@
+"""Algorithms that need Optuna, PyTorch, SciPy, cmaes or NumPy; options import them in `make`."""

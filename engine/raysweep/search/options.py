@@ -1,0 +1,102 @@
+"""The options of searchers: the questions that the engine asks of them, and parts that several have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.kinds import PluginOptions
+from raysweep.errors import SpecError
+from raysweep.schedulers.options import Metrics
+from raysweep.search.base import Searcher, SearchSetup
+
+
+@contextmanager
+def needs_packages(kind: str, extra: str, *packages: str) -> Iterator[None]:
+    """Name what is to be installed where one of the packages is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in packages:
+            raise
+        name = "Optuna" if package == "optuna" else package
+        problem = f"{kind} needs {name}, which is not installed"
+        raise SpecError("search", problem, f"pip install raysweep[{extra}]") from error
+
+
+class SearchOptions(SpecModel):
+    """What the engine wants to know of a search before it has a searcher."""
+
+    is_adaptive: ClassVar[bool] = False
+    """Whether what it suggests depends on results: then it is asked as late as possible."""
+    is_bounded: ClassVar[bool] = False
+    """Whether it suggests `num_samples` configs at most: a grid among random parameters multiplies them."""
+    is_counted: ClassVar[bool] = False
+    """Whether it suggests as many as that, where no space is exhausted."""
+    wants_rungs: ClassVar[bool] = False
+    """Whether it learns from what trials had reached when their scheduler compared them."""
+    is_listed: ClassVar[bool] = False
+    """Whether its configs are all in its options, so that it ends with them."""
+    is_exhaustive: ClassVar[bool] = False
+    """Whether it tries every config of the space: those that run first come in addition."""
+    needs_grid: ClassVar[bool] = False
+    """Whether it requires a `grid_search` in the space."""
+    needs_scheduler: ClassVar[str | None] = None
+    """The only scheduler that it works with; None: it works with any."""
+    takes_given: ClassVar[bool] = True
+    """Whether configs that it did not suggest may run first: `points`, those of earlier sweeps."""
+    metrics: ClassVar[Metrics] = "one"
+    """By how many metrics of the sweep it goes."""
+    with_one_metric: ClassVar[str] = ""
+    """Where `metrics` is `several`: what to use in a sweep of one metric."""
+
+    is_open: ClassVar[bool] = False
+    """Whether the spec leaves open how to search, and these are the options for that."""
+
+    def why_no_costs(self, space: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Why it cannot go by costs in this space, and the fix; None: it can."""
+        return None
+
+    @property
+    def costs_by(self) -> str | None:
+        """By which value it wants to know what trials cost (see `CostAwareOptions`); None: it does not."""
+        return None
+
+    @property
+    def configs_per_seed(self) -> int:
+        """How many trials in a row share a seed, so that configs can be compared in pairs."""
+        return 1
+
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher with these options, before its first ask. Imports the libraries that it needs.
+
+        Raises:
+            SpecError: it cannot search this space, or a library is not installed.
+        """
+        raise NotImplementedError
+
+
+class CostAwareOptions(SearchOptions):
+    """Those of a search that can go by what a trial costs, too."""
+
+    cost_attr: Annotated[str, Field(min_length=1)] | None = None
+    """What a trial costs, so that what is cheaper is preferred where it promises about as much: a reported
+    value, or `trial_time_s`, the seconds that it ran. Default: costs do not count.
+    """
+
+    @property
+    def costs_by(self) -> str | None:
+        """See `cost_attr`."""
+        return self.cost_attr
+
+
+class SearcherPluginOptions(SearchOptions, PluginOptions):
+    """Options of a searcher of the user's own, which checks them itself when it is imported."""
+
+    metrics = "any"
+    is_adaptive = True

@@ -1,0 +1,23 @@
+"""The searchers of raysweep: the name in a spec, and where its options are. The first one is the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+KINDS: Final[Mapping[str, str]] = {
+    "auto": "raysweep.search.auto:AutoOptions",
+    "random": "raysweep.search.variants:RandomOptions",
+    "grid": "raysweep.search.variants:GridOptions",
+    "tpe": "raysweep.search.tpe:TpeOptions",
+    "gp": "raysweep.search.gp:GpOptions",
+    "bohb": "raysweep.search.bohb:BohbOptions",
+    "dehb": "raysweep.search.dehb:DehbOptions",
+    "cma_es": "raysweep.search.cma_es:CmaEsOptions",
+    "nsga2": "raysweep.search.nsga:Nsga2Options",
+    "nsga3": "raysweep.search.nsga:Nsga3Options",
+    "sobol": "raysweep.search.sequences:SobolOptions",
+    "halton": "raysweep.search.sequences:HaltonOptions",
+    "brute_force": "raysweep.search.brute_force:BruteForceOptions",
+    "configs": "raysweep.search.configs:ConfigsOptions",
+}
