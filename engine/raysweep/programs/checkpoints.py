@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from raysweep.programs.readers import Record, step_of
+from raysweep.programs.readers.base import Record, step_of
 
 SETTLED_S: Final = 1.0
 """A folder in which nothing has changed for so long is complete."""

@@ -31,7 +31,8 @@ from raysweep.programs.failures import MetricNeverReported, failure_of, name_of
 from raysweep.programs.places import Places, environment_of
 from raysweep.programs.plan import Plan, plan_of
 from raysweep.programs.process import LOOK_S, ProgramProcess
-from raysweep.programs.readers import Reader, Record, make_reader, step_of
+from raysweep.programs.readers.base import Reader, Record, step_of
+from raysweep.programs.readers.making import make_reader
 from raysweep.programs.readers.stdout import StdoutReader
 from raysweep.trial.owners import OWN
 from raysweep.trial.session import TrialContext

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from raysweep.programs.readers import Record
+from raysweep.programs.readers.base import Record
 
 
 class JsonlReader:

@@ -6,7 +6,7 @@ import re
 from collections import deque
 
 from raysweep.programs.emit import read_value
-from raysweep.programs.readers import Record
+from raysweep.programs.readers.base import Record
 
 
 class StdoutReader:

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from raysweep.programs.readers import Record
+from raysweep.programs.readers.base import Record
 
 FILE: Final = "trainer_state.json"
 _OF_WHOLE: Final = "train_runtime"

@@ -1,0 +1,34 @@
+"""Readers of a program's metrics, behind one protocol: each turns what the program writes into records.
+
+A record is the metrics of one report. Readers only look; `raysweep.programs.runner` calls them again and
+again while the program runs, and once more with `is_end` after it has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+Record = dict[str, Any]
+STEPS = ("step", "global_step", "iteration", "training_iteration", "epoch")
+"""The metrics that say which step a record is of, in the order of preference."""
+
+
+class Reader(Protocol):
+    """Reads the records of one attempt."""
+
+    def read(self, *, is_end: bool = False) -> list[Record]:
+        """The records that are complete now and were not read before; with `is_end`, all the rest."""
+        ...
+
+    def missing(self) -> str:
+        """What was looked for and never appeared, for the message of a trial without reports; or nothing."""
+        ...
+
+
+def step_of(record: Record) -> float | None:
+    """The step that a record is of, if it says so."""
+    for name in STEPS:
+        value = record.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None
