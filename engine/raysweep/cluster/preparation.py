@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
 from raysweep.cluster.trial_logs import log_limit
-from raysweep.core.handlers.attempts import NOTHING_REPORTED
+from raysweep.core.handlers.missing_metrics import NOTHING_REPORTED
 from raysweep.core.state.compiled_spec import checkpoint_metric, reported_names
 from raysweep.core.state.sweep import SweepState
 from raysweep.documents import allow_list

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from raysweep.core.handlers import (
     continuations,
+    missing_metrics,
     repeats,
     sequential,
     sizes,
@@ -14,7 +15,6 @@ from raysweep.core.handlers import (
     trial_rules,
     unreported,
 )
-from raysweep.core.handlers.reports import NON_FINITE
 from raysweep.core.state.sweep import Fault, SweepState
 from raysweep.core.state.trial import Attempt, Trial
 from raysweep.core.views.lineage import inherit, up_to
@@ -22,7 +22,6 @@ from raysweep.core.views.scores import (
     as_number,
     consider_best,
     other_values,
-    ranking_report,
     score_of,
     tell_search,
     told,
@@ -70,7 +69,7 @@ def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out, where: st
         case "limit":
             _conclude(state, trial, "reached", at, out)
         case "non_finite":
-            _give_up(state, trial, _non_finite(state.spec.metric), at, out)
+            _give_up(state, trial, missing_metrics.non_finite(state.spec.metric), at, out)
         case "sweep":
             _close(state, trial, at, "cut", out)
         case "ending":
@@ -249,11 +248,12 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     if trial.last_score is None:
         # It may have returned by itself, once the report that came too late was made.
         is_cut_short = cause == "reached" or trial.stop_reason == "limit"
-        _give_up(state, trial, _missing_score(state, trial, is_cut_short=is_cut_short), at, out)
+        failure = missing_metrics.missing_score(state, trial, is_cut_short=is_cut_short)
+        _give_up(state, trial, failure, at, out)
         return
     lacking = None
     if state.rules.constraints or state.rules.others:
-        lacking = _missing_metric(state, trial) or _missing_constraint(state, trial)
+        lacking = missing_metrics.missing_other(state, trial)
     if lacking is not None:
         _give_up(state, trial, lacking, at, out)
         return
@@ -277,7 +277,7 @@ def _inherit(state: SweepState, trial: Trial) -> bool:
         return False
     score = as_number(trial.inherited.get(state.rules.metric))
     own, trial.last, trial.best = (trial.last, trial.best), trial.inherited, trial.inherited
-    lacks = _missing_metric(state, trial) or _missing_constraint(state, trial)
+    lacks = missing_metrics.missing_other(state, trial)
     trial.last, trial.best = own
     looked_at = (state.rules.time_attr, state.rules.compared or state.rules.time_attr)
     if score is None or lacks is not None or any(name not in trial.inherited for name in looked_at):
@@ -321,10 +321,10 @@ def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: 
         return
     _close(state, trial, at, "gave_up", out, failure, kind)
     state.failed_kinds[kind] = state.failed_kinds.get(kind, 0) + 1
-    if failure.type == _NO_METRIC and not state.has_scored:
+    if failure.type == missing_metrics.NO_METRIC and not state.has_scored:
         transitions.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field="metric")
-    elif failure.type in _NOT_BESIDE and not state.counts.get("completed"):
-        field = _NOT_BESIDE[failure.type]
+    elif failure.type in missing_metrics.NOT_BESIDE and not state.counts.get("completed"):
+        field = missing_metrics.NOT_BESIDE[failure.type]
         transitions.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field=field)
     else:
         why = _breaker(state, trial, failure)
@@ -440,64 +440,3 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
     if fraction is not None and ended >= _MIN_ENDED and failed > fraction * ended:
         return f"{failed} of {ended} trials failed (failure.max_failed_fraction={fraction}); {last}"
     return ""
-
-
-_NO_METRIC = "MetricNeverReported"
-_NO_CONSTRAINED = "ConstraintMetricNotReported"
-_NO_OTHER = "OtherMetricNotReported"
-# What a report lacks beside the metric, and the field of the spec that names it.
-_NOT_BESIDE = {_NO_CONSTRAINED: "constraints", _NO_OTHER: "metric"}
-NOTHING_REPORTED = "the trainable returned without reporting anything"
-
-
-def _non_finite(metric: str) -> Failure:
-    message = f"metric {metric!r} was NaN or infinite; set failure.non_finite: ignore to go on"
-    return Failure(origin="metric", type="NonFiniteMetric", message=message)
-
-
-def _missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Failure:
-    """Why a trial that is done has no score."""
-    metric = state.spec.metric
-    value = trial.last.get(metric)
-    if isinstance(value, str) and value in NON_FINITE:
-        message = f"metric {metric!r} was never a finite number"
-        return Failure(origin="metric", type="NonFiniteMetric", message=message)
-    if metric in trial.last:
-        problem = f"{metric!r} was reported as {value!r:.80} by trial {trial.number}: it must be a number"
-    elif trial.reports > (trial.overrun if is_cut_short else 0):
-        seen = ", ".join(map(repr, state.reported_keys))
-        problem = f"{metric!r} was never reported by trial {trial.number}; the trainable reports {seen}"
-    elif is_cut_short:
-        limit = state.rules.trial_time_s
-        problem = f"{metric!r} was not reported by trial {trial.number} within stop.trial_time_s={limit:g}"
-        return Failure(origin="exception", type="TrialTimeLimit", message=problem)
-    else:
-        problem = f"{metric!r} was never reported by trial {trial.number}; {NOTHING_REPORTED}"
-    return Failure(origin="exception", type=_NO_METRIC, message=problem)
-
-
-def _missing_metric(state: SweepState, trial: Trial) -> Failure | None:
-    """Which of several metrics a trial that is done has no number of; None where it has one of each."""
-    if not state.rules.others or None not in other_values(state, trial):
-        return None
-    report, unreported = trial.last, (state.rules.metric, *(name for name, _ in state.rules.others))
-    name = next(name for name in unreported if as_number(report.get(name)) is None)
-    value = report.get(name)
-    if isinstance(value, str) and value in NON_FINITE:
-        return _non_finite(name) if state.rules.fails_on_non_finite else None
-    has = f"{name!r} as {value!r:.80}, which is no number" if name in report else f"no {name!r}"
-    message = f"the last report of trial {trial.number} has {has}, which metric names; it has"
-    return Failure(origin="exception", type=_NO_OTHER, message=f"{message} {', '.join(map(repr, report))}")
-
-
-def _missing_constraint(state: SweepState, trial: Trial) -> Failure | None:
-    """Why it cannot be told whether a trial that is done satisfies the constraints; None where it can."""
-    report, which = ranking_report(state, trial), "best" if state.rules.ranks_by_best else "last"
-    for constraint in state.rules.constraints:
-        name = constraint.missing(report)
-        if name is not None:
-            seen = ", ".join(map(repr, report))
-            message = f"the {which} report of trial {trial.number} has no {name!r}, which the constraint"
-            message += f" {constraint.text!r} names; it has {seen}"
-            return Failure(origin="exception", type=_NO_CONSTRAINED, message=message)
-    return None
