@@ -112,5 +112,5 @@ def _is_installed(file: str) -> bool:
 
 
 # What surrounds user code, installed or not.
-_RAYSWEEP: Final = ("/raysweep/worker/", "/raysweep/trial.py")
+_RAYSWEEP: Final = ("/raysweep/worker/", "/raysweep/trial/", "/raysweep/programs/")
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", *_RAYSWEEP)

@@ -48,7 +48,8 @@ def outline(spec: SweepSpec | TrainSpec) -> Outline:
         fields.pop("search", None)
         parts |= _search(spec.search)
     for path, value in leaves(fields, is_leaf=is_domain):
-        if value == {} or path == "storage_path":
+        # An empty mapping says nothing, but for a scheduler without options.
+        if (value == {} and not path.startswith("scheduler.")) or path == "storage_path":
             continue
         if is_sweep and is_limit(path):
             parts["limits"][path] = value

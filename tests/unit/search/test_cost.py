@@ -301,12 +301,6 @@ def test_another_optuna_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         make_searcher(spec_of(search=COSTS), 1)
 
 
-def test_specs_without_costs_have_the_digests_that_they_had() -> None:
-    for search in ("auto", "gp", {"gp": {"warp": False}}):
-        assert "cost_attr" not in str(spec_of(search=search).search.digested())
-    assert spec_of(search=COSTS).search.digested()["gp"]["cost_attr"] == "price"
-
-
 def test_repeats_cost_their_mean() -> None:
     told: list[Any] = []
 

@@ -69,8 +69,8 @@ def test_it_learns_where_there_is_something_to_learn(fields: dict[str, Any], kin
     assert make_searcher(found, 1).ask(0) is not None
 
 
-def test_its_digest_is_what_it_was_and_a_stored_sweep_goes_on_as_it_began() -> None:
-    assert spec().digest() == spec(search="random").digest() != spec(search="auto").digest()
+def test_a_stored_sweep_goes_on_with_the_search_that_it_began_with() -> None:
+    assert len({spec().digest(), spec(search="random").digest(), spec(search="auto").digest()}) == 3
     before = spec(search="random", num_samples=20)
     assert spec().settled_by(before).search == before.search
     assert changes(before, spec()).safe == ("num_samples: 20 -> 40",)

@@ -194,11 +194,10 @@ def test_nights_of_another_name_with_the_same_slug_are_not_told(tmp_path: Path) 
     assert found.sources == (own,)
 
 
-@pytest.mark.parametrize("folder", ["x" * 40 + "-0123456789", "x" * 31 + "-{}-0123456789"])
-def test_nights_of_a_long_name_are_told_whichever_version_named_them(folder: str, tmp_path: Path) -> None:
+def test_nights_of_a_long_name_are_told_apart_from_those_of_a_longer_one(tmp_path: Path) -> None:
     name = "x" * 50
     earlier = add_sweep(tmp_path, "k", [config(lr=0.1)], at=2.0, name=name)
-    folder = folder.format(slug(name)[-8:])
+    folder = f"{'x' * 31}-{slug(name)[-8:]}-0123456789"
     (tmp_path / earlier).rename(tmp_path / folder)
     for asked, sources in ((name, (earlier,)), ("x" * 51, ())):
         found = recall(open_store(tmp_path), make_spec(tmp_path, name=asked, warm_start="last"), "own")

@@ -16,7 +16,6 @@ from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.search.bohb import BohbModel, BohbOptions, Density
 from raysweep.search.machinery.window import Window
 from raysweep.search.models.tpe import TpeModel
-from raysweep.search.spec import SearchSpec
 from raysweep.search.tpe import TpeOptions
 from raysweep.specs import SweepSpec
 
@@ -162,15 +161,6 @@ def test_earlier_results_count_too() -> None:
     for number in range(20):
         model.add_earlier({("x",): number / 30, ("y",): 0.5}, Result(float(number)))
     assert [trial.number for trial in model.study_to_ask().get_trials()] == [0, 1, 2, 3, *range(12, 20)]
-
-
-@pytest.mark.parametrize("kind", ["tpe", "bohb"])
-def test_a_digest_is_what_it_was(kind: str) -> None:
-    def digested(**options: Any) -> dict[str, Any]:
-        return dict(SearchSpec.model_validate({kind: options}).digested()[kind])
-
-    assert "max_results" not in digested()
-    assert digested(max_results=77)["max_results"] == 77
 
 
 def test_of_many_results_at_a_time_bohbs_densities_are_of_the_best_and_the_newest() -> None:

@@ -70,6 +70,12 @@ def test_what_a_search_leaves_open_is_no_difference(fields: dict[str, Any], old:
     agree(*made)
 
 
+def test_schedulers_without_options_are_told_apart(spec: SweepSpec) -> None:
+    plain, own = spec.replace(scheduler="fifo"), spec.replace(scheduler="my.module:Mine")
+    assert agree(plain, own).unsafe
+    assert not agree(own, own)
+
+
 def test_long_lists_of_configs_are_compared(spec: SweepSpec) -> None:
     lists = [[{"lr": n / 500} for n in range(1, count)] for count in (400, 500)]
     old, new = (spec.replace(search={"configs": {"configs": each}}, num_samples=None) for each in lists)
