@@ -46,8 +46,8 @@ PRELOADED: Final = (
     "raysweep.worker.checkpoints.saver",
     "threadpoolctl",
 )
-NOT_PRELOADED: Final = ("raysweep.search.tune_searcher", "raysweep.search.tune_searcher")
-"""They import Ray Tune."""
+NOT_PRELOADED: Final = ("raysweep.search.tune_searcher",)
+"""It imports Ray Tune."""
 
 
 def preload() -> None:
