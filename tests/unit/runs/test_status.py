@@ -320,13 +320,15 @@ def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
     first_s = time.perf_counter() - began
     assert status is not None
     assert status.counts.ended == 2000
-    began = time.perf_counter()
-    again = reader.read()
-    again_s = time.perf_counter() - began
-    assert again is not None
-    assert again.curve == status.curve
+    took_s = []
+    for _ in range(5):  # one of them may be held up by what else runs on the machine
+        began = time.perf_counter()
+        again = reader.read()
+        took_s.append(time.perf_counter() - began)
+        assert again is not None
+        assert again.curve == status.curve
     assert first_s < 20.0
-    assert again_s < first_s / 3
+    assert min(took_s) < first_s / 3
 
 
 def test_who_looks_once_is_told_of_damage(unfinished: Stored) -> None:
