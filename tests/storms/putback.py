@@ -77,7 +77,7 @@ PUT_BACK: Final[Mapping[str, Mapping[str, Any]]] = {
         "raysweep.worker.process.leftovers:Leftovers.disarm": _nothing,
     },
     "processes": {
-        "raysweep.worker.process.stray_calls:Strays.end": _no_text,
+        "raysweep.worker.process.descendants:Descendants.end": _no_text,
         "raysweep.worker.actor:guard_descendants": _nothing,
     },
     "clock": {"raysweep.cluster.controller:SteadyClock": _WallClock},
