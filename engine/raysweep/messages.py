@@ -58,7 +58,7 @@ class FailureFacts(Struct, frozen=True, kw_only=True):
     is_fatal: bool = False
     memory_bytes: int | None = None
     is_of_program: bool = False
-    """It is of a program that the trial has started: the trial's own process goes on."""
+    """A program of the trial failed: the trial's own process lives."""
 
 
 # -- from the worker -----------------------------------------------------------------------------------
