@@ -264,7 +264,8 @@ def _scheduler(rng: Random, name: str) -> Any:
         "median": {"median_stopping": {"min_samples_required": 2, "hard_stop": rng.random() < 0.5}},
         "hyperband": {"hyperband": rungs},
         "freeze": {"freeze_thaw": {"max_t": 8, "basket": 3}},
-        "pbt": {"pbt": {**interval, "synch": rng.random() < 0.5}},
+        # With a pause at every interval, only `max_t` ends a trial whose checkpoint does not hold its step.
+        "pbt": {"pbt": {**interval, **({"synch": True, "max_t": 8} if rng.random() < 0.5 else {})}},
         "pb2": {"pb2": interval},
         "moasha": {"moasha": rungs},
     }[name]

@@ -111,7 +111,10 @@ class PbtOptions(ComparingOptions):
     ] = (1.2, 0.8)
     """What a number is multiplied by when it is perturbed: one of these. A choice moves to a neighbour."""
     synch: bool = False
-    """Whether all trials wait for each other at each interval, paused; then they need no slot each."""
+    """Whether all trials wait for each other at each interval, paused; then they need no slot each.
+
+    Give `max_t` too: a trial whose code does not restore its step begins anew after each pause, for ever.
+    """
     max_t: Annotated[int, Field(ge=1)] | None = None
     """The most time that a trial gets; default: until its own code ends."""
     time_attr: TimeAttr = "training_iteration"
