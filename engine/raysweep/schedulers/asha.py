@@ -4,8 +4,8 @@ Algorithm: Li et al., "A System for Massively Parallel Hyperparameter Tuning", M
 in the stopping form of `ray.tune.schedulers.AsyncHyperBandScheduler`: same rungs, same brackets, same
 cutoffs, the same decision for every stream of reports. What differs is the cost and the randomness:
 
-- a rung keeps its values sorted, so a cutoff is one interpolation instead of a sort of everything
-  recorded, and a report between two milestones is one comparison;
+- a rung keeps its values on both sides of the cutoff in two heaps, so a report at a rung costs O(log n)
+  instead of a sort of everything recorded, and a report between two milestones is one comparison;
 - the bracket of a trial is a function of (seed, trial number), not of a global generator, so a replay
   agrees.
 """
@@ -13,7 +13,6 @@ cutoffs, the same decision for every stream of reports. What differs is the cost
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Literal, Self
@@ -31,12 +30,12 @@ from raysweep.schedulers.base import (
     PolicySetup,
     Scheduler,
 )
+from raysweep.schedulers.machinery.cutoff import RunningPercentile
 from raysweep.schedulers.machinery.promotion import PromotionScheduler
 from raysweep.schedulers.machinery.rungs import (
     check_asha,
     draw_bracket,
     milestones,
-    percentile,
     softmax_cumulative,
 )
 from raysweep.schedulers.machinery.saved import check_parameters
@@ -52,20 +51,24 @@ from raysweep.schedulers.options import (
 class _Rung:
     """One milestone of one bracket and what was recorded there (larger is better)."""
 
-    __slots__ = ("milestone", "ordered", "recorded")
+    __slots__ = ("_cutoff", "milestone", "recorded")
 
-    def __init__(self, milestone: float) -> None:
+    def __init__(self, milestone: float, fraction: float) -> None:
         self.milestone = milestone
         self.recorded: dict[int, float] = {}
-        self.ordered: list[float] = []
+        self._cutoff = RunningPercentile(fraction)
 
     def record(self, trial: int, score: float) -> None:
+        """A NaN is recorded, but has no part in the cutoff."""
         self.recorded[trial] = score
-        if score == score:  # a NaN is recorded, but has no part in the cutoff
-            insort(self.ordered, score)
+        self._cutoff.add(score)
 
-    def is_below_cutoff(self, score: float, fraction: float) -> bool:
-        return bool(self.recorded) and score < percentile(self.ordered, fraction)
+    def restore(self, recorded: dict[int, float], fraction: float) -> None:
+        self.recorded = recorded
+        self._cutoff = RunningPercentile(fraction, recorded.values())
+
+    def is_below_cutoff(self, score: float) -> bool:
+        return score < self._cutoff.value()
 
 
 class AshaOptions(ComparingOptions):
@@ -188,7 +191,10 @@ class AshaScheduler:
         # numpy receives (1 - 1/rf) * 100 and divides by 100: the detour can move the last bit.
         self._fraction = (1 - 1 / reduction_factor) * 100 / 100
         self._brackets = [
-            [_Rung(milestone) for milestone in milestones(grace_period, max_t, reduction_factor, s)]
+            [
+                _Rung(milestone, self._fraction)
+                for milestone in milestones(grace_period, max_t, reduction_factor, s)
+            ]
             for s in range(brackets)
         ]
         self._cumulative = softmax_cumulative([len(rungs) for rungs in self._brackets])
@@ -254,8 +260,7 @@ class AshaScheduler:
         for rungs, saved_rungs in zip(self._brackets, state["rungs"], strict=True):
             for rung, saved in zip(rungs, saved_rungs, strict=True):
                 scores = [float(value) * self._sign for value in saved["values"]]
-                rung.recorded = dict(zip(saved["trials"], scores, strict=True))
-                rung.ordered = sorted(score for score in scores if score == score)
+                rung.restore(dict(zip(saved["trials"], scores, strict=True)), self._fraction)
 
     def _decide(self, trial: int, time: float, value: float) -> Decisions:
         score = float(value) * self._sign
@@ -267,7 +272,7 @@ class AshaScheduler:
                 if self._stop_time == math.inf:
                     break
                 continue  # Ray's rule: a trial that jumped over lower rungs is measured there afterwards
-            if rung.is_below_cutoff(score, self._fraction):
+            if rung.is_below_cutoff(score):
                 decisions = ((trial, STOP),)
             rung.record(trial, score)
             break

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from raysweep.errors import SpecError
 from raysweep.schedulers import NOTHING, Stop
 from raysweep.schedulers.asha import AshaScheduler
+from raysweep.schedulers.machinery.cutoff import RunningPercentile
 from raysweep.schedulers.machinery.rungs import milestones, percentile
 
 
@@ -94,6 +95,24 @@ def test_milestones() -> None:
     assert milestones(1, 27, 3, 2) == [9, 27]
     assert milestones(2, 3, 4, 0) == [2]
     assert milestones(1, 2, 4, 3) == []
+
+
+@given(
+    st.lists(st.floats(allow_nan=True, allow_infinity=True, width=16), max_size=60),
+    st.one_of(st.floats(0, 1), st.sampled_from([1 - 1 / 3, 1 - 1 / 4, (1 - 1 / 1e17) * 100 / 100])),
+    st.integers(0, 60),
+)
+def test_a_running_percentile_is_that_of_all_values_so_far(
+    values: list[float], fraction: float, restored: int
+) -> None:
+    """Where it starts with some of them, too."""
+    running = RunningPercentile(fraction, values[:restored])
+    for count in range(min(restored, len(values)), len(values) + 1):
+        seen = sorted(value for value in values[:count] if value == value)
+        expected, found = percentile(seen, fraction), running.value()
+        assert found == expected or (math.isnan(found) and math.isnan(expected))
+        if count < len(values):
+            running.add(values[count])
 
 
 def test_percentile() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -110,6 +111,73 @@ def test_when_nothing_else_runs_the_best_of_a_rung_that_none_left_goes_on() -> N
     assert scheduler.idle([0]) == ((0, Resume()),), "the one that was promoted failed"
     scheduler.end(0, 27, 0.1)
     assert scheduler.idle([]) == NOTHING
+
+
+class Plain(PromotionScheduler):
+    """The same, looking at all that a rung has recorded, at each report."""
+
+    def _going(self, rung: Rung, index: int, share: int) -> list[int]:
+        best = [trial for _, trial in rung.ordered[:share]]
+        rung.standing = len(rung.promoted - self._failed)
+        return [
+            trial
+            for trial in best
+            if trial in self._waiting and trial not in self._gone and self._level[trial] == index + 1
+        ]
+
+
+@pytest.mark.parametrize("delayed", [False, True], ids=["ASHA", "D-ASHA"])
+@pytest.mark.parametrize("seed", range(100))
+def test_looks_only_at_the_open_ones_and_decides_as_if_at_all(seed: int, delayed: bool) -> None:
+    """With trials that fail, that run again after it, and with restores between two reports."""
+    rng = random.Random(seed)
+    options: dict[str, Any] = {"mode": "max", "max_t": 27, "grace_period": 1, "reduction_factor": 3}
+    options |= {"delayed": delayed, "brackets": rng.choice([1, 2])}
+    quick, plain = PromotionScheduler(**options), Plain(**options)
+    times = dict.fromkeys(range(30), 0)
+    for _ in range(600):
+        trial, value = rng.randrange(30), rng.choice([rng.random(), 0.5])
+        match rng.choice([*["report"] * 8, "end", "remove", "add", "add", "idle", "restore"]):
+            case "report":
+                times[trial] += 1
+                calls = [each.report(trial, times[trial], value) for each in (quick, plain)]
+            case "end":
+                calls = [each.end(trial, times[trial], value) for each in (quick, plain)]
+            case "remove":
+                calls = [each.remove(trial) for each in (quick, plain)]
+            case "add":
+                calls = [each.add(trial, {}) for each in (quick, plain)]
+            case "idle":
+                calls = [each.idle([]) for each in (quick, plain)]
+            case _:
+                saved = quick.to_json()
+                calls = [saved, plain.to_json()]
+                quick = PromotionScheduler(**options)
+                quick.from_json(saved)
+        assert calls[0] == calls[1]
+    assert any(rung.promoted for rungs in quick._brackets for rung in rungs)
+
+
+def test_the_cost_of_a_report_does_not_grow_with_those_who_went_on_before() -> None:
+    """By the lines that Python runs, not by a clock: 16 times the trials are at most 4 times the lines."""
+
+    def lines(trials: int) -> float:
+        scheduler, count = promotion(), 0
+
+        def see(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal count
+            count += event == "line"
+            return see
+
+        values = random.Random(1)
+        for trial in range(trials):
+            if trial == trials - 100:
+                sys.settrace(see)
+            scheduler.report(trial, 1, values.random())
+        sys.settrace(None)
+        return count / 100
+
+    assert lines(6400) < 4 * lines(400)
 
 
 def going_of(decisions: Any) -> list[int]:

@@ -17,8 +17,8 @@ Here, too, configs end: who is among the best once nothing else can run goes on 
 from __future__ import annotations
 
 import math
-from bisect import insort
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, Literal
 
 from raysweep.schedulers.base import (
@@ -41,24 +41,56 @@ from raysweep.schedulers.machinery.saved import check_parameters
 
 
 class Rung:
-    """One milestone: who came how far in what order (larger is better), and who was promoted from it."""
+    """One milestone: who came how far in what order (larger is better), and who was promoted from it.
 
-    __slots__ = ("milestone", "ordered", "promoted", "scores")
+    `ordered` holds all that were recorded, the best first; `open` those of them that may still be promoted.
+    A promotion looks at `open` alone, so a report costs O(log n), however many went on before.
+    """
+
+    __slots__ = ("milestone", "open", "ordered", "promoted", "scores", "standing")
 
     def __init__(self, milestone: float) -> None:
         self.milestone = milestone
         self.scores: dict[int, float] = {}
         self.promoted: set[int] = set()
         self.ordered: list[tuple[float, int]] = []
+        self.open: list[tuple[float, int]] = []
+        self.standing = 0
+        """How many of `promoted` have not failed."""
 
     def record(self, trial: int, score: float) -> None:
         """Take note of a trial that was not here before."""
         self.scores[trial] = score
         insort(self.ordered, (-score, trial))
+        insort(self.open, (-score, trial))
 
-    def best(self, count: int) -> Iterator[int]:
-        """The best trials, the best first; the lower number of two equal ones."""
-        return (trial for _, trial in self.ordered[:count])
+    def promote(self, trial: int) -> None:
+        """The trial goes on from here."""
+        self.close(trial)
+        self.promoted.add(trial)
+        self.standing += 1
+
+    def close(self, trial: int) -> None:
+        """The trial is not promoted from here, for now."""
+        entry = (-self.scores[trial], trial)
+        place = bisect_left(self.open, entry)
+        if self.open[place : place + 1] == [entry]:
+            del self.open[place]
+
+    def reopen(self, trial: int) -> None:
+        """Who was closed, and not promoted, may be again."""
+        self.close(trial)
+        insort(self.open, (-self.scores[trial], trial))
+
+    def best_open(self, share: int) -> Iterator[int]:
+        """Who may be promoted of the best `share` of all, the best first; the lower number of two equal ones.
+
+        It may be changed meanwhile only after the last one was taken.
+        """
+        for entry in self.open:
+            if bisect_left(self.ordered, entry) >= share:
+                return
+            yield entry[1]
 
     def to_json(self, sign: float) -> dict[str, Any]:
         """Milestone, trials and raw values in the order of recording, and who was promoted."""
@@ -70,14 +102,16 @@ class Rung:
         }
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any], sign: float) -> Rung:
-        """What `to_json` wrote."""
+    def from_json(cls, saved: dict[str, Any], sign: float, failed: Collection[int]) -> Rung:
+        """What `to_json` wrote; `failed` are the trials that have failed."""
         rung = cls(saved["milestone"])
         rung.promoted = set(saved["promoted"])
+        rung.standing = sum(trial not in failed for trial in rung.promoted)
         rung.scores = {
             trial: value * sign for trial, value in zip(saved["trials"], saved["values"], strict=True)
         }
         rung.ordered = sorted((-score, trial) for trial, score in rung.scores.items())
+        rung.open = [entry for entry in rung.ordered if entry[1] not in rung.promoted]
         return rung
 
 
@@ -143,7 +177,12 @@ class PromotionScheduler:
     def add(self, trial: int, config: Config) -> None:
         """Make a trial known. One that was here before keeps what it recorded."""
         self._gone.discard(trial)
-        self._failed.discard(trial)
+        if trial in self._failed:
+            self._failed.discard(trial)
+            self._stand(trial, 1)
+        level = self._level.get(trial, 0)
+        if level and trial in self._waiting:
+            self._rungs(trial)[level - 1].reopen(trial)
 
     def report(self, trial: int, time: float, value: float) -> Decisions:
         """Decide on one report: at a rung the trial waits, unless it is promoted at once."""
@@ -168,7 +207,9 @@ class PromotionScheduler:
     def remove(self, trial: int) -> Decisions:
         """Promote a trial no more; what it recorded stays."""
         self._gone.add(trial)
-        self._failed.add(trial)
+        if trial not in self._failed:
+            self._failed.add(trial)
+            self._stand(trial, -1)
         return NOTHING
 
     def idle(self, paused: Sequence[int]) -> Decisions:
@@ -180,8 +221,8 @@ class PromotionScheduler:
         for rungs in self._brackets:
             for index in range(self._top(rungs) - 1, -1, -1):
                 rung = rungs[index]
-                best = next((t for t in rung.best(len(rung.ordered)) if self._may_go_on(t, index)), None)
-                if best is not None and not rung.promoted - self._failed:
+                best = next(iter(self._going(rung, index, len(rung.scores))), None)
+                if best is not None and not rung.standing:
                     return ((best, self._promote(best, rung)),)
         return NOTHING
 
@@ -203,10 +244,12 @@ class PromotionScheduler:
             SpecError: the parameters differ: their rungs cannot be compared.
         """
         check_parameters(self.kind, state["parameters"], self._parameters)
-        self._brackets = [[Rung.from_json(saved, self._sign) for saved in rungs] for rungs in state["rungs"]]
         self._level = dict(state["levels"])
         self._waiting = set(state["waiting"])
         self._gone, self._failed = set(state["gone"]), set(state["failed"])
+        self._brackets = [
+            [Rung.from_json(saved, self._sign, self._failed) for saved in rungs] for rungs in state["rungs"]
+        ]
 
     def _rungs(self, trial: int) -> list[Rung]:
         return self._brackets[draw_bracket(trial, self._seed, self._cumulative)]
@@ -236,16 +279,30 @@ class PromotionScheduler:
         for index in range(self._top(rungs)):
             rung = rungs[index]
             share = math.floor(len(rung.scores) / self._eta + 1e-9)
-            going = [number for number in rung.best(share) if self._may_go_on(number, index)]
+            going = self._going(rung, index, share)
             if self._delayed and not late:
-                going = going[: max(0, share - len(rung.promoted - self._failed))]
+                going = going[: max(0, share - rung.standing)]
             decisions += [(number, self._promote(number, rung)) for number in going]
         return decisions
 
-    def _may_go_on(self, trial: int, index: int) -> bool:
-        return trial in self._waiting and trial not in self._gone and self._level[trial] == index + 1
+    def _going(self, rung: Rung, index: int, share: int) -> list[int]:
+        """Who of the best `share` of a rung may be promoted, the best first. Who is gone is closed."""
+        found: list[int] = []
+        gone: list[int] = []
+        for trial in rung.best_open(share):
+            may_go_on = trial in self._waiting and trial not in self._gone and self._level[trial] == index + 1
+            (found if may_go_on else gone).append(trial)
+        for trial in gone:
+            rung.close(trial)
+        return found
 
     def _promote(self, trial: int, rung: Rung) -> Resume:
         self._waiting.discard(trial)
-        rung.promoted.add(trial)
+        rung.promote(trial)
         return Resume()
+
+    def _stand(self, trial: int, change: int) -> None:
+        """A trial has failed (-1), or runs again after that (1)."""
+        for rung in self._rungs(trial):
+            if trial in rung.promoted:
+                rung.standing += change

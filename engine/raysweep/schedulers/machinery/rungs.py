@@ -48,13 +48,21 @@ def percentile(ordered: list[float], fraction: float) -> float:
         return math.nan
     last = len(ordered) - 1
     position = last * fraction
-    if position >= last:  # numpy then interpolates between the maximum and itself, from index -1
-        low = high = ordered[-1]
-        weight = position + 1
-    else:
-        index = int(position)
-        low, high = ordered[index], ordered[index + 1]
-        weight = position - index
+    index = min(int(position), last)
+    return between(ordered[index], ordered[min(index + 1, last)], position, last)
+
+
+def between(low: float, high: float, position: float, last: int) -> float:
+    """Interpolate as numpy does, to the last bit.
+
+    Args:
+        low: the value at the place below `position`.
+        high: the value after it; at the end `low` again.
+        position: a place among the ordered values, which need not be whole.
+        last: the last place.
+    """
+    # From the last place on, numpy interpolates between the maximum and itself, from index -1.
+    weight = position + 1 if position >= last else position - int(position)
     gap = high - low
     # numpy's _lerp comes from the nearer end; the two forms differ in the last bit.
     return high - gap * (1 - weight) if weight >= 0.5 else low + gap * weight
