@@ -66,10 +66,13 @@ class Driven:
 
     def send(self, event: ev.Event) -> None:
         """One event, and at once what answers its commands."""
+        slot = self._slot_of(event)
         before = thread_time()
         commands = step(self.state, event)
         self.took_s += thread_time() - before
         self.events += 1
+        if slot is not None:
+            self._begin_next(slot)
         for command in commands:
             match command:
                 case cmd.SuggestConfigs() if self.is_endless:
@@ -77,9 +80,26 @@ class Driven:
                 case cmd.OpenSlot():
                     self.send(ev.SlotOpened(at=self.at, slot=command.slot, node="node0"))
                 case cmd.StartTrial():
-                    self.send(ev.TrialStarted(at=self.at, trial=command.trial, attempt=command.attempt))
+                    self._begin_next(command.slot)
+                case cmd.RecallTrials():
+                    self.send(ev.TrialsRecalled(at=self.at, slot=command.slot, trials=command.trials))
                 case _:
                     pass
+
+    def _slot_of(self, event: ev.Event) -> int | None:
+        """The slot that an event leaves to the next trial of its queue."""
+        match event:
+            case ev.TrialReturned() | ev.TrialFailed():
+                return self.state.trials[event.trial].slot
+            case _:
+                return None
+
+    def _begin_next(self, number: int) -> None:
+        """A worker begins its trials one after the other."""
+        slot = self.state.slots.get(number)
+        trial = self.state.trials[slot.queue[0]] if slot is not None and slot.queue else None
+        if trial is not None and trial.state == "queued":
+            self.send(ev.TrialStarted(at=self.at, trial=trial.number, attempt=trial.attempt))
 
     def _suggest(self, count: int) -> None:
         first = self.state.suggested
