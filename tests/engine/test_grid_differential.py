@@ -93,6 +93,27 @@ def test_random_leaves_are_drawn_anew_for_each_point(tmp_path: Path) -> None:
         assert len({c["x"] for c in configs}) == 24
 
 
+@pytest.mark.parametrize(
+    ("space", "num_samples"),
+    [
+        ({"x": tune.choice([1, 2, 3])}, 10),
+        ({"x": tune.choice([1])}, 4),
+        ({"x": tune.randint(0, 2), "y": tune.choice(["a", "b"])}, 20),
+        ({"g": tune.grid_search([1, 2]), "x": tune.choice(["only"])}, 5),
+        ({"g": tune.grid_search([1, 2]), "h": tune.grid_search([3, 4, 5]), "x": tune.choice([1, 2])}, 7),
+    ],
+)
+def test_samples_are_drawn_with_replacement_as_by_ray(
+    space: dict[str, Any], num_samples: int, tmp_path: Path
+) -> None:
+    """As many trials, and each point of the grid as often and in the same order, in spaces of few configs."""
+    mine, theirs = ours(space, num_samples), rays(space, num_samples, tmp_path)
+    at = [[(config.get("g"), config.get("h")) for config in configs] for configs in (mine, theirs)]
+    assert at[0] == at[1]
+    values = [{str(config) for config in configs} for configs in (mine, theirs)]
+    assert len(values[0]) < len(mine), "some come twice"
+
+
 def test_sample_from_sees_what_rays_sees(tmp_path: Path) -> None:
     """Functions read resolved values by attribute and by key, nested and in lists, or take nothing."""
     sample_from: Any = tune.sample_from

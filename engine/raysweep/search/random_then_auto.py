@@ -33,7 +33,7 @@ class OpenAutoOptions(AutoOptions):
 
     def make(self, setup: SearchSetup) -> Searcher:
         """Random configs at first; the libraries of `auto` are imported only then."""
-        first = RandomOptions().make(setup)
+        first = RandomOptions(distinct=True).make(setup)
         return OpenSearcher(first, STARTUP, lambda: AutoOptions.make(self, setup))
 
 

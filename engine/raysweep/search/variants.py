@@ -1,7 +1,8 @@
-"""Random and grid search: Ray Tune's variants, without repeats.
+"""Random and grid search: Ray Tune's variants.
 
 Semantics of `ray.tune.search.basic_variant.BasicVariantGenerator`: every sample walks the whole product
-of the `grid_search` leaves, and draws the other leaves anew for each of its points.
+of the `grid_search` leaves, and draws the other leaves anew for each of its points, with replacement. With
+`distinct` no config comes twice.
 """
 
 from __future__ import annotations
@@ -40,36 +41,41 @@ Stretch = tuple[int, Sequence[int]]
 """From which trial on which points of the grid are in turn."""
 
 
-class RandomOptions(SearchOptions):
-    """Random search has no options."""
+class VariantOptions(SearchOptions):
+    """The options of random and of grid search."""
 
     metrics = "none"
     is_counted = True
 
+    distinct: bool = False
+    """Whether no config runs twice: a space of fewer configs than samples then ends with its last config.
+
+    Default: each sample is drawn anew, as in Ray Tune, and may equal an earlier one.
+    """
+
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""
-        return VariantSearcher(setup.space, setup.num_samples, setup.seed)
+        return VariantSearcher(setup.space, setup.num_samples, setup.seed, is_distinct=self.distinct)
 
 
-class GridOptions(SearchOptions):
-    """Grid search has no options."""
+class RandomOptions(VariantOptions):
+    """Random search: every sample is drawn anew, for each point of a grid if there is one."""
 
-    metrics = "none"
+
+class GridOptions(VariantOptions):
+    """Grid search: as random search, for a space that has a grid."""
+
     needs_grid = True
-    is_counted = True
-
-    def make(self, setup: SearchSetup) -> Searcher:
-        """The searcher, before its first ask."""
-        return VariantSearcher(setup.space, setup.num_samples, setup.seed)
 
 
 class VariantSearcher:
     """Random search over a grid.
 
-    `ask(n)` depends on the seed and n; in a discrete space also on earlier asks.
-    Where all leaves but the grid's are discrete, no two trials of a grid point get the same values while
-    others are left, and the search ends with the last one (`note` says so). Leaves of a grid alone repeat
-    `num_samples` times, as in Ray Tune: repeats are then what was asked for.
+    `ask(n)` depends on the seed and n. Each point of the grid gets `num_samples` samples, as in Ray Tune.
+
+    With `is_distinct`, where all leaves but the grid's are discrete, no two trials of a grid point get the
+    same values, and the search ends with the last of them (`note` says so). An ask then depends on earlier
+    ones, too. Leaves of a grid alone repeat `num_samples` times even so: that is what was asked for.
 
     A point of the grid that has no config left which satisfies `where` is left out from then on. Which
     these are, a rebuilt one sees by the configs that it is given.
@@ -78,11 +84,14 @@ class VariantSearcher:
         space: the parsed search space.
         num_samples: how many samples of each point of the grid; None: without an end.
         seed: the seed of the sweep.
+        is_distinct: whether no config comes twice.
     """
 
     is_adaptive = False
 
-    def __init__(self, space: Space, num_samples: int | None, seed: int) -> None:
+    def __init__(
+        self, space: Space, num_samples: int | None, seed: int, *, is_distinct: bool = False
+    ) -> None:
         self._space = with_views(space)
         self._seed = seed
         self._grid = dict(_grid_leaves(self._space))
@@ -92,7 +101,8 @@ class VariantSearcher:
         # The points of the grid that satisfy `where`, as far as that does not look at what is drawn.
         self._kept = self._grid_points(self._tree.size or 1)
         self._num_samples = num_samples
-        self._has_functions = any(isinstance(domain, SampleFrom) for _, domain in self._space.leaves)
+        has_functions = any(isinstance(domain, SampleFrom) for _, domain in self._space.leaves)
+        self._counts_cells = is_distinct and not has_functions
         self._cells_by_leaves: dict[tuple[LeafPath, ...], Cells | None] = {}
         sizes = self._sizes()
         limits = [total_of(num_samples, size) for size in sizes]
@@ -223,8 +233,8 @@ class VariantSearcher:
         return {path: self._grid[path].values[index] for path, index in indices.items()}
 
     def _cells_at(self, grid: Mapping[LeafPath, Any]) -> Cells | None:
-        """The cells of what is drawn at a point of the grid; None where they cannot be counted."""
-        if self._has_functions:
+        """The cells of what is drawn at a point of the grid; None where they are not counted."""
+        if not self._counts_cells:
             return None
         leaves = [leaf for leaf in self._random if self._space.is_reached(leaf[0], grid)]
         key = tuple(path for path, _ in leaves)

@@ -189,7 +189,8 @@ def test_every_search_takes_every_branch(search: str) -> None:
     "search", [name for name in SEARCHES if name not in ("gp", "cma_es", "nsga2", "auto")]
 )
 def test_a_discrete_tree_is_tried_once_and_whole(search: str) -> None:
-    spec = make_spec(search=SEARCHES[search], param_space=COUNTED, num_samples=99)
+    asked = {"random": {"distinct": True}} if search == "random" else SEARCHES[search]
+    spec = make_spec(search=asked, param_space=COUNTED, num_samples=99)
     assert spec.space.cardinality == COUNT
     searcher = make_searcher(spec, 1)
     assert searcher.total == COUNT
@@ -228,14 +229,15 @@ def _flat(config: Mapping[str, Any], step: int) -> Mapping[str, Any] | None:
     return {"loss": 0.0} if step == 1 else None
 
 
-def test_in_a_grid_of_branches_no_discrete_config_comes_twice_where_it_is_drawn() -> None:
+def test_in_a_grid_of_branches_no_discrete_config_comes_twice_where_they_are_distinct() -> None:
     space = {"g": {"grid_search": {"x": {"n": {"randint": [0, 2]}}, "y": {"n": {"randint": [0, 5]}}}}}
-    searcher = make_searcher(make_spec(search="grid", param_space=space, num_samples=4), 1)
+    spec = make_spec(search={"grid": {"distinct": True}}, param_space=space, num_samples=4)
+    searcher = make_searcher(spec, 1)
     configs = [searcher.ask(number) for number in range(6)]
     assert (searcher.total, searcher.ask(6)) == (6, None)
     assert Counter(next(iter(config["g"])) for config in configs if config) == {"x": 2, "y": 4}
     assert len({str(config) for config in configs}) == 6
-    rebuilt = make_searcher(make_spec(search="grid", param_space=space, num_samples=4), 1)
+    rebuilt = make_searcher(spec, 1)
     for number, config in enumerate(configs[:4]):
         rebuilt.restore(number, config or {})
     assert [rebuilt.ask(number) for number in (4, 5)] == configs[4:]

@@ -124,13 +124,18 @@ def test_each_search_goes_on_as_one_of_many_samples_does(search: str) -> None:
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_a_discrete_space_ends_with_its_last_config(search: str) -> None:
-    spec = make_spec(
-        search=SEARCHES[search], param_space={"a": {"randint": [0, 4]}, "b": {"choice": [1, 2, 3]}}
-    )
+    asked = {"random": {"distinct": True}} if search == "random" else SEARCHES[search]
+    spec = make_spec(search=asked, param_space={"a": {"randint": [0, 4]}, "b": {"choice": [1, 2, 3]}})
     searcher = make_searcher(spec, 1)
     assert searcher.total == 12
     assert len({tuple(config.items()) for config in ask(spec, 99)}) == 12
     assert searcher.note == "the space has only 12 different configs: each is tried once"
+
+
+def test_samples_with_replacement_have_no_end() -> None:
+    spec = make_spec(search="random", param_space={"b": {"choice": [1, 2, 3]}})
+    assert make_searcher(spec, 1).total is None
+    assert len(ask(spec, 99)) == 99
 
 
 def test_what_satisfies_where_is_tried_once_and_counted() -> None:

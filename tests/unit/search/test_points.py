@@ -88,8 +88,8 @@ def test_of_a_grid_none_is_missing() -> None:
     assert brute[4] is None
 
 
-@pytest.mark.parametrize("search", ["random", "tpe", "sobol"])
-def test_a_discrete_space_does_not_repeat_them(search: str) -> None:
+@pytest.mark.parametrize("search", [{"random": {"distinct": True}}, "tpe", "sobol"])
+def test_a_discrete_space_does_not_repeat_them(search: Any) -> None:
     space = {"a": {"randint": [0, 3]}, "b": {"choice": ["p", "q"]}}
     points = [{"a": 2, "b": "p"}, {"a": 1, "b": "q"}]
     configs = first_of(spec_of(search, points, 9, space), 7)

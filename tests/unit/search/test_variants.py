@@ -28,6 +28,7 @@ DISCRETE: dict[str, Any] = {
     "qf": {"quniform": [0.1, 0.5, 0.1]},
     "c": {"choice": ["a", None, {"x": [1, 2]}, 1, 1.0, True]},
 }  # 4 * 3 * 5 * 6 = 360
+DISTINCT: dict[str, Any] = {"random": {"distinct": True}}
 LOGARITHMIC: dict[str, Any] = {"i": {"lograndint": [1, 40]}, "q": {"qloguniform": [0.5, 4, 0.5]}}  # 39 * 8
 
 
@@ -78,9 +79,11 @@ def test_values_lie_in_their_domains() -> None:
 @pytest.mark.parametrize(
     ("space", "cells"), [(DISCRETE, 360), (LOGARITHMIC, 312), ({"x": {"choice": [1]}}, 1)]
 )
-def test_a_discrete_space_is_walked_once(space: dict[str, Any], cells: int) -> None:
+def test_distinct_configs_walk_a_discrete_space_once(
+    space: dict[str, Any], cells: int
+) -> None:
     """No config comes twice; the search ends with the last one and says so."""
-    asked = searcher(space, 1000)
+    asked = searcher(space, 1000, search=DISTINCT)
     assert asked.total == cells
     assert asked.note is not None
     assert "1000" in asked.note
@@ -100,18 +103,40 @@ def test_a_space_that_is_large_enough_needs_no_note() -> None:
 
 def test_repeated_choices_count_once() -> None:
     """A value that is listed twice is more likely, not a second config."""
-    asked = searcher({"x": {"choice": ["a", "a", "b"]}}, 10)
+    asked = searcher({"x": {"choice": ["a", "a", "b"]}}, 10, search=DISTINCT)
     assert asked.total == 2
     assert {config["x"] for config in ask_all(asked)} == {"a", "b"}
 
 
-def test_each_grid_point_walks_the_discrete_leaves() -> None:
+def test_distinct_configs_walk_the_discrete_leaves_at_each_grid_point() -> None:
     """Two samples of a grid point differ; the search ends when the points have had all values."""
-    asked = searcher({"g": {"grid_search": [1, 2]}, "c": {"choice": ["a", "b", "c"]}}, 50)
+    space = {"g": {"grid_search": [1, 2]}, "c": {"choice": ["a", "b", "c"]}}
+    asked = searcher(space, 50, search={"grid": {"distinct": True}})
     configs = ask_all(asked)
     assert asked.total == 6
     assert len({text(config) for config in configs}) == 6
     assert [config["g"] for config in configs] == [1, 2] * 3
+
+
+@pytest.mark.parametrize(
+    ("space", "num_samples", "total"),
+    [
+        ({"x": {"choice": [1, 2, 3]}}, 10, 10),
+        ({"x": {"choice": [1]}}, 4, 4),
+        ({"x": {"randint": [0, 2]}, "y": {"choice": ["a", "b"]}}, 50, 50),
+        ({"g": {"grid_search": [1, 2]}, "x": {"choice": ["only"]}}, 5, 10),
+        ({"g": {"grid_search": [1, 2]}, "h": {"grid_search": [3, 4]}, "x": {"choice": [1, 2]}}, 3, 12),
+    ],
+)
+def test_samples_are_drawn_with_replacement(space: dict[str, Any], num_samples: int, total: int) -> None:
+    """As many trials as asked for, at each point of a grid, however few configs there are."""
+    asked = searcher(space, num_samples, search="random")
+    configs = ask_all(asked)
+    assert (asked.total, len(configs), asked.note) == (total, total, None)
+    points = Counter(tuple(value for name, value in config.items() if name in "gh") for config in configs)
+    assert set(points.values()) == {num_samples}
+    again = searcher(space, num_samples, search="random")
+    assert [again.ask(number) for number in reversed(range(total))] == configs[::-1], "of n alone"
 
 
 def test_a_grid_alone_repeats_as_asked() -> None:
@@ -122,7 +147,7 @@ def test_a_grid_alone_repeats_as_asked() -> None:
 
 def test_quantised_normal_values_do_not_repeat() -> None:
     """An unbounded discrete domain has no end: the search goes further out instead of repeating."""
-    asked = searcher({"x": {"qrandn": [0, 1, 1]}}, 60)
+    asked = searcher({"x": {"qrandn": [0, 1, 1]}}, 60, search=DISTINCT)
     assert asked.total == 60
     assert len({config["x"] for config in ask_all(asked)}) == 60
 
@@ -223,7 +248,7 @@ def test_a_thousand_asks_are_cheap(space: dict[str, Any]) -> None:
     """Measured: 0.01 to 0.03 ms an ask. Of the CPU, as others may be at work here too."""
     fastest = 1.0
     for _ in range(3):
-        asked = searcher(space, 1000)
+        asked = searcher(space, 1000, search=DISTINCT)
         started = time.process_time()
         count = len(ask_all(asked))
         fastest = min(fastest, (time.process_time() - started) / count)
