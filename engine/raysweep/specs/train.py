@@ -43,7 +43,6 @@ class TrainSpec(TrainFields):
             data: Mapping[str, str] = ...,
             warm_start_checkpoint: str | None = None,
             datasets: Mapping[str, Any] = ...,
-            max_failures: int = 1,
             failure: TrainFailure | Mapping[str, Any] = ...,
             stop: TrainStop | Mapping[str, Any] = ...,
             storage_path: str | os.PathLike[str] = "~/raysweep",

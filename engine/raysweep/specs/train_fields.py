@@ -39,6 +39,8 @@ class TrainFields(SpecDocument):
         "train_loop_config": "config",
         "resume_from_checkpoint": "warm_start_checkpoint",
         "resources": "scaling",
+        "max_failures": "failure.max_failures",
+        "max_retries": "failure.max_failures",
     }
 
     name: Name = "train"
@@ -77,10 +79,8 @@ class TrainFields(SpecDocument):
     """Ray Data sets by name, of which each worker gets its part: `ray.train.get_dataset_shard(name)`."""
     warm_start_checkpoint: Annotated[str, Field(min_length=1)] | None = None
     """The URI of a checkpoint to start from."""
-    max_failures: int = Field(default=1, ge=0)
-    """How many times the run is retried after a failure."""
     failure: TrainFailure = TrainFailure()
-    """How often it is retried after workers died, or nodes were taken away, and how soon."""
+    """How often it is retried after a failure, after workers died or nodes were taken away, and how soon."""
     stop: TrainStop = TrainStop()
     """When the run ends though its function has not returned; its last checkpoint is the model then."""
     storage_path: StoragePath = DEFAULT_STORAGE

@@ -72,10 +72,16 @@ class TrainStop(SpecModel):
 
 
 class TrainFailure(SpecModel):
-    """What is done when workers of a training run fail, beside `max_failures`."""
+    """What is done when a training run fails, or its workers die."""
 
-    renamed_fields: ClassVar[dict[str, str]] = {"max_preemption_failures": "max_preemptions"}
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "max_preemption_failures": "max_preemptions",
+        "max_retries": "max_failures",
+        "retries": "max_failures",
+    }
 
+    max_failures: int = Field(default=1, ge=0)
+    """How many times the run is retried after its own code failed."""
     max_worker_deaths: int | None = Field(default=None, ge=0)
     """How many times the run is retried after workers died (were killed, ran out of memory, lost their node).
 
