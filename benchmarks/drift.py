@@ -33,7 +33,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.search import make_searcher
 from raysweep.search.base import take_remark
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.specs.warm_start import Memory
+from raysweep.specs.sweep_parts import Memory
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 

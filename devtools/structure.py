@@ -20,7 +20,7 @@ from typing import Final
 PACKAGE: Final = "raysweep"
 # `--check` fails when one of these figures is larger. Lower a limit when a change makes its figure smaller.
 LIMITS: Final = {
-    "import circles": 1,
+    "import circles": 0,
     "names of policies outside their files": 0,
     "private imports of Ray": 0,
     "branches by behaviour": 0,

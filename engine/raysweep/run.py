@@ -198,9 +198,9 @@ def run_training(
             cannot be written, workers that no node can hold (InfeasibleResourcesError), or a spec that is not
             the one the run was started with (SpecChangedError).
         SweepHeldError: Another live process has the run.
-        TrainingFailedError: The trainable raised, or its workers died, more than `max_failures` times. Its
-            text ends with the exception's last line and where the run is stored; a call with the same key
-            tries again. Of a job: JobFailedError.
+        TrainingFailedError: The trainable raised, or its workers died, more than `failure.max_failures`
+            times. Its text ends with the exception's last line and where the run is stored; a call with the
+            same key tries again. Of a job: JobFailedError.
         SweepInterrupted: Ctrl-C; a call with the same key goes on.
     """
     outcome = _step(TrainSpec.from_any(spec), key, address, job).run(on_progress=on_progress)

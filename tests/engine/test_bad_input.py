@@ -31,7 +31,7 @@ SWEEP: dict[str, Any] = {
     "num_samples": 3,
     "failure": {"backoff_initial_s": 0.05},
 }
-TRAIN: dict[str, Any] = {"name": "bad", "trainable": "examples.quick:steps", "max_failures": 0}
+TRAIN: dict[str, Any] = {"name": "bad", "trainable": "examples.quick:steps", "failure": {"max_failures": 0}}
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_train_from_a_sweep(
     assert swept.best is not None
     full = tmp_path / "full.yaml"
     full.write_text(
-        "name: full\ntrainable: examples.quick:steps\nconfig: {rate: 0.75}\nmax_failures: 0\n"
+        "name: full\ntrainable: examples.quick:steps\nconfig: {rate: 0.75}\nfailure: {max_failures: 0}\n"
         f"storage_path: {storage}\n"
     )
     command = ["train", full, "--from-sweep", "cli-", "--config", '{"steps": 4}', "--json"]
@@ -171,7 +171,7 @@ def test_a_failed_training_ends_with_1_and_its_outcome(
 ) -> None:
     full = tmp_path / "full.yaml"
     config = json.dumps({"log": str(log)})
-    full.write_text(f"trainable: {HERE}:type_error\nconfig: {config}\nmax_failures: 0\n")
+    full.write_text(f"trainable: {HERE}:type_error\nconfig: {config}\nfailure: {{max_failures: 0}}\n")
     ran = cli("train", full, "--storage", storage, "--json", "--key", "k")
     assert ran.code == 1
     outcome = TrainOutcome.from_json(ran.out)

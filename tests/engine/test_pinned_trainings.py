@@ -65,7 +65,7 @@ def test_each_worker_of_a_training_has_cpus_of_its_own_until_it_ends(tmp_path: P
         framework="torch",
         config={"died": str(tmp_path / "died"), "dies": dies},
         scaling={"num_workers": 2, "pin_cpus": True},
-        max_failures=int(dies),
+        failure={"max_failures": int(dies)},
         storage_path=str(tmp_path / "runs"),
     )
     outcome = rs.run_training(spec, key="k")

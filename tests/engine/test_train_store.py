@@ -79,7 +79,7 @@ def test_shards_of_two_workers_are_one_checkpoint_for_restarts_warm_starts_and_p
         trainable="tests.engine.test_train_store:shards",
         config={"mark": str(tmp_path / "mark")},
         scaling={"num_workers": 2},
-        max_failures=1,
+        failure={"max_failures": 1},
         storage_path=str(tmp_path / "runs"),
     )
     outcome = rs.run_training(spec, key="k")
@@ -127,7 +127,7 @@ def test_a_training_that_an_earlier_version_began_resumes_from_its_plain_folder(
         name="plain",
         trainable="tests.engine.test_train_store:count",
         config={"fails": str(fails)},
-        max_failures=0,
+        failure={"max_failures": 0},
         storage_path=str(tmp_path / "runs"),
     )
     fails.touch()

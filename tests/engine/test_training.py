@@ -137,7 +137,7 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
             if __name__ == "__main__":
                 address, storage_path, log = sys.argv[1:]
                 spec = rs.TrainSpec(name="walk", trainable=walk, config={"log": log, "pause_s": 0.3},
-                                    storage_path=storage_path, max_failures=0)
+                                    storage_path=storage_path, failure={"max_failures": 0})
                 def tell(progress):
                     print("step", progress.metrics["step"], file=sys.stderr)
 
@@ -213,7 +213,7 @@ def test_failures_are_retried_then_raised_with_the_last_line_and_a_later_call_go
 
     lives = tmp_path / "lives"
     lives.write_text("2")
-    spec = make_spec(brittle, config={"lives": str(lives)}, max_failures=1)
+    spec = make_spec(brittle, config={"lives": str(lives)}, failure={"max_failures": 1})
     with pytest.raises(TrainingFailedError, match=r"ValueError: 1 lives left.*/runs/t-") as caught:
         rs.run_training(spec, key="k")
     outcome = caught.value.outcome

@@ -109,7 +109,7 @@ def make_spec(tmp_path: Path, log: Path, go: Path) -> Callable[..., rs.TrainSpec
             config={"log": str(log), "go": str(go), **(config or {})},
             scaling={"num_workers": [1, 2], "resize_interval_s": 0},
             storage_path=str(tmp_path / "runs"),
-            **{"max_failures": 0, "failure": {"max_preemptions": 0}, **fields},
+            **{"failure": {"max_failures": 0, "max_preemptions": 0}, **fields},
         )
 
     return make
@@ -146,7 +146,7 @@ def test_workers_that_are_started_again_in_the_grace_period_are_asked_too(
     make_spec: Callable[..., rs.TrainSpec], said: Callable[[str], list[list[int]]], go: Path, tmp_path: Path
 ) -> None:
     go.touch()
-    spec = make_spec({"dies": str(tmp_path / "died")}, stop=at_once(), max_failures=1)
+    spec = make_spec({"dies": str(tmp_path / "died")}, stop=at_once(), failure={"max_failures": 1})
     outcome = rs.run_training(spec, key="k")
     assert (outcome.status, outcome.ended_by) == ("completed", "deadline")
     assert sorted(said("begin")) == [[0, 2, 0]] * 2 + [[1, 2, 0]] * 2

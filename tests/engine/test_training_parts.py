@@ -33,7 +33,12 @@ HALF = {"num_workers": 2, "resources_per_worker": {"CPU": 0.5}}
 @pytest.fixture
 def make_spec(tmp_path: Path) -> Callable[..., rs.TrainSpec]:
     def make(trainable: Any, **fields: Any) -> rs.TrainSpec:
-        fields = {"name": "t", "storage_path": str(tmp_path / "runs"), "max_failures": 0, **fields}
+        fields = {
+            "name": "t",
+            "storage_path": str(tmp_path / "runs"),
+            "failure": {"max_failures": 0},
+            **fields,
+        }
         return rs.TrainSpec(trainable=trainable, **fields)
 
     return make
@@ -266,11 +271,13 @@ def test_deaths_of_workers_have_a_number_of_their_own_and_a_pause(
     make_spec: Callable[..., rs.TrainSpec], tmp_path: Path
 ) -> None:
     config = {"marks": str(tmp_path / "marks")}
-    failure = {"max_worker_deaths": 2, "backoff_initial_s": 1.5}
+    failure = {"max_failures": 0, "max_worker_deaths": 2, "backoff_initial_s": 1.5}
     began = time.time()
     outcome = rs.run_training(make_spec(die_twice, config=config, failure=failure), key="k")
     assert outcome.metrics["starts"] == 3
     assert outcome.metrics["at"] - began > 1.5 + 3.0
-    spec = make_spec(die_twice, config={"marks": str(tmp_path / "b")}, failure={"max_worker_deaths": 1})
+    spec = make_spec(
+        die_twice, config={"marks": str(tmp_path / "b")}, failure={"max_failures": 0, "max_worker_deaths": 1}
+    )
     with pytest.raises(TrainingFailedError, match="a worker died"):
         rs.run_training(spec, key="k2")

@@ -64,7 +64,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Ca
 
 
 def make_spec(tmp_path: Path, **fields: Any) -> rs.TrainSpec:
-    fields = {"max_failures": 0, "scaling": {"num_workers": 2}, **fields}
+    fields = {"failure": {"max_failures": 0}, "scaling": {"num_workers": 2}, **fields}
     return rs.TrainSpec(trainable="examples.quick:steps", storage_path=str(tmp_path / "runs"), **fields)
 
 
@@ -81,7 +81,7 @@ def test_a_worker_that_does_not_start_once_is_no_failure(
     assert outcome.error is None
     assert len(list(marks.iterdir())) == 1
     assert "the workers failed to start: " in caplog.text
-    assert "retry 1 of 4 in 0.1 s (not counted against max_failures)" in caplog.text
+    assert "retry 1 of 4 in 0.1 s (not counted against failure.max_failures)" in caplog.text
 
 
 def test_workers_that_never_start_end_the_run_with_the_reason(

@@ -40,7 +40,7 @@ def make_spec(tmp_path: Path) -> Callable[..., rs.TrainSpec]:
             framework="tensorflow",
             config={"log": str(log), "lr": 0.1, "steps": STEPS, **config},
             scaling=scaling,
-            max_failures=1,
+            failure={"max_failures": 1},
             storage_path=str(tmp_path / "runs"),
         )
 

@@ -92,7 +92,10 @@ def test_a_checkpoint_can_be_opened_more_than_once(run: Run) -> None:
 def train(trainable: str, tmp_path: Path) -> rs.TrainOutcome:
     return rs.run_training(
         rs.TrainSpec(
-            name="t", trainable=f"{HERE}:{trainable}", storage_path=str(tmp_path / "runs"), max_failures=0
+            name="t",
+            trainable=f"{HERE}:{trainable}",
+            storage_path=str(tmp_path / "runs"),
+            failure={"max_failures": 0},
         ),
         key="k",
     )

@@ -20,7 +20,7 @@ def spec_maker(folder: Path) -> Callable[..., rs.TrainSpec]:
     """Makes specs of trainings that are stored in this folder."""
 
     def make(trainable: Any = "examples.quick:steps", **fields: Any) -> rs.TrainSpec:
-        fields = {"name": "t", "storage_path": str(folder / "runs"), "max_failures": 0, **fields}
+        fields = {"name": "t", "storage_path": str(folder / "runs"), "failure": {"max_failures": 0}, **fields}
         return rs.TrainSpec(trainable=trainable, **fields)
 
     return make

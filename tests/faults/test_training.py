@@ -63,7 +63,7 @@ def test_a_training_whose_node_will_go_is_asked_for_a_checkpoint_and_resumes_fro
         trainable="tests.faults.test_training:seldom",
         config={"log": str(log), "go": str(go)},
         scaling={"num_workers": 2, "placement_strategy": "STRICT_SPREAD"},
-        max_failures=0,
+        failure={"max_failures": 0},
         storage_path=str(tmp_path / "runs"),
     )
     with several_nodes() as cluster:
@@ -158,7 +158,7 @@ def test_an_elastic_training_leaves_a_drained_node_grows_onto_a_new_one_and_lose
         trainable="tests.faults.test_training:stretchy",
         config={"log": str(log), "go": str(go)},
         scaling={"num_workers": [1, 2], "resize_interval_s": 1},
-        max_failures=0,
+        failure={"max_failures": 0},
         storage_path=str(tmp_path / "runs"),
     )
     with several_nodes() as cluster:

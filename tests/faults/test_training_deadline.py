@@ -87,7 +87,11 @@ def run(tmp_path: Path) -> Callable[..., Any]:
             config={**files, **(config or {})},
             stop={"deadline": ends_at.isoformat(), "grace_s": END_AT_S - GRACE_AT_S},
             storage_path=str(tmp_path / "runs"),
-            **{"max_failures": 0, "scaling": {"num_workers": [1, 2], "resize_interval_s": 0}, **fields},
+            **{
+                "failure": {"max_failures": 0},
+                "scaling": {"num_workers": [1, 2], "resize_interval_s": 0},
+                **fields,
+            },
         )
         (tmp_path / "train.json").write_text(spec.to_json())
         arguments = [sys.executable, "-c", RUN, str(tmp_path / "train.json"), address, str(moved_by)]
@@ -109,7 +113,7 @@ def test_workers_that_are_asked_because_of_their_node_and_of_the_deadline_end_wi
     """A third node has room; nobody is started there, as the answer ends the run."""
     with several_nodes() as cluster:
         nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-        with run(cluster.address, failure={"max_preemptions": 0}) as running:
+        with run(cluster.address, failure={"max_failures": 0, "max_preemptions": 0}) as running:
             running.wait_for("begin", 2)
             if first == "deadline":
                 running.move_clock(GRACE_AT_S)
@@ -174,7 +178,7 @@ def test_a_run_that_has_lost_its_last_node_ends_at_its_deadline_with_its_last_ch
 ) -> None:
     with several_nodes() as cluster:
         node = cluster.add_node(num_cpus=1)
-        with run(cluster.address, {"save_at": 3}, max_failures=3) as running:
+        with run(cluster.address, {"save_at": 3}, failure={"max_failures": 3}) as running:
             running.wait_for("stored", 1)
             cluster.remove_node(node, allow_graceful=False)
             time.sleep(5)  # the node's death is noticed, and room is waited for

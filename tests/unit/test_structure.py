@@ -52,6 +52,7 @@ def test_each_kind_is_counted_and_named(checkout: Path) -> None:
 
 def test_a_figure_over_its_limit_is_named_with_its_places(checkout: Path) -> None:
     assert list(structure.over_limits(structure.count(checkout))) == [
+        "import circles: 1, the limit is 0:\n  2 modules: raysweep.a raysweep.b",
         "names of policies outside their files: 1, the limit is 0:\n  raysweep.cluster.rungs: AshaOptions",
         f"private imports of Ray: 1, the limit is 0:\n  raysweep.cluster.peek: {RAY}.state",
         "branches by behaviour: 1, the limit is 0:\n  raysweep.core:2",

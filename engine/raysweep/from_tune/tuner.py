@@ -15,7 +15,8 @@ from raysweep.from_tune.schedulers import ANOTHER, by_own_metric, read_scheduler
 from raysweep.from_tune.searches import read_tpe, seed_of
 from raysweep.from_tune.stoppers import read_stop
 from raysweep.space.parsed import uses
-from raysweep.specs.sweep import Isolation, SweepSpec
+from raysweep.specs.sweep import SweepSpec
+from raysweep.specs.sweep_parts import Isolation
 
 _DATED: Final = re.compile(r"_\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2}$")
 _HOME: Final = "/ray_results"

@@ -18,7 +18,7 @@ from raysweep.outcome.frames import make_frame
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
-from raysweep.specs.schedule import ScheduledConfig
+from raysweep.specs.train_parts import ScheduledConfig
 
 if TYPE_CHECKING:
     import pandas

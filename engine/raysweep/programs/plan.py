@@ -41,7 +41,6 @@ class Plan:
 def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
     """The plan of a spec that has a command; the program runs in the present folder."""
     from raysweep.programs.allowed import listed
-    from raysweep.specs.parameters import paths_of
     from raysweep.specs.program import ProgramSpec, args_are_implied
 
     assert spec.command is not None, "the spec has a command"
@@ -54,7 +53,7 @@ def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
     return Plan(
         command=spec.command,
         arguments=program.arguments,
-        adds_args=args_are_implied(spec.command, program, paths_of(spec)),
+        adds_args=args_are_implied(spec.command, program, spec.parameter_paths),
         config_file=program.config_file,
         environment=dict(program.environment),
         metrics=kind,

@@ -35,7 +35,7 @@ PROGRESS: Final = "train_progress.json"
 CHECKPOINT_OWNER: Final = "training"
 """What stands in the place of a trial's id in the addresses of a training's checkpoints."""
 
-_SAFE = ("max_failures", "failure", "stop", "tags")
+_SAFE = ("failure", "stop", "tags")
 
 
 class RunFolder:

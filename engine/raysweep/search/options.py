@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -13,6 +14,17 @@ from raysweep.documents.kinds import PluginOptions
 from raysweep.errors import SpecError
 from raysweep.schedulers.options import Metrics
 from raysweep.search.base import Searcher, SearchSetup
+
+TRIAL_TIME: Final = "trial_time_s"
+"""The seconds that its attempts ran, unless it reports a number of this name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRule:
+    """By which value a trial's cost is told, and for each unit of which other one; empty: as a whole."""
+
+    name: str
+    per: str
 
 
 @contextmanager

@@ -7,14 +7,10 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import ClassVar, Final, Literal, Protocol, Self
 
 from raysweep.documents.validation import Problem, show
 from raysweep.errors import SpecError
-
-if TYPE_CHECKING:
-    from raysweep.specs.sweep import SweepSpec
-    from raysweep.specs.train import TrainSpec
 
 SLUG_CHARACTERS = 40
 Kind = Literal["sweep", "train"]
@@ -77,6 +73,21 @@ def check_name(name: str) -> str:
     return name
 
 
+class Identified(Protocol):
+    """A spec, as far as the id of its run follows from it."""
+
+    kind: ClassVar[Kind]
+
+    @property
+    def name(self) -> str:
+        """The name that ids of its runs begin with."""
+        ...
+
+    def digest(self) -> str:
+        """The digest of the spec."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunId:
     """Which run this is: made once, where a spec and a key come in, and passed on from there.
@@ -99,7 +110,7 @@ class RunId:
         object.__setattr__(self, "id", f"{slug(self.name)}-{_key_digest(self.kind, self.key)}")
 
     @classmethod
-    def of(cls, spec: SweepSpec | TrainSpec, key: str | None) -> Self:
+    def of(cls, spec: Identified, key: str | None) -> Self:
         """Of this spec under this key. Without one the digest is the key: the same spec is the same run."""
         named = key if key is not None else f"spec-{spec.digest()[:16]}"
         return cls(kind=spec.kind, name=spec.name, key=named)

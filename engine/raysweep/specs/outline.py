@@ -25,7 +25,7 @@ from raysweep.specs.train import TrainSpec
 
 MAX_CHARS: Final = 4096
 """An outline with digests of single parameters may be so long; a longer one has digests of whole fields."""
-_FREE_OF_TRAININGS: Final = frozenset({"max_failures", "failure", "stop", "tags"})
+_FREE_OF_TRAININGS: Final = frozenset({"failure", "stop", "tags"})
 _DIGITS: Final = 12
 
 Outline = Mapping[str, Any]

@@ -288,3 +288,16 @@ def _is_parameter(name: str, paths: Sequence[str]) -> bool:
 
 def _is_named(path: str, used: Iterable[str]) -> bool:
     return any(path == name or path.startswith(f"{name}.") or name.startswith(f"{path}.") for name in used)
+
+
+def require_command(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a spec that has a `trainable` or a `command`."""
+    schema["required"] = [name for name in schema.get("required", ()) if name != "trainable"]
+    # The model takes null for one that is not given.
+    found = schema["properties"]["trainable"]
+    schema["properties"]["trainable"] = {
+        "anyOf": [{key: found[key] for key in found if key != "description"}, {"type": "null"}],
+        **({"description": found["description"]} if "description" in found else {}),
+    }
+    schema["anyOf"] = [{"required": ["trainable"]}, {"required": ["command"]}]
+    return schema

@@ -18,7 +18,7 @@ from raysweep.documents import ray_objects
 from raysweep.documents.base import SpecModel
 from raysweep.documents.sizes import Bytes
 from raysweep.documents.validation import Path, Problem, show
-from raysweep.space.amounts import CUSTOM, Size, amounts_of, refusal
+from raysweep.space.amounts import CUSTOM, Need, Size, amounts_of, parse_amount, refusal
 from raysweep.specs.bundles import RAY_KEYS, bundle_of, ray_bundle
 from raysweep.specs.resources_by_config import ByConfig
 from raysweep.specs.scaling import Amount, RunScaling, Scaling, Strategy, check_pinned
@@ -205,6 +205,19 @@ class Resources(SpecModel):
                     f"remove {name}: with bundles, the first bundle says it",
                     (name,),
                 )
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The amounts that depend on a trial's config."""
+        return tuple(
+            Need(f"resources.by_config.{name}", name, parse_amount(text), self._usual(name))
+            for name, text in self.by_config.given.items()
+        )
+
+    def _usual(self, name: str) -> float:
+        if name.startswith(CUSTOM):
+            return self.custom.get(name.removeprefix(CUSTOM), 0.0)
+        return float(getattr(self, name) or 0)
 
     @property
     def is_head_empty(self) -> bool:

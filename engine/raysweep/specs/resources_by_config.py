@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem, show
-from raysweep.space.amounts import CUSTOM, Need, parse_amount
-from raysweep.space.where import check_amount
-from raysweep.specs.bundles import need_name, ray_bundle
+from raysweep.space.amounts import CUSTOM, parse_amount
+from raysweep.specs.bundles import ray_bundle
 
 if TYPE_CHECKING:
-    from raysweep.specs.resources import Resources
-    from raysweep.specs.scaling import Scaling
-    from raysweep.specs.sweep import SweepSpec
+    pass
 
 _EXAMPLES: Final = 'write such as "1e9 + 4e6 * batch_size", or the name of a parameter'
 
@@ -103,48 +99,3 @@ class ScalingByConfig(_ByConfig):
     def given(self) -> dict[str, str]:
         """The expressions by field; what each worker takes by `resources_per_worker.CPU`."""
         return super().given | {f"resources_per_worker.{k}": v for k, v in self.resources_per_worker.items()}
-
-
-def needs_of(spec: SweepSpec) -> tuple[Need, ...]:
-    """What trials of this sweep need by their configs."""
-    resources = spec.resources
-    found = [
-        Need(f"resources.by_config.{name}", name, parse_amount(text), _usual_of(resources, name))
-        for name, text in resources.by_config.given.items()
-    ]
-    return tuple(found) if spec.scaling is None else (*found, *_needs_of_workers(spec.scaling))
-
-
-def _needs_of_workers(scaling: Scaling) -> Iterator[Need]:
-    asked, usual = scaling.by_config, scaling.worker_bundle()
-    if asked.num_workers is not None:
-        least = float(scaling.num_workers)
-        yield Need("scaling.by_config.num_workers", "num_workers", parse_amount(asked.num_workers), least)
-    for key, text in asked.resources_per_worker.items():
-        yield Need(
-            f"scaling.by_config.resources_per_worker.{key}",
-            need_name(key),
-            parse_amount(text),
-            usual.get(key, 0.0),
-            is_pinned=scaling.pin_cpus and key == "CPU",
-        )
-
-
-def _usual_of(resources: Resources, name: str) -> float:
-    if name.startswith(CUSTOM):
-        return resources.custom.get(name.removeprefix(CUSTOM), 0.0)
-    return float(getattr(resources, name) or 0)
-
-
-def check_by_config(spec: SweepSpec) -> None:
-    """See that what trials take by their configs follows from parameters. Imports nothing. Raises Problem."""
-    needs = needs_of(spec)
-    for need in needs:
-        check_amount(need.amount, spec.param_space, tuple(need.field.split(".")))
-    if any(need.name != "memory" for need in needs) and spec.stop.budget.model_dump(exclude_none=True):
-        fix = "use stop.time_budget_s or stop.deadline, or leave by_config out"
-        raise Problem(
-            "counts what slots use that are all alike, and by_config makes them differ",
-            fix,
-            ("stop", "budget"),
-        )

@@ -16,8 +16,8 @@ from pydantic import (
 from raysweep.documents import ray_objects
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem, did_you_mean, show
-from raysweep.space.amounts import refusal
-from raysweep.specs.bundles import ray_bundle
+from raysweep.space.amounts import Need, parse_amount, refusal
+from raysweep.specs.bundles import need_name, ray_bundle
 from raysweep.specs.resources_by_config import ScalingByConfig
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
@@ -188,6 +188,19 @@ class Scaling(SpecModel):
         if self.use_gpu:
             bundle.setdefault("GPU", 1.0)
         return {name: float(amount) for name, amount in bundle.items() if amount}
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The number of workers and each worker's amounts, where they depend on a trial's config."""
+        asked, usual, needs = self.by_config, self.worker_bundle(), []
+        if asked.num_workers is not None:
+            amount, least = parse_amount(asked.num_workers), float(self.num_workers)
+            needs.append(Need("scaling.by_config.num_workers", "num_workers", amount, least))
+        for key, text in asked.resources_per_worker.items():
+            field, is_pinned = f"scaling.by_config.resources_per_worker.{key}", self.pin_cpus and key == "CPU"
+            amount, least = parse_amount(text), usual.get(key, 0.0)
+            needs.append(Need(field, need_name(key), amount, least, is_pinned=is_pinned))
+        return tuple(needs)
 
     @property
     def reduced_metrics(self) -> tuple[str, ...] | None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainSerializer,
+    ConfigDict,
     SerializerFunctionWrapHandler,
-    WithJsonSchema,
     model_serializer,
     model_validator,
 )
@@ -19,158 +16,31 @@ from pydantic import (
 from raysweep.documents import tune_objects
 from raysweep.documents.digest import digest_of
 from raysweep.documents.mode import Mode
-from raysweep.documents.validation import Problem, show
 from raysweep.from_tune.class_options import TuneOptions
 from raysweep.from_tune.schedulers import with_own_scheduler
-from raysweep.schedulers.spec import SchedulerSpec, check_scheduler
+from raysweep.schedulers.spec import SchedulerSpec
 from raysweep.search.spec import SearchSpec
-from raysweep.space.constraints import Constraint, Constraints, parse_constraints
-from raysweep.space.parsed import Space, normalise, parse, space_to_json, uses
+from raysweep.space.constraints import Constraint, parse_constraints
+from raysweep.space.parsed import Space, parse
 from raysweep.space.schema import space_schema, value_schema
-from raysweep.space.where import Where, check_where
-from raysweep.specs.checks import check_pair
-from raysweep.specs.costs import check_costs
-from raysweep.specs.default_search import can_learn
-from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable, anywhere
-from raysweep.specs.identity import Kind
-from raysweep.specs.objectives import METRIC_SCHEMA, MODE_SCHEMA, check_several, joined, split
-from raysweep.specs.open_ended import check_end
-from raysweep.specs.parameters import check_command, require_command
-from raysweep.specs.points import Points, check_points
+from raysweep.specs.checks.search import can_learn
+from raysweep.specs.checks.sweep import check_sweep
+from raysweep.specs.document import anywhere
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.specs.program import Command, ProgramSpec, with_runner
-from raysweep.specs.repeat import RepeatSpec, check_repeat
-from raysweep.specs.resources import Resources, resources_of, resources_of_wrapped
-from raysweep.specs.resources_by_config import check_by_config
+from raysweep.specs.program import ProgramSpec, require_command, with_runner
+from raysweep.specs.resources import Resources, resources_of_wrapped
 from raysweep.specs.scaling import Scaling
-from raysweep.specs.warm_start import Memory, WarmStartFrom, check_memory
+from raysweep.specs.sweep_fields import SweepFields
+from raysweep.specs.sweep_parts import Isolation, Memory, join_metrics, split_metrics
 
 if TYPE_CHECKING:
     import os
 
-Isolation = Literal["worker", "process", "actor", "inline"]
-ParamSpace = Annotated[
-    dict[str, Any],
-    BeforeValidator(normalise),
-    PlainSerializer(space_to_json, return_type=dict[str, Any]),
-    WithJsonSchema(
-        {"type": "object"}
-    ),  # json_schema() puts space_schema() here: pydantic knows no foreign $ref
-]
 
-
-class SweepSpec(SpecDocument):
+class SweepSpec(SweepFields):
     """What one sweep searches, how, and on what. Frozen; all invalid input raises SpecError."""
 
-    kind: ClassVar[Kind] = "sweep"
-    renamed_fields: ClassVar[dict[str, str]] = {
-        "config": "param_space",
-        "space": "param_space",
-        "params": "param_space",
-        "direction": "mode",
-        "objective": "metric",
-        "n_trials": "num_samples",
-        "num_trials": "num_samples",
-        "resources_per_trial": "resources",
-        "scaling_config": "scaling",
-        "num_workers": "scaling.num_workers",
-        "points_to_evaluate": "points",
-        "search_alg": "search",
-        "searcher": "search",
-        "max_concurrent": "max_concurrent_trials",
-        "local_dir": "storage_path",
-        "storage": "storage_path",
-        "max_retries": "failure.max_failures",
-        "fail_fast": "failure.breaker_trials",
-        "run_or_experiment": "trainable",
-        "cmd": "command",
-        "entrypoint": "command",
-    }
-
-    name: Name
-    """The sweep's name; its id starts with it."""
-    trainable: Trainable
-    """What a trial runs: an import path `package.module:function`, or in Python a callable; or `command`."""
-    command: Command | None = None
-    """A program that a trial runs, in place of `trainable`: `[python, train.py, --lr, "{lr}", "{args}"]`.
-
-    Placeholders stand for parameters and for `{args}`, `{config_file}`, `{number}`, `{seed}` and others.
-    """
-    program: ProgramSpec | None = None
-    """How `command` gets its config, where its metrics and checkpoints are, and how it is ended."""
-    param_space: ParamSpace
-    """The search space: a mapping of names to domains, constants and nested mappings."""
-    metric: Annotated[str, Field(min_length=1), WithJsonSchema(METRIC_SCHEMA)]
-    """Which reported value ranks the trials.
-
-    Several, such as `[auc, latency_ms]`, have a Pareto front; the first one ranks, and is what stands here.
-    """
-    mode: Annotated[Mode, WithJsonSchema(MODE_SCHEMA)]
-    """Whether the metric is better when it is larger (`max`) or smaller (`min`).
-
-    Of several one for each, in their order; here is then that of the first.
-    """
-    others: dict[str, Mode] = Field(default_factory=dict)
-    """The metrics after the first, by name, each with its mode; written as lists of `metric` and `mode`."""
-    constraints: Constraints = ()
-    """What a trial's metrics have to satisfy to be the best: `["latency_ms <= 20"]`."""
-    num_samples: Annotated[int, Field(ge=1)] | None = 1
-    """How many configs are drawn; with a grid, each grid point runs `num_samples` times.
-
-    None (null): as many as there is time for, until a limit in `stop` ends the sweep.
-    """
-    repeat: RepeatSpec | None = None
-    """How many times each config runs, each time with another seed; `num_samples` counts configs.
-
-    The search is told the mean, and the best config is the one with the best mean; or `{times, race}`.
-    """
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    """Makes the configs repeatable; default: drawn once and stored with the sweep."""
-    resources: Resources = Resources()
-    """What one trial takes."""
-    scaling: Scaling | None = None
-    """Makes each trial a gang of workers, placed at once or not at all; in place of `resources`."""
-    isolation: Isolation | None = None
-    """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
-
-    Or `inline`: in the process that runs the sweep, one at a time, for a debugger.
-    Default: `process` where a trial takes GPUs, else `worker`; `worker` with `resources.train`.
-    """
-    where: Where = ()
-    """Relations that each config satisfies: `["min_lr < max_lr"]`."""
-    search: SearchSpec = SearchSpec()
-    """How configs are found."""
-    points: Points = ()
-    """Configs that run first, whatever the search; parameters that one leaves out are drawn."""
-    scheduler: SchedulerSpec = SchedulerSpec()
-    """Which trials are stopped early."""
-    score: Literal["last", "best"] = "last"
-    """Which report of a trial ranks it: its last, or its best."""
-    max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None
-    """The most trials that run at once; default: as many as the cluster holds."""
-    autoscaled: bool = False
-    """The cluster adds nodes on demand (KubeRay, `ray up`): ask for workers also where no node has room now.
-
-    As many as `max_concurrent_trials`, which must be set.
-    """
-    failure: FailurePolicy = FailurePolicy()
-    """What is done when trials fail."""
-    checkpoint: CheckpointPolicy = CheckpointPolicy()
-    """Which checkpoints are kept."""
-    stop: StopPolicy = StopPolicy()
-    """When trials, or the sweep, end early."""
-    warm_start: WarmStartFrom = None
-    """What it starts from: `champion`, `last` (night) or a number of nights; same name and storage path.
-
-    The champion is run again first; of earlier nights all trials that fit the space are told to the search.
-    Or `{"nights": 14, "anchors": 4}`: as far as some of their configs, run again, show that they still hold.
-    """
-    tune: TuneOptions = TuneOptions()
-    """How a class of Ray Tune runs: when it makes checkpoints, whether it is used again."""
-    storage_path: StoragePath = DEFAULT_STORAGE
-    """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
-    tags: dict[str, str] = Field(default_factory=dict)
-    """Free labels; not part of the digest."""
+    model_config = ConfigDict(defer_build=False)
 
     if TYPE_CHECKING:
 
@@ -215,7 +85,7 @@ class SweepSpec(SpecDocument):
         several metrics are taken apart."""
         if not isinstance(given, Mapping):
             return given
-        given = split(with_own_scheduler(with_runner(given)))
+        given = split_metrics(with_own_scheduler(with_runner(given)))
         trainable = given.get("trainable")
         asked = tune_objects.resources_of(trainable)
         if asked is None:
@@ -226,86 +96,8 @@ class SweepSpec(SpecDocument):
     @model_validator(mode="after")
     def _check(self) -> Self:
         self.__dict__["search"] = self.search.opened(learns=can_learn(self))
-        if self.search.options.needs_grid and not uses(self.param_space, "grid_search"):
-            raise Problem(
-                f"{self.search.kind!r} needs a grid_search in param_space",
-                'write {"grid_search": [...]} for a parameter, or search: random',
-                ("search",),
-            )
-        check_command(self)
-        check_pair(self)
-        self._check_scaling()
-        self._check_train()
-        check_several(self)
-        check_costs(self)
-        check_where(self.where, self.param_space)
-        if self.where and self.search.options.is_listed:
-            raise Problem("has no say in a list of configs", "leave it out", ("where",))
-        check_by_config(self)
-        check_end(self)
-        check_repeat(self)
-        check_points(self.points, self.search, self.param_space, self.num_samples)
-        check_memory(self)
-        check_scheduler(self.scheduler, self.param_space, self.num_samples, self.max_concurrent_trials)
-        if self.isolation == "inline" and self.max_concurrent_trials != 1:
-            raise Problem(
-                f"{show(self.max_concurrent_trials)} trials at once cannot run inline, in one process",
-                "set max_concurrent_trials: 1, or another isolation",
-                ("max_concurrent_trials",),
-            )
-        if self.isolation == "inline" and self.resources.pin_cpus:
-            why = "an inline trial runs where the process that runs the sweep does"
-            raise Problem(why, "leave it out, or choose another isolation", ("resources", "pin_cpus"))
-        if self.autoscaled and self.max_concurrent_trials is None:
-            raise Problem(
-                "nothing says how far the cluster is to grow",
-                "set max_concurrent_trials to the number of trials to run at once",
-                ("autoscaled",),
-            )
+        check_sweep(self)
         return self
-
-    def _check_scaling(self) -> None:
-        if self.scaling is None:
-            return
-        if self.scaling.min_workers is not None:
-            raise Problem(
-                "may not be a range in a sweep: a gang is placed whole or not at all",
-                "give one number of workers",
-                ("scaling", "num_workers"),
-            )
-        if self.resources != Resources():
-            raise Problem(
-                "scaling says already what a trial takes",
-                "remove resources, and give what each worker takes as scaling.resources_per_worker",
-                ("resources",),
-            )
-        if self.isolation == "inline":
-            raise Problem(
-                "inline is one process, and a gang is several",
-                "use worker, process (each trial in fresh processes) or actor",
-                ("isolation",),
-            )
-        if self.isolation == "worker" and self.scaling.backend == "tensorflow":
-            raise Problem(
-                "worker keeps processes from trial to trial, and TensorFlow's servers end only with theirs",
-                "use process (the default with tensorflow), which imports TensorFlow once for all trials, or"
-                " actor",
-                ("isolation",),
-            )
-
-    def _check_train(self) -> None:
-        if self.resources.train is None or self.isolation not in ("process", "inline"):
-            return
-        why = (
-            "a forked process has no Ray"
-            if self.isolation == "process"
-            else "inline trials hold no resources"
-        )
-        raise Problem(
-            f"{why}, which resources.train needs: the trial starts its workers by it",
-            "use worker, or actor (a fresh process for each trial)",
-            ("isolation",),
-        )
 
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -313,7 +105,7 @@ class SweepSpec(SpecDocument):
         fields.pop("trainable" if self.command is not None else "command", None)
         if self.command is None:
             fields.pop("program", None)
-        return joined(fields, self.others)
+        return join_metrics(fields, self.others)
 
     def digest(self) -> str:
         """32 hex digits over everything except tags and storage path: equal specs have equal digests.
@@ -337,11 +129,6 @@ class SweepSpec(SpecDocument):
         return self.replace(**changed) if changed else self
 
     @property
-    def is_open_ended(self) -> bool:
-        """Whether only a limit ends it: no number of samples, and a search that goes on without one."""
-        return self.num_samples is None and not self.search.options.is_listed
-
-    @property
     def effective_isolation(self) -> Isolation:
         """`isolation`, or its default for these resources."""
         if self.isolation is not None:
@@ -361,11 +148,6 @@ class SweepSpec(SpecDocument):
         """Whether trials, or some of them, take GPUs."""
         return self.trial_resources.total_gpus > 0 or self.resources.by_config.gpu is not None
 
-    @cached_property
-    def trial_resources(self) -> Resources:
-        """What one trial takes, with all its workers."""
-        return self.resources if self.scaling is None else resources_of(self.scaling)
-
     @property
     def compared(self) -> tuple[str, Mode]:
         """The metric by which the scheduler compares trials, and its mode."""
@@ -375,11 +157,6 @@ class SweepSpec(SpecDocument):
             return self.metric, self.mode
         mode = options.mode or self.objectives.get(options.metric)
         return options.metric, mode or self.mode
-
-    @property
-    def objectives(self) -> dict[str, Mode]:
-        """All metrics with their modes, in their order."""
-        return {self.metric: self.mode, **self.others}
 
     @cached_property
     def parsed_constraints(self) -> tuple[Constraint, ...]:

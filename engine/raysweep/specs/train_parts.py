@@ -1,12 +1,15 @@
-"""What a training run is limited by, what it does when workers fail, and the data that its workers share."""
+"""Field types of a training's spec: framework, limits, failures, data sets and the schedule of configs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     WithJsonSchema,
@@ -15,7 +18,9 @@ from pydantic import (
 )
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.json_values import plain
 from raysweep.documents.trainable import check_reference
+from raysweep.documents.tuples import marked
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.specs.document import Trainable, check_storage_path
 from raysweep.specs.policies import Deadline, PositiveSeconds, Seconds
@@ -67,10 +72,16 @@ class TrainStop(SpecModel):
 
 
 class TrainFailure(SpecModel):
-    """What is done when workers of a training run fail, beside `max_failures`."""
+    """What is done when a training run fails, or its workers die."""
 
-    renamed_fields: ClassVar[dict[str, str]] = {"max_preemption_failures": "max_preemptions"}
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "max_preemption_failures": "max_preemptions",
+        "max_retries": "max_failures",
+        "retries": "max_failures",
+    }
 
+    max_failures: int = Field(default=1, ge=0)
+    """How many times the run is retried after its own code failed."""
     max_worker_deaths: int | None = Field(default=None, ge=0)
     """How many times the run is retried after workers died (were killed, ran out of memory, lost their node).
 
@@ -118,3 +129,54 @@ class DatasetSource(SpecModel):
         if self.function is not None and (self.files is not None or self.format != "parquet"):
             raise Problem("has a function, and files", example)
         return self
+
+
+_SCHEDULE_FIX: Final = (
+    'give a list such as [{"from": 0, "config": {"lr": 0.1}}, {"from": 20, "config": {"lr": 0.05}}]'
+)
+
+
+def check_config(given: Any) -> Any:
+    """A config as plain JSON, with the tuples that it has. Raises Problem."""
+    if not isinstance(given, Mapping):
+        raise Problem(
+            f"expected a mapping, got {show(given)}",
+            "give the config of a trial, such as outcome.best.config",
+        )
+    return plain(given, keeps_tuples=True)
+
+
+class ScheduledConfig(SpecModel):
+    """One config of a schedule. In JSON and YAML: `{from: 20, config: {…}}`."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    start: int = Field(ge=0, alias="from")
+    """How many steps, which are reports of the trial, lay behind when it took over; it made the next one."""
+    config: Annotated[dict[str, Any], BeforeValidator(check_config)]
+    """What the trainable was given from there on."""
+
+    @model_serializer(mode="plain")
+    def _write(self) -> dict[str, Any]:
+        return {"from": self.start, "config": marked(self.config)}
+
+
+def _as_schedule(given: Any) -> Any:
+    if isinstance(given, list | tuple):
+        return tuple(given)
+    raise Problem(f"expected a list, got {show(given)}", _SCHEDULE_FIX)
+
+
+def _check_order(given: tuple[ScheduledConfig, ...]) -> tuple[ScheduledConfig, ...]:
+    starts = [each.start for each in given]
+    if starts and starts[0] != 0:
+        raise Problem(f"begins from {starts[0]}", "let the first config be from 0")
+    for number, (before, after) in enumerate(pairwise(starts), start=1):
+        if after <= before:
+            raise Problem(
+                f"{after} comes after {before}", "give the configs in order, each from once", (number, "from")
+            )
+    return given
+
+
+Schedule = Annotated[tuple[ScheduledConfig, ...], BeforeValidator(_as_schedule), AfterValidator(_check_order)]

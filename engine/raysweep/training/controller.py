@@ -157,9 +157,10 @@ def _elastic(scaling_config: Any, ending: Ending) -> Any:
 class Retries:
     """Whether workers are started again, and how soon.
 
-    Failures count against `max_failures`; so do deaths of workers, unless `failure.max_worker_deaths` has a
-    number of its own for them. A start that fails is neither: no user code has run in these workers, and
-    often the cause is a node that has just joined and dies. `START_RETRIES` limits those in a row. A process
+    Failures count against `failure.max_failures`; so do deaths of workers, unless
+    `failure.max_worker_deaths` is a number of its own for them. A start that fails is neither: no
+    user code has run in these workers, and often the cause is a node that has just joined and dies.
+    `START_RETRIES` limits those in a row. A process
     that resumes the run counts anew.
     """
 
@@ -179,7 +180,7 @@ class Retries:
             self._watch.failed(_error_info(cause))
         policy = self._spec.failure
         is_death = policy.max_worker_deaths is not None and train.is_death(cause)
-        limit = policy.max_worker_deaths if is_death else self._spec.max_failures
+        limit = policy.max_worker_deaths if is_death else policy.max_failures
         may = self._count("deaths" if is_death else "failures", limit)
         if train.may_pass(cause) and may:
             earlier = self._counts["deaths"] + self._counts["failures"] - 1
@@ -205,7 +206,8 @@ class Retries:
         pause_s = min(pause_s, policy.backoff_max_s)
         self.pause(pause_s)
         _log.warning(
-            "the workers failed to start: %s; retry %d of %d in %g s (not counted against max_failures)",
+            "the workers failed to start: %s; retry %d of %d in %g s "
+            "(not counted against failure.max_failures)",
             problem,
             failed,
             START_RETRIES,

@@ -7,7 +7,7 @@ from typing import Any
 
 from raysweep import trial
 from raysweep.errors import message_of
-from raysweep.specs.schedule import ScheduledConfig
+from raysweep.specs.train_parts import ScheduledConfig
 from raysweep.training.worker_session import (
     TrainWorkerSession,
     keep_checkpoints,
@@ -23,7 +23,8 @@ class TrainLoop:
     """A picklable training function.
 
     The trainable travels as bytes and is loaded in the training thread: an import that fails there is the
-    user's error with its traceback, and counts against `max_failures`, instead of a worker that never starts.
+    user's error with its traceback, and counts against `failure.max_failures`, instead of a worker that
+    never starts.
     """
 
     run_id: str

@@ -157,7 +157,8 @@ def test_sweep_specs(
         ({"config": [1]}, "config", "give the config of a trial"),
         ({"trainable": ABSENT}, "trainable", "add it"),
         ({"trainable": "no_such_module:train"}, "trainable", "put its folder on PYTHONPATH"),
-        ({"max_failures": -1}, "max_failures", "give a number >= 0"),
+        ({"failure": {"max_failures": -1}}, "failure.max_failures", "give a number >= 0"),
+        ({"max_failures": 2}, "max_failures", "did you mean 'failure.max_failures'?"),
         ({"warm_start_checkpoint": "/nowhere/0"}, "warm_start_checkpoint", "give outcome.best.checkpoint_uri"),
     ],
 )  # fmt: skip

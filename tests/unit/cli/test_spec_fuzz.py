@@ -51,7 +51,7 @@ TRAIN: dict[str, Any] = {
     "framework": "torch",
     "scaling": {"num_workers": 2, "use_gpu": False, "resources_per_worker": {"CPU": 1}},
     "warm_start_checkpoint": "s3://bucket/x",
-    "max_failures": 2,
+    "failure": {"max_failures": 2},
     "storage_path": "/data/runs",
     "tags": {},
 }

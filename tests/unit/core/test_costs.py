@@ -12,7 +12,7 @@ from raysweep.core.views.scores import cost_of
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.schedulers import make_scheduler
-from raysweep.specs.costs import TRIAL_TIME, CostRule
+from raysweep.search.options import TRIAL_TIME, CostRule
 from tests.unit.core.sweep import Commands, Sweep, running
 from tests.unit.core.world import METRIC
 

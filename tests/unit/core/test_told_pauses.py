@@ -14,7 +14,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import RaysweepError
 from raysweep.schedulers import Pause, Resume
-from raysweep.specs.costs import TRIAL_TIME
+from raysweep.search.options import TRIAL_TIME
 from tests.unit.core.sweep import Commands, Sweep, running
 from tests.unit.core.world import METRIC
 

@@ -102,7 +102,7 @@ def test_trainings_are_told_apart_likewise(tmp_path: Path) -> None:
         job = submit(api, spec)
         with pytest.raises(errors.SpecChangedError, match=r"config\.lr differs"):
             submit(api, other)
-        assert submit(api, spec.replace(max_failures=7)).how == "attached"
+        assert submit(api, spec.replace(failure={"max_failures": 7})).how == "attached"
         folder = RunFolder(open_store(job.storage_path), job.run_id)
         folder.freeze_spec(other.placed(), KEY)
         with pytest.raises(errors.SpecChangedError, match=r"config\.lr: 0\.2 -> 0\.1"):

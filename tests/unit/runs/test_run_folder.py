@@ -30,7 +30,9 @@ def spec(**fields: object) -> TrainSpec:
 
 def test_a_changed_spec_is_refused_with_each_difference(folder: RunFolder) -> None:
     folder.freeze_spec(spec(config={"lr": 0.1, "deep": {"er": 1}}), "k")
-    folder.freeze_spec(spec(config={"lr": 0.1, "deep": {"er": 1}}, max_failures=5, tags={"a": "b"}), "k")
+    folder.freeze_spec(
+        spec(config={"lr": 0.1, "deep": {"er": 1}}, failure={"max_failures": 5}, tags={"a": "b"}), "k"
+    )
     with pytest.raises(SpecChangedError) as caught:
         folder.freeze_spec(spec(config={"lr": 0.2, "deep": {"er": 1}, "new": "x"}, framework="torch"), "k")
     assert sorted(caught.value.diff) == [

@@ -15,7 +15,6 @@ from raysweep.schedulers.resource_changing import ResourceChangingScheduler
 from raysweep.simulate import simulate
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.specs import SweepSpec
-from raysweep.specs.resources_by_config import needs_of
 
 SHARE = {"param": "threads", "total": 8, "interval": 2}
 
@@ -108,7 +107,7 @@ def test_in_a_sweep_the_longer_trials_go_on_with_more(kind: str) -> None:
     assert [trial.metrics["training_iteration"] for trial in outcome.trials] == [2, 4, 6, 20]
     assert outcome.trials[3].config["threads"] == 8
     assert [attempt.end for attempt in outcome.trials[3].attempts].count("exploited") >= 2
-    (need,) = needs_of(asked)
+    (need,) = asked.needs
     assert (need.name, need.of(outcome.trials[3].config)) == ("cpu", 8)
 
 

@@ -15,7 +15,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.search.spec import SearchSpec
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.specs.warm_start import Memory
+from raysweep.specs.sweep_parts import Memory
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples/search").glob("*.yaml"))

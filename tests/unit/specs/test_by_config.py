@@ -12,7 +12,6 @@ from raysweep import Resources, SweepSpec, TrainSpec
 from raysweep.errors import SpecError
 from raysweep.space.amounts import Need, amounts_of, parse_amount, size_of
 from raysweep.specs.changes import changes
-from raysweep.specs.resources_by_config import needs_of
 
 FIELD = "resources.by_config.memory"
 
@@ -169,27 +168,27 @@ def plain(**fields: Any) -> SweepSpec:
 
 def test_all_needs_of_a_spec_with_their_least() -> None:
     found = plain(resources={"cpu": 2, "memory": 5, "by_config": {"cpu": "n", "gpu": "n / 4", "memory": "n"}})
-    assert [(each.field, each.usual) for each in needs_of(found)] == [
+    assert [(each.field, each.usual) for each in found.needs] == [
         ("resources.by_config.cpu", 2.0),
         ("resources.by_config.gpu", 0.0),
         ("resources.by_config.memory", 5.0),
     ]
     gang = plain(scaling={"num_workers": 2, "by_config": {"num_workers": "n"}})
-    (need,) = needs_of(gang)
+    (need,) = gang.needs
     assert (need.field, need.usual) == ("scaling.by_config.num_workers", 2.0)
     assert SweepSpec.from_any(gang.to_dict()) == gang
-    assert needs_of(plain()) == ()
+    assert plain().needs == ()
 
 
 def test_custom_resources_are_needs_with_their_least() -> None:
     resources = {"custom": {"seat": 2}, "by_config": {"cpu": "n", "custom": {"seat": "n", "a.b": "n / 4"}}}
     spec = plain(resources=resources)
-    assert [(each.field, each.name, each.usual) for each in needs_of(spec)] == [
+    assert [(each.field, each.name, each.usual) for each in spec.needs] == [
         ("resources.by_config.cpu", "cpu", 1.0),
         ("resources.by_config.custom.seat", "custom.seat", 2.0),
         ("resources.by_config.custom.a.b", "custom.a.b", 0.0),
     ]
-    assert [need.of({"n": 2}) for need in needs_of(spec)] == [2, None, 0.5]
+    assert [need.of({"n": 2}) for need in spec.needs] == [2, None, 0.5]
     assert spec.to_dict()["resources"]["by_config"] == resources["by_config"]
     assert SweepSpec.from_any(spec.to_dict()) == spec
     assert spec.effective_isolation == "worker"
@@ -309,7 +308,7 @@ def test_what_each_worker_of_a_gang_takes_are_needs_with_their_least() -> None:
     each = {"cpu": "3 * n", "GPU": "n", "memory": "1e9 * n + 0.5", "licence": "n / 4", "a.b": "n"}
     spec = gang(each, use_gpu=True, num_workers=2)
     where = "scaling.by_config.resources_per_worker"
-    assert [(need.field, need.name, need.usual) for need in needs_of(spec)] == [
+    assert [(need.field, need.name, need.usual) for need in spec.needs] == [
         ("scaling.by_config.num_workers", "num_workers", 2.0),
         (f"{where}.CPU", "cpu", 2.0),
         (f"{where}.GPU", "gpu", 1.0),
@@ -317,10 +316,10 @@ def test_what_each_worker_of_a_gang_takes_are_needs_with_their_least() -> None:
         (f"{where}.licence", "custom.licence", 0.0),
         (f"{where}.a.b", "custom.a.b", 0.0),
     ]
-    assert [need.of({"n": 1}) for need in needs_of(spec)] == [None, 3, None, 1_000_000_001, 0.25, 1]
-    assert [need.of({"n": 3}) for need in needs_of(spec)] == [3, 9, 3, 3_000_000_001, 0.75, 3]
+    assert [need.of({"n": 1}) for need in spec.needs] == [None, 3, None, 1_000_000_001, 0.25, 1]
+    assert [need.of({"n": 3}) for need in spec.needs] == [3, 9, 3, 3_000_000_001, 0.75, 3]
     alone = plain(scaling={"by_config": {"resources_per_worker": {"CPU": "n"}}})
-    assert [(need.name, need.usual) for need in needs_of(alone)] == [("cpu", 1.0)]
+    assert [(need.name, need.usual) for need in alone.needs] == [("cpu", 1.0)]
 
 
 def test_what_each_worker_takes_is_written_with_rays_keys_and_not_where_it_is_not_given() -> None:
@@ -394,7 +393,7 @@ def test_what_is_meant_is_said_where_a_field_is_not_known() -> None:
 
 def test_what_ray_gives_no_worker_is_refused_per_trial() -> None:
     asked = gang({"GPU": "0.75 * n", "TPU": "n"}, use_gpu=True, resources_per_worker={"GPU": 0.5})
-    _, gpu, tpu = needs_of(asked)
+    _, gpu, tpu = asked.needs
     assert gpu.of({"n": 1}) == 0.75
     said = r"^scaling\.by_config\.resources_per_worker\.GPU: '0\.75 \* n' is 1\.5 GPUs of .*or whole GPUs"
     with pytest.raises(SpecError, match=said):
@@ -406,7 +405,7 @@ def test_what_ray_gives_no_worker_is_refused_per_trial() -> None:
 
 
 def test_workers_that_are_pinned_have_whole_cpus() -> None:
-    _, pinned, other = needs_of(gang({"CPU": "1.5 * n", "seat": "1.5 * n"}, pin_cpus=True))
+    _, pinned, other = gang({"CPU": "1.5 * n", "seat": "1.5 * n"}, pin_cpus=True).needs
     assert pinned.of({"n": 4}) == 6
     said = (
         r"^scaling\.by_config\.resources_per_worker\.CPU: .* is 4\.5 of .*; give whole CPUs, as pin_cpus is"
@@ -414,7 +413,7 @@ def test_workers_that_are_pinned_have_whole_cpus() -> None:
     with pytest.raises(SpecError, match=said):
         pinned.of({"n": 3})
     assert other.of({"n": 3}) == 4.5
-    _, free = needs_of(gang({"CPU": "1.5 * n"}))
+    _, free = gang({"CPU": "1.5 * n"}).needs
     assert free.of({"n": 3}) == 4.5
 
 

@@ -106,7 +106,9 @@ def test_the_outline_of_a_large_spec_is_small(spec: SweepSpec) -> None:
 
 def test_of_a_training_all_but_its_failures_and_limits_counts() -> None:
     old = TrainSpec(trainable="m:f", config={"lr": 0.1}, storage_path="/a")
-    free = old.replace(max_failures=5, tags={"a": "b"}, stop={"time_budget_s": 3}, storage_path="/b")
+    free = old.replace(
+        failure={"max_failures": 5}, tags={"a": "b"}, stop={"time_budget_s": 3}, storage_path="/b"
+    )
     assert not outline_changes(stored(old), stored(free))
     other = old.replace(config={"lr": 0.2}, scaling={"num_workers": 2})
     lines = outline_changes(stored(old), stored(other)).unsafe

@@ -55,6 +55,10 @@ def test_they_are_the_same_in_json_yaml_and_python() -> None:
         ({"stop": {"grace_s": 0}}, "stop.grace_s: must be > 0"),
         ({"stop": {"deadline": "25:00 UTC"}}, "stop.deadline"),
         ({"stop": {"time_total_s": 5}}, "did you mean 'time_budget_s'"),
+        (
+            {"max_failures": 2},
+            "max_failures: unknown field 'max_failures'; did you mean 'failure.max_failures'?",
+        ),
         ({"failure": {"max_preemption_failures": 1}}, "did you mean 'max_preemptions'"),
         ({"failure": {"max_worker_deaths": -1}}, "failure.max_worker_deaths: must be >= 0"),
     ],
@@ -68,7 +72,7 @@ def test_what_cannot_be_meant_is_refused_by_its_field(fields: dict[str, Any], sa
 def test_limits_and_policies_may_change_while_a_run_has_not_ended_and_data_sets_may_not() -> None:
     folder = RunFolder(open_store("memory://trainings"), "r")
     folder.freeze_spec(make(stop={"time_budget_s": 5}), "k")
-    folder.check_spec(make(stop={"time_budget_s": 50}, failure={"max_worker_deaths": 9}, max_failures=7))
+    folder.check_spec(make(stop={"time_budget_s": 50}, failure={"max_worker_deaths": 9, "max_failures": 7}))
     with pytest.raises(SpecError, match=r"datasets\.train"):
         folder.check_spec(make(datasets={"train": "m:f"}))
     with pytest.raises(SpecError, match="framework"):

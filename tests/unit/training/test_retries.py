@@ -44,21 +44,21 @@ def retries(**fields: Any) -> tuple[Retries, list[float]]:
 
 
 def test_deaths_count_as_failures_unless_they_have_a_number() -> None:
-    made, _ = retries(max_failures=1)
+    made, _ = retries(failure={"max_failures": 1})
     assert [made.is_retried(died()), made.is_retried(raised())] == [True, False]
-    made, _ = retries(max_failures=1, failure={"max_worker_deaths": 2})
+    made, _ = retries(failure={"max_failures": 1, "max_worker_deaths": 2})
     assert [made.is_retried(error) for error in (died(), raised(), died(), died())] == [
         True,
         True,
         True,
         False,
     ]
-    made, _ = retries(max_failures=1, failure={"max_worker_deaths": 0})
+    made, _ = retries(failure={"max_failures": 1, "max_worker_deaths": 0})
     assert [made.is_retried(error) for error in (raised(), died())] == [True, False]
 
 
 def test_a_worker_that_died_beside_one_that_raised_died_of_it() -> None:
-    made, _ = retries(max_failures=0, failure={"max_worker_deaths": 5})
+    made, _ = retries(failure={"max_failures": 0, "max_worker_deaths": 5})
     assert not made.is_retried(died(beside=True))
 
 
@@ -70,13 +70,13 @@ def test_pauses_double_up_to_the_longest() -> None:
 
 
 def test_no_pause_by_default() -> None:
-    made, pauses = retries(max_failures=3)
+    made, pauses = retries(failure={"max_failures": 3})
     assert made.is_retried(raised())
     assert pauses == [0.0]
 
 
 def test_nodes_that_are_taken_away_have_no_limit_but_one_that_is_given() -> None:
-    made, pauses = retries(max_failures=0)
+    made, pauses = retries(failure={"max_failures": 0})
     assert all(made.is_moved() for _ in range(50))
     assert not pauses
     made, _ = retries(failure={"max_preemptions": 1})
@@ -90,7 +90,7 @@ def test_nodes_that_are_taken_away_have_no_limit_but_one_that_is_given() -> None
 def test_a_start_that_fails_counts_neither_as_a_failure_nor_as_a_death(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made, pauses = retries(max_failures=0, failure={"max_worker_deaths": 0})
+    made, pauses = retries(failure={"max_failures": 0, "max_worker_deaths": 0})
     assert made.is_retried(not_started())
     assert pauses == [1.0]
     assert made._watch.error is None
@@ -99,7 +99,7 @@ def test_a_start_that_fails_counts_neither_as_a_failure_nor_as_a_death(
 
 
 def test_starts_that_fail_in_a_row_are_limited() -> None:
-    made, pauses = retries(max_failures=9)
+    made, pauses = retries(failure={"max_failures": 9})
     assert [made.is_retried(not_started()) for _ in range(START_RETRIES + 1)] == [True] * 4 + [False]
     assert pauses == [1.0, 2.0, 4.0, 8.0]
     error = made._watch.error
@@ -109,7 +109,7 @@ def test_starts_that_fail_in_a_row_are_limited() -> None:
 
 
 def test_a_start_that_succeeds_ends_the_row() -> None:
-    made, pauses = retries(max_failures=0)
+    made, pauses = retries(failure={"max_failures": 0})
     for _ in range(3):
         assert all(made.is_retried(not_started()) for _ in range(START_RETRIES))
         made.launched()

@@ -16,8 +16,7 @@ from raysweep.core.views.scores import as_number, is_better, may_be_best, score_
 from raysweep.core.views.wilcoxon import p_greater
 from raysweep.core.vocabulary.stop_reasons import StopReason
 from raysweep.numeric.means import mean_of, sum_of_squares
-from raysweep.specs.policies import TrialPatience, TrialPlateau
-from raysweep.specs.trial_stops import TrialWilcoxon
+from raysweep.specs.policies import TrialPatience, TrialPlateau, TrialWilcoxon
 
 EntryT = TypeVar("EntryT")
 

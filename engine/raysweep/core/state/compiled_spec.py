@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from raysweep.schedulers import TRAINING_ITERATION, Judge, Scheduler, make_judge
+from raysweep.search.options import TRIAL_TIME, CostRule
 from raysweep.space.amounts import Need
 from raysweep.space.constraints import Constraint
 from raysweep.specs import SweepSpec
-from raysweep.specs.costs import TRIAL_TIME, CostRule
-from raysweep.specs.open_ended import use_per_slot_hour
-from raysweep.specs.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
-from raysweep.specs.resources_by_config import needs_of
-from raysweep.specs.trial_stops import TrialWilcoxon
+from raysweep.specs.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau, TrialWilcoxon
 
 Limit = tuple[str, float | None, float | None, float | None]
 
@@ -107,7 +104,7 @@ class Rules:
         """
         search, stop = spec.search.options, spec.stop
         limits = stop.trial_limits
-        use = use_per_slot_hour(spec)
+        use = spec.use_per_slot_hour
         budgets = _budgets(spec, use)
         best = _best(spec)
         has_end = any((stop.deadline, stop.time_budget_s, budgets))
@@ -172,7 +169,7 @@ class Rules:
             tells_rungs=search.wants_rungs,
             tells_pauses=_tells_pauses(spec, scheduler),
             compared=_compared(spec),
-            needs=needs_of(spec),
+            needs=spec.needs,
             cost=cost_rule(spec, scheduler),
             named=_named(spec),
         )

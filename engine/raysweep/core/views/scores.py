@@ -20,7 +20,7 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Metrics, Told, Trial
 from raysweep.core.vocabulary.commands import TellSearch
 from raysweep.core.vocabulary.lifecycle import ToldEnd, TrialEnd, TrialState
-from raysweep.specs.costs import TRIAL_TIME, CostRule
+from raysweep.search.options import TRIAL_TIME, CostRule
 
 _TOLD_AS: Final[dict[TrialState, TrialEnd]] = {
     "completed": "completed",

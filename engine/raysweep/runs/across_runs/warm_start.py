@@ -22,7 +22,7 @@ from raysweep.search.machinery.agreement import Entry
 from raysweep.search.machinery.anchors import Anchors, choose_anchors
 from raysweep.search.machinery.warm_start import refit
 from raysweep.specs import SweepSpec, slug
-from raysweep.specs.warm_start import Memory
+from raysweep.specs.sweep_parts import Memory
 from raysweep.storage.objects.store import Store
 
 MAX_TOLD: Final = 1000

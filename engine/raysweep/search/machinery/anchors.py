@@ -28,7 +28,7 @@ class Anchors:
     """What `warm_start` with anchors adds to a warm start.
 
     `configs` run first, after the champion. `runs` says of each trial that is told which run it is from (0:
-    the newest). `half_life`: see `raysweep.specs.warm_start.Memory`.
+    the newest). `half_life`: see `raysweep.specs.sweep_parts.Memory`.
     """
 
     configs: tuple[dict[str, Any], ...] = ()

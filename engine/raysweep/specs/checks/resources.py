@@ -1,0 +1,105 @@
+"""Checks of resources, of where trials run, and of the limits that count what slots use."""
+
+from __future__ import annotations
+
+from raysweep.documents.validation import Problem, show
+from raysweep.space.where import check_amount
+from raysweep.specs.resources import Resources
+from raysweep.specs.sweep_fields import SweepFields
+
+
+def check_scaling(spec: SweepFields) -> None:
+    """See that trials which are gangs can be placed and run. Raises Problem."""
+    if spec.scaling is None:
+        return
+    if spec.scaling.min_workers is not None:
+        raise Problem(
+            "may not be a range in a sweep: a gang is placed whole or not at all",
+            "give one number of workers",
+            ("scaling", "num_workers"),
+        )
+    if spec.resources != Resources():
+        raise Problem(
+            "scaling says already what a trial takes",
+            "remove resources, and give what each worker takes as scaling.resources_per_worker",
+            ("resources",),
+        )
+    if spec.isolation == "inline":
+        raise Problem(
+            "inline is one process, and a gang is several",
+            "use worker, process (each trial in fresh processes) or actor",
+            ("isolation",),
+        )
+    if spec.isolation == "worker" and spec.scaling.backend == "tensorflow":
+        raise Problem(
+            "worker keeps processes from trial to trial, and TensorFlow's servers end only with theirs",
+            "use process (the default with tensorflow), which imports TensorFlow once for all trials, or"
+            " actor",
+            ("isolation",),
+        )
+
+
+def check_train_resources(spec: SweepFields) -> None:
+    """See that a trial can start the workers of `resources.train`. Raises Problem."""
+    if spec.resources.train is None or spec.isolation not in ("process", "inline"):
+        return
+    why = "a forked process has no Ray" if spec.isolation == "process" else "inline trials hold no resources"
+    raise Problem(
+        f"{why}, which resources.train needs: the trial starts its workers by it",
+        "use worker, or actor (a fresh process for each trial)",
+        ("isolation",),
+    )
+
+
+def check_by_config(spec: SweepFields) -> None:
+    """See that what trials take by their configs follows from parameters. Raises Problem."""
+    for need in spec.needs:
+        check_amount(need.amount, spec.param_space, tuple(need.field.split(".")))
+    if any(need.name != "memory" for need in spec.needs) and spec.stop.budget.model_dump(exclude_none=True):
+        fix = "use stop.time_budget_s or stop.deadline, or leave by_config out"
+        raise Problem(
+            "counts what slots use that are all alike, and by_config makes them differ",
+            fix,
+            ("stop", "budget"),
+        )
+
+
+def check_end(spec: SweepFields) -> None:
+    """See that something ends a sweep without a number of samples. Raises Problem."""
+    if not spec.is_open_ended:
+        return
+    stop, use = spec.stop, spec.use_per_slot_hour
+    budgets = stop.budget.model_dump(exclude_none=True)
+    used_up = [name for name in budgets if use[name] > 0]
+    if not any((stop.deadline, stop.time_budget_s, used_up, stop.target is not None, stop.plateau)):
+        never = f"stop.budget.{next(iter(budgets))} is never used up" if budgets else "nothing ends the sweep"
+        raise Problem(
+            f"null is as many as there is time for, and {never}",
+            "set stop.deadline, stop.time_budget_s, stop.budget, stop.target or stop.plateau, or a number",
+            ("num_samples",),
+        )
+    if spec.scheduler.options.is_population:
+        raise Problem(
+            f"null is no size of a population: {spec.scheduler.kind} requires a number of samples",
+            "set a number of samples, or another scheduler",
+            ("num_samples",),
+        )
+
+
+def check_isolation(spec: SweepFields) -> None:
+    """See that inline trials run one at a time, and that a growing cluster has a limit. Raises Problem."""
+    if spec.isolation == "inline" and spec.max_concurrent_trials != 1:
+        raise Problem(
+            f"{show(spec.max_concurrent_trials)} trials at once cannot run inline, in one process",
+            "set max_concurrent_trials: 1, or another isolation",
+            ("max_concurrent_trials",),
+        )
+    if spec.isolation == "inline" and spec.resources.pin_cpus:
+        why = "an inline trial runs where the process that runs the sweep does"
+        raise Problem(why, "leave it out, or choose another isolation", ("resources", "pin_cpus"))
+    if spec.autoscaled and spec.max_concurrent_trials is None:
+        raise Problem(
+            "nothing says how far the cluster is to grow",
+            "set max_concurrent_trials to the number of trials to run at once",
+            ("autoscaled",),
+        )

@@ -1,0 +1,45 @@
+"""All checks of a sweep's spec, in their order."""
+
+from __future__ import annotations
+
+from raysweep.documents.validation import Problem
+from raysweep.schedulers.spec import check_scheduler
+from raysweep.space.parsed import uses
+from raysweep.space.where import check_where
+from raysweep.specs.checks.command import check_command
+from raysweep.specs.checks.metrics import check_repeat, check_several
+from raysweep.specs.checks.resources import (
+    check_by_config,
+    check_end,
+    check_isolation,
+    check_scaling,
+    check_train_resources,
+)
+from raysweep.specs.checks.search import check_costs, check_memory, check_pair, check_points
+from raysweep.specs.sweep_fields import SweepFields
+
+
+def check_sweep(spec: SweepFields) -> None:
+    """See that the fields of a sweep fit together. Raises Problem."""
+    if spec.search.options.needs_grid and not uses(spec.param_space, "grid_search"):
+        raise Problem(
+            f"{spec.search.kind!r} needs a grid_search in param_space",
+            'write {"grid_search": [...]} for a parameter, or search: random',
+            ("search",),
+        )
+    check_command(spec)
+    check_pair(spec)
+    check_scaling(spec)
+    check_train_resources(spec)
+    check_several(spec)
+    check_costs(spec)
+    check_where(spec.where, spec.param_space)
+    if spec.where and spec.search.options.is_listed:
+        raise Problem("has no say in a list of configs", "leave it out", ("where",))
+    check_by_config(spec)
+    check_end(spec)
+    check_repeat(spec)
+    check_points(spec)
+    check_memory(spec)
+    check_scheduler(spec.scheduler, spec.param_space, spec.num_samples, spec.max_concurrent_trials)
+    check_isolation(spec)

@@ -1,0 +1,190 @@
+"""The fields of a sweep's spec, and the values that follow from them alone.
+
+`specs.checks` has functions over these fields; `specs.sweep.SweepSpec` runs them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import ConfigDict, Field, WithJsonSchema
+
+from raysweep.documents.json_values import leaves
+from raysweep.documents.mode import Mode
+from raysweep.from_tune.class_options import TuneOptions
+from raysweep.schedulers.spec import SchedulerSpec
+from raysweep.search.spec import SearchSpec
+from raysweep.space.amounts import Need
+from raysweep.space.constraints import Constraints
+from raysweep.space.parsed import is_domain
+from raysweep.space.where import Where
+from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
+from raysweep.specs.identity import Kind
+from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.specs.program import Command, ProgramSpec
+from raysweep.specs.resources import Resources, resources_of
+from raysweep.specs.scaling import Scaling
+from raysweep.specs.sweep_parts import (
+    METRIC_SCHEMA,
+    MODE_SCHEMA,
+    Isolation,
+    ParamSpace,
+    Points,
+    RepeatSpec,
+    WarmStartFrom,
+)
+
+_RAY_NAMES: Final = {"cpu": "CPU", "gpu": "GPU"}
+
+
+class SweepFields(SpecDocument):
+    """The fields of `SweepSpec`, checked one by one."""
+
+    model_config = ConfigDict(defer_build=True)  # `SweepSpec` is the model that documents are read by
+
+    kind: ClassVar[Kind] = "sweep"
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "config": "param_space",
+        "space": "param_space",
+        "params": "param_space",
+        "direction": "mode",
+        "objective": "metric",
+        "n_trials": "num_samples",
+        "num_trials": "num_samples",
+        "resources_per_trial": "resources",
+        "scaling_config": "scaling",
+        "num_workers": "scaling.num_workers",
+        "points_to_evaluate": "points",
+        "search_alg": "search",
+        "searcher": "search",
+        "max_concurrent": "max_concurrent_trials",
+        "local_dir": "storage_path",
+        "storage": "storage_path",
+        "max_retries": "failure.max_failures",
+        "fail_fast": "failure.breaker_trials",
+        "run_or_experiment": "trainable",
+        "cmd": "command",
+        "entrypoint": "command",
+    }
+
+    name: Name
+    """The sweep's name; its id starts with it."""
+    trainable: Trainable
+    """What a trial runs: an import path `package.module:function`, or in Python a callable; or `command`."""
+    command: Command | None = None
+    """A program that a trial runs, in place of `trainable`: `[python, train.py, --lr, "{lr}", "{args}"]`.
+
+    Placeholders stand for parameters and for `{args}`, `{config_file}`, `{number}`, `{seed}` and others.
+    """
+    program: ProgramSpec | None = None
+    """How `command` gets its config, where its metrics and checkpoints are, and how it is ended."""
+    param_space: ParamSpace
+    """The search space: a mapping of names to domains, constants and nested mappings."""
+    metric: Annotated[str, Field(min_length=1), WithJsonSchema(METRIC_SCHEMA)]
+    """Which reported value ranks the trials.
+
+    Several, such as `[auc, latency_ms]`, have a Pareto front; the first one ranks, and is what stands here.
+    """
+    mode: Annotated[Mode, WithJsonSchema(MODE_SCHEMA)]
+    """Whether the metric is better when it is larger (`max`) or smaller (`min`).
+
+    Of several one for each, in their order; here is then that of the first.
+    """
+    others: dict[str, Mode] = Field(default_factory=dict)
+    """The metrics after the first, by name, each with its mode; written as lists of `metric` and `mode`."""
+    constraints: Constraints = ()
+    """What a trial's metrics have to satisfy to be the best: `["latency_ms <= 20"]`."""
+    num_samples: Annotated[int, Field(ge=1)] | None = 1
+    """How many configs are drawn; with a grid, each grid point runs `num_samples` times.
+
+    None (null): as many as there is time for, until a limit in `stop` ends the sweep.
+    """
+    repeat: RepeatSpec | None = None
+    """How many times each config runs, each time with another seed; `num_samples` counts configs.
+
+    The search is told the mean, and the best config is the one with the best mean; or `{times, race}`.
+    """
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    """Makes the configs repeatable; default: drawn once and stored with the sweep."""
+    resources: Resources = Resources()
+    """What one trial takes."""
+    scaling: Scaling | None = None
+    """Makes each trial a gang of workers, placed at once or not at all; in place of `resources`."""
+    isolation: Isolation | None = None
+    """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
+
+    Or `inline`: in the process that runs the sweep, one at a time, for a debugger.
+    Default: `process` where a trial takes GPUs, else `worker`; `worker` with `resources.train`.
+    """
+    where: Where = ()
+    """Relations that each config satisfies: `["min_lr < max_lr"]`."""
+    search: SearchSpec = SearchSpec()
+    """How configs are found."""
+    points: Points = ()
+    """Configs that run first, whatever the search; parameters that one leaves out are drawn."""
+    scheduler: SchedulerSpec = SchedulerSpec()
+    """Which trials are stopped early."""
+    score: Literal["last", "best"] = "last"
+    """Which report of a trial ranks it: its last, or its best."""
+    max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None
+    """The most trials that run at once; default: as many as the cluster holds."""
+    autoscaled: bool = False
+    """The cluster adds nodes on demand (KubeRay, `ray up`): ask for workers also where no node has room now.
+
+    As many as `max_concurrent_trials`, which must be set.
+    """
+    failure: FailurePolicy = FailurePolicy()
+    """What is done when trials fail."""
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    """Which checkpoints are kept."""
+    stop: StopPolicy = StopPolicy()
+    """When trials, or the sweep, end early."""
+    warm_start: WarmStartFrom = None
+    """What it starts from: `champion`, `last` (night) or a number of nights; same name and storage path.
+
+    The champion is run again first; of earlier nights all trials that fit the space are told to the search.
+    Or `{"nights": 14, "anchors": 4}`: as far as some of their configs, run again, show that they still hold.
+    """
+    tune: TuneOptions = TuneOptions()
+    """How a class of Ray Tune runs: when it makes checkpoints, whether it is used again."""
+    storage_path: StoragePath = DEFAULT_STORAGE
+    """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
+    tags: dict[str, str] = Field(default_factory=dict)
+    """Free labels; not part of the digest."""
+
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether only a limit ends it: no number of samples, and a search that goes on without one."""
+        return self.num_samples is None and not self.search.options.is_listed
+
+    @cached_property
+    def trial_resources(self) -> Resources:
+        """What one trial takes, with all its workers."""
+        return self.resources if self.scaling is None else resources_of(self.scaling)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The amounts of a trial that depend on its config."""
+        return self.resources.needs if self.scaling is None else (*self.resources.needs, *self.scaling.needs)
+
+    @property
+    def use_per_slot_hour(self) -> dict[str, float]:
+        """What an hour of one slot uses of what a budget counts: `cpu_hours`, `gpu_hours`, `cost`."""
+        total: dict[str, float] = {}
+        for bundle in self.trial_resources.to_bundles():
+            for name, amount in bundle.items():
+                total[name] = total.get(name, 0.0) + amount
+        prices = {_RAY_NAMES.get(name, name): price for name, price in self.stop.cost_per_hour.items()}
+        cost = sum(amount * prices.get(name, 0.0) for name, amount in total.items())
+        return {"cpu_hours": total.get("CPU", 0.0), "gpu_hours": total.get("GPU", 0.0), "cost": cost}
+
+    @property
+    def objectives(self) -> dict[str, Mode]:
+        """All metrics with their modes, in their order."""
+        return {self.metric: self.mode, **self.others}
+
+    @property
+    def parameter_paths(self) -> list[str]:
+        """The dotted paths of its parameters; those inside a branch have the branch's path."""
+        return [path for path, _ in leaves(self.param_space, is_leaf=is_domain)]

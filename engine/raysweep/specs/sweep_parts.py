@@ -1,0 +1,141 @@
+"""Field types of a sweep's spec: metrics, search space, points, repeats and warm start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.json_values import plain
+from raysweep.documents.mode import MODES, Mode
+from raysweep.documents.validation import Problem, did_you_mean, show
+from raysweep.search.machinery.repeat import Repeat
+from raysweep.space.parsed import normalise, space_to_json
+
+Isolation = Literal["worker", "process", "actor", "inline"]
+ParamSpace = Annotated[
+    dict[str, Any],
+    BeforeValidator(normalise),
+    PlainSerializer(space_to_json, return_type=dict[str, Any]),
+    WithJsonSchema(
+        {"type": "object"}
+    ),  # json_schema() puts space_schema() here: pydantic knows no foreign $ref
+]
+
+
+def _one_or_several(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
+
+
+METRIC_SCHEMA: Final = _one_or_several({"type": "string", "minLength": 1})
+MODE_SCHEMA: Final = _one_or_several({"type": "string", "enum": list(MODES)})
+
+
+def split_metrics(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a spec with the first metric and its mode, and the others beside them. Raises Problem."""
+    metrics, modes = given.get("metric"), given.get("mode")
+    if not isinstance(metrics, list | tuple) and not isinstance(modes, list | tuple):
+        return given
+    if not isinstance(metrics, list | tuple):
+        raise Problem(f"has {len(modes or ())} for one metric", "give one: min or max", ("mode",))
+    if not isinstance(modes, list | tuple):
+        raise Problem(
+            f"is {show(modes)} for {len(metrics)} metrics", "give one for each, such as [max, min]", ("mode",)
+        )
+    if given.get("others"):
+        raise Problem("lists all metrics already", "leave others out", ("metric",))
+    if len(metrics) != len(modes):
+        problem = f"has {len(modes)} for {len(metrics)} metrics"
+        raise Problem(problem, "give one for each, in their order", ("mode",))
+    _check_metrics(metrics, modes)
+    return {
+        **given,
+        "metric": metrics[0],
+        "mode": modes[0],
+        "others": dict(zip(metrics[1:], modes[1:], strict=True)),
+    }
+
+
+def _check_metrics(metrics: list[Any] | tuple[Any, ...], modes: list[Any] | tuple[Any, ...]) -> None:
+    if not metrics:
+        raise Problem("lists no metric", "name at least one", ("metric",))
+    for place, metric in enumerate(metrics):
+        if not isinstance(metric, str) or not metric:
+            raise Problem(
+                f"expected a metric's name, got {show(metric)}", "write its name", ("metric", place)
+            )
+        if metric in metrics[:place]:
+            raise Problem(f"{show(metric)} is there twice", "leave one of them out", ("metric", place))
+    for place, mode in enumerate(modes):
+        if mode not in MODES:
+            raise Problem(f"{show(mode)} is not known here", did_you_mean(str(mode), MODES), ("mode", place))
+
+
+def join_metrics(fields: dict[str, Any], others: Mapping[str, Mode]) -> dict[str, Any]:
+    """The fields as they are written: with all metrics where there are several."""
+    fields.pop("others", None)
+    if others:
+        fields["metric"] = [fields["metric"], *others]
+        fields["mode"] = [fields["mode"], *others.values()]
+    return fields
+
+
+def _points(given: Any) -> Any:
+    if not isinstance(given, list | tuple):
+        raise Problem(f"expected a list of configs, got {show(given)}", 'write [{"lr": 0.1}, {"lr": 0.2}]')
+    for number, point in enumerate(given):
+        if not isinstance(point, Mapping) or not point:
+            raise Problem(f"expected a config, got {show(point)}", 'write {"lr": 0.1}', (number,))
+    return tuple(plain(dict(point), (number,)) for number, point in enumerate(given))
+
+
+Points = Annotated[
+    tuple[dict[str, Any], ...],
+    BeforeValidator(_points),
+    WithJsonSchema({"type": "array", "items": {"type": "object", "minProperties": 1}}),
+]
+
+
+def _times(given: Any) -> Any:
+    is_number = isinstance(given, int) and not isinstance(given, bool)
+    return {"times": given} if is_number else given
+
+
+RepeatSpec = Annotated[Repeat, BeforeValidator(_times, json_schema_input_type=Repeat | int)]
+
+
+class Memory(SpecModel):
+    """Earlier runs of the same name, as far as some of their configs, run again, show that they hold."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {"runs": "nights"}
+
+    nights: int = Field(default=14, ge=1)
+    """How many earlier runs, the newest."""
+    anchors: int = Field(default=4, ge=3)
+    """How many of their configs run again, after the champion, to compare tonight by."""
+    half_life: Annotated[float, Field(gt=0)] | None = 7
+    """After how many runs the scores of one count half; null: all count the same."""
+
+
+def _warm_start(given: Any) -> Any:
+    """Not validated as a union: its errors would name the branches."""
+    if given is None or given in ("champion", "last"):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 1:
+        return given
+    if isinstance(given, Mapping | Memory):
+        return Memory.model_validate(given)
+    raise Problem(
+        f"expected champion, last, a number of runs or a mapping, got {show(given)}",
+        'write such as "last", or {"nights": 14, "anchors": 4}',
+    )
+
+
+_Branches = Literal["champion", "last"] | Annotated[int, Field(ge=1)] | Memory
+WarmStartFrom = Annotated[
+    _Branches | None,
+    PlainValidator(_warm_start, json_schema_input_type=_Branches | None),
+    PlainSerializer(lambda given: given.model_dump() if isinstance(given, Memory) else given),
+]

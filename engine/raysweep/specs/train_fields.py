@@ -1,0 +1,94 @@
+"""The fields of a training's spec.
+
+`specs.checks` has functions over these fields; `specs.train.TrainSpec` runs them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from raysweep.documents.json_values import leaves
+from raysweep.documents.tuples import marked
+from raysweep.space.parsed import is_domain
+from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
+from raysweep.specs.identity import Kind
+from raysweep.specs.program import Command, ProgramSpec
+from raysweep.specs.scaling import Scaling
+from raysweep.specs.train_parts import (
+    DataAddress,
+    DatasetSource,
+    Framework,
+    Schedule,
+    TrainFailure,
+    TrainStop,
+    check_config,
+)
+
+
+class TrainFields(SpecDocument):
+    """The fields of `TrainSpec`, checked one by one."""
+
+    model_config = ConfigDict(defer_build=True)  # `TrainSpec` is the model that documents are read by
+
+    kind: ClassVar[Kind] = "train"
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "scaling_config": "scaling",
+        "num_workers": "scaling.num_workers",
+        "train_loop_config": "config",
+        "resume_from_checkpoint": "warm_start_checkpoint",
+        "resources": "scaling",
+        "max_failures": "failure.max_failures",
+        "max_retries": "failure.max_failures",
+    }
+
+    name: Name = "train"
+    """The run's name; its id starts with it."""
+    trainable: Trainable
+    """What each worker runs: an import path `package.module:function`, a callable, or `command`."""
+    command: Command | None = None
+    """A program that the worker runs, in place of `trainable`; see the spec of a sweep."""
+    program: ProgramSpec | None = None
+    """How `command` gets its config, where its metrics and checkpoints are, and how it is ended."""
+    config: Annotated[
+        dict[str, Any],
+        BeforeValidator(check_config),
+        PlainSerializer(marked, return_type=dict[str, Any]),
+    ] = Field(default_factory=dict)
+    """What the trainable is given: plain JSON, and tuples, in a file as `{tuple: [1, 2]}`."""
+    schedule: Schedule = ()
+    """What a population's best trial was trained with: `[{from: 0, config: {…}}, {from: 20, config: {…}}]`.
+
+    `from` counts reports. The trainable asks `rs.get_context().config_at(step, config)`.
+    """
+    framework: Framework = "data_parallel"
+    """What sets up the workers: `data_parallel`, `torch`, `lightgbm`, `xgboost`, `tensorflow`, or a trainer.
+
+    A trainer is named by its import path, `package.module:MyTrainer`: a class of Ray Train V2's
+    `DataParallelTrainer`, or a function that makes one of the same arguments.
+    """
+    scaling: Scaling = Scaling()
+    """The workers."""
+    data: dict[str, DataAddress] = Field(default_factory=dict)
+    """What it trains on, by a name: `{train: s3://bucket/flights/2013}`, paths or URLs of files or folders.
+
+    For the model card, which says what lay there; the trainable takes what it reads from its config.
+    """
+    datasets: dict[str, DatasetSource] = Field(default_factory=dict)
+    """Ray Data sets by name, of which each worker gets its part: `ray.train.get_dataset_shard(name)`."""
+    warm_start_checkpoint: Annotated[str, Field(min_length=1)] | None = None
+    """The URI of a checkpoint to start from."""
+    failure: TrainFailure = TrainFailure()
+    """How often it is retried after a failure, after workers died or nodes were taken away, and how soon."""
+    stop: TrainStop = TrainStop()
+    """When the run ends though its function has not returned; its last checkpoint is the model then."""
+    storage_path: StoragePath = DEFAULT_STORAGE
+    """Where the run is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
+    tags: dict[str, str] = Field(default_factory=dict)
+    """Free labels; not part of the digest."""
+
+    @property
+    def parameter_paths(self) -> list[str]:
+        """The dotted paths of its config's parameters."""
+        return [path for path, _ in leaves(self.config, is_leaf=is_domain)]
