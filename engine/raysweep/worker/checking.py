@@ -41,9 +41,7 @@ def check_forkable(is_forkable: bool) -> None:
         TrainableImportError: What connects a gang has initialised CUDA.
     """
     if not is_forkable:
-        problem = (
-            "CUDA is initialised before its module is imported, and no forked process can use it"
-        )
+        problem = "CUDA is initialised before its module is imported, and no forked process can use it"
         raise TrainableImportError(_FIELD, problem, "set isolation: actor")
 
 

@@ -5,6 +5,7 @@ The child is a real one, of a real fork server, whose link ends here.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -230,6 +231,24 @@ def test_a_worker_says_once_that_its_trials_are_not_forked_with_their_module(
     notes = [each for each in messages if isinstance(each, Noted)]
     assert notes == [Noted(trial=3, attempt=2, text=LATE, is_shared=True)]
     assert [each.trial for each in messages if isinstance(each, Returned)] == [3, 4]
+
+
+def test_what_pytorch_imports_with_the_first_optimizer_is_there_before_a_fork(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its torch is a stand-in."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("def manual_seed(seed): ...")
+    (tmp_path / "torch" / "_dynamo.py").touch()
+    (tmp_path / "with_torch.py").write_text(
+        "import sys, torch\ndef train(config):\n    return {'loss': float('torch._dynamo' in sys.modules)}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    zygote = Zygote(dataclasses.replace(setup_of(""), trainable="with_torch:train"))
+    assert zygote.await_ready() is None
+    (rows,) = [each for each in run_in_child(zygote) if isinstance(each, Rows)]
+    zygote.close()
+    assert dict(zip(rows.keys, rows.rows[0], strict=True))["loss"] == 1.0
 
 
 def end(pid: int) -> None:

@@ -128,6 +128,8 @@ def main() -> None:
     if not is_forkable:
         control.send(encode(Unforkable(tuple(name for name in _HARMLESS if name in sys.modules))))
         return
+    if not setup.loads_late:
+        _import_deferred()
     rehearse(setup.place)
     output, descendants = _make_output(setup), Descendants()
     wake, waker = os.pipe()
@@ -154,6 +156,13 @@ def main() -> None:
                 return
             descendants.begin()
             child = _fork(control, wake, waker, descriptors[0], trainable, setup, output)
+
+
+def _import_deferred() -> None:
+    """Import what PyTorch imports when a trial makes its first optimizer: a second or more in each child."""
+    if "torch" in sys.modules:
+        with suppress(Exception):  # this PyTorch has none, or it is something else of this name
+            importlib.import_module("torch._dynamo")
 
 
 def _make_trainable(setup: Setup, pickled: bytes | None, values: bytes) -> Trainable:
