@@ -82,6 +82,7 @@ def serve_forked(
                 text = ""
             if memory is not None:
                 memory.await_last()
+                memory.tell(job, shell.link)
             pid = _run_child(zygote, job, shell)
             if memory is not None:
                 memory.ended(pid)
