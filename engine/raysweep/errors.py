@@ -398,7 +398,7 @@ class ProgramFailedError(RaysweepError):
         message: str,
         output: str = "",
         code: int | None = None,
-        origin: Literal["exception", "process", "memory"] = "exception",
+        origin: Literal["exception", "process", "memory", "gpu_memory"] = "exception",
     ) -> None:
         super().__init__(message, output, code, origin)
         self.message = message

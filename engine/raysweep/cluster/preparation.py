@@ -184,15 +184,15 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
     return resized(setup, spec.trial_resources)
 
 
-def resized(setup: WorkerSetup, resources: Resources) -> WorkerSetup:
-    """What workers of trials are told that take these resources."""
+def resized(setup: WorkerSetup, resources: Resources, *, is_sized: bool = False) -> WorkerSetup:
+    """What workers of trials are told that take these resources; `is_sized`: other than the usual ones."""
     bundles = resources.to_bundles()
     own = {} if resources.is_head_empty else bundles[0]
     total: dict[str, float] = {}
     for bundle in bundles:
         for name, amount in bundle.items():
             total[name] = total.get(name, 0.0) + amount
-    place = replace(setup.place, resources=total)
+    place = replace(setup.place, resources=total, is_sized=is_sized or setup.place.is_sized)
     gpus = own.get("GPU", 0.0)
     return replace(setup, place=place, hides_gpus=not gpus, gpus=gpus, cpus=own.get("CPU", 0.0))
 

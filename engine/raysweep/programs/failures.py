@@ -8,16 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from raysweep.errors import ProgramFailedError, one_line
+from raysweep.worker.host.gpu_failures import find_gpu_oom
 
 _SHELL_OF_SIGNAL: Final = 128
 _DEADLY: Final = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 """What a shell's exit code above 128 is taken for; programs use others of these codes for themselves."""
-_OF_GPU: Final = re.compile(
-    r"(CUDA|HIP|XPU|MPS)( backend)? out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED"
-    r"|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation|torch(\.cuda)?\.OutOfMemoryError"
-    r"|RESOURCE_EXHAUSTED: Out of memory",
-    re.IGNORECASE,
-)
 _OF_HOST: Final = re.compile(
     r"^MemoryError\b|\bMemoryError:|std::bad_alloc|Cannot allocate memory|can't allocate memory"
     r"|numpy\S*\._ArrayMemoryError|java\.lang\.OutOfMemoryError|^Out of memory\b|\boom-kill",
@@ -48,10 +43,9 @@ def failure_of(
     killed = killed or _KILLED_RANK.search(stderr) is not None
     how = _how(code)
     said = f": {last}" if last else ""
-    if found := _OF_GPU.search(stderr):
-        # The core knows the failure of a GPU by this text.
-        message = f"{name} ended with {how}: CUDA out of memory ({found[0]}){said}"
-        return ProgramFailedError(one_line(message), output or stderr, code, "exception")
+    if words := find_gpu_oom(stderr):
+        message = f"{name} ran out of GPU memory ({words}) and ended with {how}{said}"
+        return ProgramFailedError(one_line(message), output or stderr, code, "gpu_memory")
     if (found := _OF_HOST.search(stderr)) or (killed and is_kernel_oom):
         why = found[0] if found else "the kernel ended a process of it"
         message = f"{name} ran out of memory ({why}) and ended with {how}{said}"

@@ -271,6 +271,8 @@ class Resources(SpecModel):
         """The fields that these amounts (`amounts.Need.name`) are."""
         own = {name: amount for name, amount in amounts.items() if not name.startswith(CUSTOM)}
         custom = {name.removeprefix(CUSTOM): amounts[name] for name in amounts if name not in own}
+        if self.gpu_memory is not None and "gpu" in own:
+            own["gpu_part"] = own.pop("gpu")
         return {**own, "custom": {**self.custom, **custom}}
 
     def with_gpu_part(self, part: float) -> Resources:

@@ -95,6 +95,8 @@ class TrialWorker:
         leftovers = Leftovers(has_gpus=bool(setup.gpus)) if setup.isolation == "worker" else None
         say_ready(shell, setup)
         while (job := shell.next_job(output.rest)) is not None:
+            if memory is not None:
+                memory.tell(job, shell.link)
             run_attempt(
                 trainable, job, setup.place, shell, output, leftovers=leftovers, descendants=descendants
             )

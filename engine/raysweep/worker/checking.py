@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -35,21 +34,15 @@ def check_resources(found: Callable[..., Any], place: SweepPlace) -> None:
         )
 
 
-def check_forkable() -> None:
-    """See that what was imported has not opened a GPU: CUDA works in no process that is forked after that.
+def check_forkable(is_forkable: bool) -> None:
+    """See that a process that has not imported the trainable can be forked.
 
     Raises:
-        TrainableImportError: It has.
+        TrainableImportError: What connects a gang has initialised CUDA.
     """
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return
-    raise TrainableImportError(
-        _FIELD,
-        "CUDA is initialised when its module is imported, and no trial could use it: with isolation: process"
-        " (the default with GPUs) trials are forked from a process that has imported it",
-        "move what uses the GPU into the function, or set isolation: actor",
-    )
+    if not is_forkable:
+        problem = "CUDA is initialised before its module is imported, and no forked process can use it"
+        raise TrainableImportError(_FIELD, problem, "set isolation: actor")
 
 
 def check_trainable(found: Callable[..., Any]) -> None:

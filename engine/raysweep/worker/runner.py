@@ -236,7 +236,7 @@ def _report_returned(result: Any, metric: str, session: Session) -> None:
 def describe(
     error: BaseException,
     *,
-    origin: Literal["exception", "start"] = "exception",
+    origin: Literal["exception", "gpu_memory", "start"] = "exception",
     is_fatal: bool = False,
     max_chars: int = TRACEBACK_CHARS,
 ) -> FailureFacts:
@@ -254,6 +254,11 @@ def describe(
             exit_code=error.code,
             is_of_program=True,
         )
+    if origin == "exception":
+        # Imported only here: its patterns cost a start some milliseconds.
+        from raysweep.worker.host.gpu_failures import is_gpu_oom
+
+        origin = "gpu_memory" if is_gpu_oom(error) else origin
     return FailureFacts(
         origin=origin,
         type=type(error).__name__,

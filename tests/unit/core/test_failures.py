@@ -43,8 +43,7 @@ RAISED = Failure(origin="exception", type="ValueError", bases=("ValueError", "Ex
         # The memory monitor tells the cause better than the state of the node does.
         (Failure(origin="process", bases=("OutOfMemoryError",), node_state="draining"), "oom"),
         (Failure(origin="memory", exit_code=-9, node_state="alive"), "oom"),
-        (Failure(origin="exception", bases=("OutOfMemoryError", "RuntimeError")), "gpu_oom"),
-        (Failure(origin="exception", message="CUDA out of memory. Tried to allocate 2 GiB"), "gpu_oom"),
+        (Failure(origin="gpu_memory", type="OutOfMemoryError"), "gpu_oom"),
         # Ray's error of that name is about the host's memory, met by user code that runs tasks of its own.
         (Failure(origin="exception", bases=("OutOfMemoryError", "RayError")), "user_error"),
     ],
@@ -64,7 +63,7 @@ def test_classify(failure: Failure, kind: FailureKind) -> None:
         ("exception", ("ModuleNotFoundError", "ImportError"), 0, 0, False),
         ("exception", ("KeyError", "LookupError"), 0, 0, False),
         ("exception", ("TypeError",), 0, 1, True),
-        ("exception", ("OutOfMemoryError",), 0, 5, False),
+        ("gpu_memory", ("OutOfMemoryError",), 0, 5, False),
         ("process", (), 2, 0, True),
         ("process", (), 3, 0, False),
         ("start", (), 3, 0, False),

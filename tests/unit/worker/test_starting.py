@@ -5,21 +5,38 @@ The child is a real one, of a real fork server, whose link ends here.
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from raysweep.errors import TrialStopped
-from raysweep.messages import Began, FromWorker, Interrupt, Job, Order, Returned, Rows, Stop, Stopped
+from raysweep.messages import (
+    Began,
+    Exit,
+    FromWorker,
+    Interrupt,
+    Job,
+    Noted,
+    Order,
+    Returned,
+    Rows,
+    Stop,
+    Stopped,
+)
 from raysweep.worker.link import SocketLink
-from raysweep.worker.process.forking import Zygote
+from raysweep.worker.process.fork_server import Unforkable
+from raysweep.worker.process.forking import LATE, Zygote, serve_forked
 from raysweep.worker.runner import INTERRUPT, install_interrupt, run_attempt
 from raysweep.worker.session import Session
 from raysweep.worker.setup import WorkerSetup
@@ -97,24 +114,26 @@ def test_a_worker_hears_what_comes_before_its_session(
     assert ends_of(link[1]) == [Stopped(trial=3, attempt=2)]
 
 
+def setup_of(trainable: str) -> WorkerSetup:
+    return WorkerSetup(
+        host="",
+        port=0,
+        token="",
+        trainable=f"tests.unit.worker.{trainable if ':' in trainable else f'forkable:{trainable}'}",
+        pickled=None,
+        isolation="process",
+        place=PLACE,
+    )
+
+
 @pytest.fixture
 def zygote_of() -> Iterator[Callable[[str], Zygote]]:
     """Starts a fork server for one of the trainables."""
     started: list[Zygote] = []
 
-    def start(trainable: str, problem: str = "") -> Zygote:
-        setup = WorkerSetup(
-            host="",
-            port=0,
-            token="",
-            trainable=f"tests.unit.worker.{trainable if ':' in trainable else f'forkable:{trainable}'}",
-            pickled=None,
-            isolation="process",
-            place=PLACE,
-        )
-        started.append(Zygote(setup))
-        found = started[-1].await_ready()
-        assert (found.message if found is not None else "") == problem
+    def start(trainable: str, answer: Unforkable | None = None, late: Unforkable | None = None) -> Zygote:
+        started.append(Zygote(setup_of(trainable), unforkable=late))
+        assert started[-1].await_ready() == answer
         return started[-1]
 
     yield start
@@ -143,18 +162,93 @@ def test_a_forked_child_hears_what_comes_before_its_session(
     assert zygote.wait(pid) == 0
 
 
-def test_a_module_that_opens_a_gpu_is_refused_with_the_fix_and_one_that_looks_for_one_is_not(
+def test_a_module_that_looks_for_a_gpu_can_be_forked(
     zygote_of: Callable[..., Zygote], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its torch is a stand-in: there may be no GPU."""
     zygote_of("with_cuda:train")
     monkeypatch.setenv("RAYSWEEP_TEST_OPENS", "1")
-    zygote_of(
-        "with_cuda:train",
-        "trainable: CUDA is initialised when its module is imported, and no trial could use it: with"
-        " isolation: process (the default with GPUs) trials are forked from a process that has imported it;"
-        " move what uses the GPU into the function, or set isolation: actor",
+    assert zygote_of("with_cuda:train", Unforkable(("torch",)))
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for CUDA's driver."""
+    if shutil.which("cc") is None:
+        pytest.skip("the stand-in for the library has to be compiled")
+    library, source = tmp_path / "libcuda.so.1", Path(__file__).with_name("fake_cuda.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    monkeypatch.setenv("RAYSWEEP_TEST_CUDA", str(library))
+
+
+def run_in_child(zygote: Zygote) -> list[FromWorker]:
+    """What a child says of one trial."""
+    ours, theirs = socket.socketpair()
+    ours.sendall(pack([JOB]))
+    pid = zygote.fork(theirs)
+    theirs.close()
+    messages = said_on(ours)
+    ours.close()
+    assert zygote.wait(pid) == 0
+    return messages
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_driver_that_is_only_loaded_is_forked_with(zygote_of: Callable[..., Zygote]) -> None:
+    messages = run_in_child(zygote_of("with_driver:train"))
+    assert messages[-1] == Returned(trial=3, attempt=2)
+
+
+@pytest.mark.usefixtures("driver")
+def test_each_trial_imports_a_module_that_opens_a_gpu_in_a_fresh_process(
+    zygote_of: Callable[..., Zygote], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYSWEEP_TEST_OPENS", "1")
+    zygote_of("with_driver:train", Unforkable())
+    late = zygote_of("with_driver:train", late=Unforkable(("json",)))
+    for _ in range(2):
+        assert run_in_child(late)[-1] == Returned(trial=3, attempt=2)
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_worker_says_once_that_its_trials_are_not_forked_with_their_module(
+    monkeypatch: pytest.MonkeyPatch, link: tuple[socket.socket, socket.socket]
+) -> None:
+    monkeypatch.setenv("RAYSWEEP_TEST_OPENS", "1")
+    shell = WorkerShell(SocketLink(link[0]))
+    shell.link.listen(shell.take, shell.lose_link)
+    link[1].sendall(pack([JOB, replace(JOB, trial=4)]))
+    worker = threading.Thread(target=serve_forked, args=(setup_of("with_driver:train"), shell))
+    worker.start()
+    messages: list[FromWorker] = []
+    for frame in read_frames(link[1], FROM_WORKER):
+        messages += frame
+        if sum(isinstance(each, Returned) for each in messages) == 2:
+            break
+    link[1].sendall(pack([Exit()]))
+    worker.join(30)
+    assert not worker.is_alive()
+    notes = [each for each in messages if isinstance(each, Noted)]
+    assert notes == [Noted(trial=3, attempt=2, text=LATE, is_shared=True)]
+    assert [each.trial for each in messages if isinstance(each, Returned)] == [3, 4]
+
+
+def test_what_pytorch_imports_with_the_first_optimizer_is_there_before_a_fork(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its torch is a stand-in."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("def manual_seed(seed): ...")
+    (tmp_path / "torch" / "_dynamo.py").touch()
+    (tmp_path / "with_torch.py").write_text(
+        "import sys, torch\ndef train(config):\n    return {'loss': float('torch._dynamo' in sys.modules)}\n"
     )
+    monkeypatch.syspath_prepend(tmp_path)
+    zygote = Zygote(dataclasses.replace(setup_of(""), trainable="with_torch:train"))
+    assert zygote.await_ready() is None
+    (rows,) = [each for each in run_in_child(zygote) if isinstance(each, Rows)]
+    zygote.close()
+    assert dict(zip(rows.keys, rows.rows[0], strict=True))["loss"] == 1.0
 
 
 def end(pid: int) -> None:

@@ -128,7 +128,7 @@ class ActorPool:
     def _arguments_of(self, size: Size, resources: Resources) -> tuple[Any, ...]:
         """What workers of this size are told; one that is like the others gets what all get."""
         if size not in self._arguments:
-            self._arguments[size] = (ray.put(resized(self._setup, resources)),)
+            self._arguments[size] = (ray.put(resized(self._setup, resources, is_sized=True)),)
         return self._arguments[size]
 
     def kill(self, worker: int) -> None:

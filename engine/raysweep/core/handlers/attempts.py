@@ -146,7 +146,14 @@ def _fail(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out
         blame_node(state, trial.number, trial.node, out)
     policy = state.spec.failure
     earlier = trial.count_failures(*same_budget(kind), but_on=state.excluded)
-    if not is_retried(failure, kind, earlier, trial.reports, policy):
+    is_again = is_retried(failure, kind, earlier, trial.reports, policy)
+    if kind == "gpu_oom" and sizes.take_whole_gpu(state, trial):
+        is_again = True
+        transitions.note(
+            state,
+            f"trial {trial.number} ran out of the memory of a GPU that it shared: retried with a whole one",
+        )
+    if not is_again:
         _give_up(state, trial, failure, at, out)
     elif kind == "oom" and not _gets_memory(state, trial, failure):
         _give_up(state, trial, _too_large(state, failure), at, out)

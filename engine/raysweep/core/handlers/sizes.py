@@ -1,4 +1,4 @@
-"""What a trial needs by its config, where the spec says so (`by_config`)."""
+"""What a trial needs by its config (`by_config`), and after it ran out of the memory of a shared GPU."""
 
 from __future__ import annotations
 
@@ -32,13 +32,40 @@ def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failu
     memory = int(amounts.pop("memory", 0))
     if memory > (trial.memory_bytes or 0):
         trial.memory_bytes = memory
+    if any(attempt.kind == "gpu_oom" for attempt in trial.attempts) and _shares_gpu(state, amounts):
+        amounts["gpu"] = 1.0
+    _resize(state, trial, amounts, was_large=was_large)
+    return None
+
+
+def take_whole_gpu(state: SweepState, trial: Trial) -> bool:
+    """Give a trial that had a part of a GPU a whole one from its next attempt on; False: it had no part.
+
+    Only a trial that is one process with one bundle: other bundles, and those of gangs, stay as asked for.
+    """
+    amounts = amounts_of(trial.size)
+    if not _shares_gpu(state, amounts):
+        return False
+    _resize(state, trial, {**amounts, "gpu": 1.0}, was_large=trial.is_large)
+    return True
+
+
+def _shares_gpu(state: SweepState, amounts: Mapping[str, float]) -> bool:
+    """Whether a trial of these amounts has a part of a GPU, and can have a whole one."""
+    resources = state.spec.resources
+    if state.spec.scaling is not None or state.spec.is_inline or resources.bundles or resources.train:
+        return False
+    usual = resources.to_bundles()[0].get("GPU", 0.0)
+    return 0 < amounts.get("gpu", usual) < 1
+
+
+def _resize(state: SweepState, trial: Trial, amounts: Mapping[str, float], *, was_large: bool) -> None:
     trial.size = size_of(amounts)
     state.hungry_for_memory += trial.is_large - was_large
     if trial.is_large:
         state.tally.large.add(trial.number)
     else:
         state.tally.large.discard(trial.number)
-    return None
 
 
 def is_more(state: SweepState, config: Mapping[str, JsonValue], *, than: Mapping[str, JsonValue]) -> bool:

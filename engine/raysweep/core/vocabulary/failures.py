@@ -8,7 +8,7 @@
 | `oom` | ended by Ray's memory monitor, the kernel, or its limit | retried `max_ooms` times, larger |
 | `preempted` | the node was drained or died | runs again elsewhere, costs nothing |
 | `no_room` | its config asks for what no node has | not retried |
-| `gpu_oom` | CUDA out-of-memory in the exception | the config is infeasible: not retried |
+| `gpu_oom` | a GPU's memory ran out | not retried, but for once with a whole GPU after a part of one |
 | `non_finite` | the metric was NaN or infinite | not retried |
 
 A checkpoint that could not be stored is no failure of its trial (`CheckpointFailed`); a node that makes
@@ -23,7 +23,9 @@ from typing import Final, Literal
 
 from raysweep.specs import FailurePolicy
 
-Origin = Literal["exception", "process", "node", "memory", "start", "metric", "hang", "placement"]
+Origin = Literal[
+    "exception", "process", "node", "memory", "gpu_memory", "start", "metric", "hang", "placement"
+]
 NodeState = Literal["", "alive", "draining", "dead"]
 FailureKind = Literal[
     "user_error", "worker_died", "hung", "oom", "preempted", "no_room", "gpu_oom", "non_finite"
@@ -88,14 +90,10 @@ def classify(failure: Failure) -> FailureKind:
             if "OutOfMemoryError" in failure.bases:
                 return "oom"
             return "preempted" if failure.node_state in ("draining", "dead") else "worker_died"
+        case "gpu_memory":
+            return "gpu_oom"
         case "exception":
-            return "gpu_oom" if _is_gpu_oom(failure) else "user_error"
-
-
-def _is_gpu_oom(failure: Failure) -> bool:
-    # torch.OutOfMemoryError; Ray has an error of that name too, about the host's memory.
-    is_named_so = "OutOfMemoryError" in failure.bases and "RayError" not in failure.bases
-    return is_named_so or "CUDA out of memory" in failure.message
+            return "user_error"
 
 
 def same_budget(kind: FailureKind) -> tuple[FailureKind, ...]:

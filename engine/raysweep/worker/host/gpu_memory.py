@@ -1,23 +1,31 @@
 """A trial waits until the memory of its GPUs is free: that of a process which has just ended may not be yet.
 
-A trial that has whole GPUs waits until they hold no more than before the last one. One that has a part of a
-GPU waits until the last one's process is gone from it, as what others use there moves meanwhile.
+A trial that has whole GPUs waits until they hold no more than before the last one, but only while what they
+hold falls: what stays is held by another program, such as the notebook that runs the sweep. One that has a
+part of a GPU waits until the last one's process is gone from it, as what others use there moves meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from raysweep.worker.host.nvidia import Driver, DriverError, Memory, find_driver
+from raysweep.messages import Job, Noted
+from raysweep.worker.host.nvidia import Driver, DriverError, Memory, cuda_uuids, find_driver
+from raysweep.worker.link import Link
 
 VARIABLE: Final = "RAYSWEEP_GPU_WAIT_S"
 """How long a trial waits at most, in seconds; 0: not at all."""
+ORDER: Final = "CUDA_DEVICE_ORDER"
 DEFAULT_WAIT_S: Final = 20.0
 LOOK_S: Final = 0.05
+SETTLED_S: Final = 2.0
+"""What a GPU holds counts as another program's once it has not fallen for so long."""
+FALL_BYTES: Final = 2**20
 SLACK_BYTES: Final = 64 * 2**20
 """What a GPU may hold more than before, and count as free."""
 IDLE_BYTES: Final = 512 * 2**20
@@ -39,22 +47,58 @@ class GpuMemory:
         self._wait_s = wait_s
         self._before: Mapping[str, Memory] = {}
         self._pid = 0
+        self._note_text = ""
 
     def await_idle(self) -> None:
         """Wait for what ended before this worker began."""
         if self._is_whole:
-            self._await(lambda driver: all(map(_is_idle, self._read(driver).values())))
+            self._await_fall(lambda now: all(map(_is_idle, now.values())))
 
     def await_last(self) -> None:
         """Wait for the last process of this worker, then note what the GPUs hold without one."""
-        if self._pid:
-            self._await(self._is_whole_again if self._is_whole else self._is_gone)
+        if self._pid and self._is_whole:
+            self._await_fall(self._is_as_before)
+        elif self._pid:
+            self._await(self._is_gone)
         if self._is_whole and self._driver is not None:
             self._await(self._note)
+
+    def tell(self, job: Job, link: Link) -> None:
+        """Note with the attempt that is about to begin, once a sweep, that another program uses its GPUs."""
+        if self._note_text:
+            link.send(Noted(*job.who, text=self._note_text, is_shared=True))
+            self._note_text = ""
 
     def ended(self, pid: int) -> None:
         """A process that ran on them has ended."""
         self._pid = pid
+
+    def _await_fall(self, is_free: Callable[[Mapping[str, Memory]], bool]) -> None:
+        """Wait while what the GPUs hold falls, until it `is_free`."""
+        least, fell_at = math.inf, time.monotonic()
+
+        def is_over(driver: Driver) -> bool:
+            nonlocal least, fell_at
+            now = self._read(driver)
+            if is_free(now):
+                return True
+            held, at = sum(each.used_bytes for each in now.values()), time.monotonic()
+            if held <= least - FALL_BYTES:
+                least, fell_at = held, at
+            if at - fell_at < SETTLED_S:
+                return False
+            self._note_held(held - sum(each.used_bytes for each in self._before.values()))
+            return True
+
+        self._await(is_over)
+
+    def _note_held(self, held: int) -> None:
+        names = ", ".join(self._devices)
+        self._note_text = (
+            f"another program holds {held / 2**30:.1f} GiB of its GPU, and trials begin beside it:"
+            " end that program, or expect gpu_oom where a trial needs the whole GPU"
+        )
+        log.warning("GPU %s: another program holds %.1f GiB", names, held / 2**30)
 
     def _await(self, is_free: Callable[[Driver], bool]) -> None:
         began = time.monotonic()
@@ -76,8 +120,7 @@ class GpuMemory:
         self._before = self._read(driver)
         return True
 
-    def _is_whole_again(self, driver: Driver) -> bool:
-        now = self._read(driver)
+    def _is_as_before(self, now: Mapping[str, Memory]) -> bool:
         return all(
             now[device].used_bytes <= before.used_bytes + SLACK_BYTES
             for device, before in self._before.items()
@@ -99,7 +142,19 @@ def watch_gpus(gpus: float) -> GpuMemory | None:
     driver = find_driver()
     if driver is None:
         return None
+    devices = _as_driver_names(devices, driver)
     return GpuMemory(driver, devices, is_whole=gpus >= 1, wait_s=wait_s)
+
+
+def _as_driver_names(devices: list[str], driver: Driver) -> list[str]:
+    """The devices by UUID where their numbers may be others for CUDA than for the driver."""
+    if not all(each.isdecimal() for each in devices) or os.environ.get(ORDER) == "PCI_BUS_ID":
+        return devices
+    try:
+        return (cuda_uuids() or devices) if len(driver.models()) > 1 else devices
+    except DriverError as error:
+        log.warning("the GPUs are of several models, and %s", error)
+        return devices
 
 
 def _wait_s() -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import gc
+import importlib
 import os
 import select
 import signal
@@ -28,6 +29,7 @@ from msgspec import Struct
 from raysweep.messages import FailureFacts
 from raysweep.worker.checking import check_forkable
 from raysweep.worker.gang.surroundings import preload
+from raysweep.worker.host.cuda_driver import has_opened_gpu
 from raysweep.worker.link import SocketLink
 from raysweep.worker.output.captured import CapturedOutput, Output
 from raysweep.worker.process.descendants import Descendants
@@ -40,6 +42,8 @@ from raysweep.worker.wire import Decoder, encode
 
 # Far more than a failure of a start takes, whose texts are bounded.
 MAX_ANSWER_BYTES: Final = 1 << 17
+# Their import takes long, and initialises no GPU.
+_HARMLESS: Final = ("numpy", "torch")
 _PR_SET_PDEATHSIG: Final = 1
 # Found once: in each child, that would be a tenth of its start.
 _LIBC: Final = ctypes.CDLL(None)
@@ -59,6 +63,10 @@ class Setup(Struct, frozen=True, kw_only=True):
     parent: int
     spool: str = ""
     process_group: str = ""
+    loads_late: bool = False
+    """Whether each child imports the trainable itself, as its module initialises CUDA."""
+    preloads: tuple[str, ...] = ()
+    """Modules to import before the first fork."""
 
 
 class Loaded(Struct, frozen=True, tag=True):
@@ -69,6 +77,15 @@ class Unloadable(Struct, frozen=True, tag=True):
     """It cannot be."""
 
     failure: FailureFacts
+
+
+class Unforkable(Struct, frozen=True, tag=True):
+    """Its module has initialised CUDA, which works in no process that is forked after that.
+
+    `preloads`: the modules that a fork server which does not import it may import all the same.
+    """
+
+    preloads: tuple[str, ...] = ()
 
 
 class Forked(Struct, frozen=True, tag=True):
@@ -84,7 +101,7 @@ class Ended(Struct, frozen=True, tag=True):
     status: int
 
 
-Answer = Loaded | Unloadable | Forked | Ended
+Answer = Loaded | Unloadable | Unforkable | Forked | Ended
 ANSWER: Final[Decoder[Answer]] = Decoder(Answer)
 SETUP: Final[Decoder[Setup]] = Decoder(Setup)
 
@@ -100,12 +117,19 @@ def main() -> None:
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     try:
         preload(setup.process_group)
-        trainable = _load(setup, pickled, values)
-        check_forkable()
+        trainable = _make_trainable(setup, pickled, values)
         del values, pickled
+        is_forkable = not has_opened_gpu()
+        if setup.loads_late:
+            check_forkable(is_forkable)
     except BaseException as error:  # noqa: BLE001  whatever the user's module raises while it is imported
         control.send(encode(Unloadable(describe(error, origin="start", is_fatal=True))))
         return
+    if not is_forkable:
+        control.send(encode(Unforkable(tuple(name for name in _HARMLESS if name in sys.modules))))
+        return
+    if not setup.loads_late:
+        _import_deferred()
     rehearse(setup.place)
     output, descendants = _make_output(setup), Descendants()
     wake, waker = os.pipe()
@@ -132,6 +156,22 @@ def main() -> None:
                 return
             descendants.begin()
             child = _fork(control, wake, waker, descriptors[0], trainable, setup, output)
+
+
+def _import_deferred() -> None:
+    """Import what PyTorch imports when a trial makes its first optimizer: a second or more in each child."""
+    if "torch" in sys.modules:
+        with suppress(Exception):  # this PyTorch has none, or it is something else of this name
+            importlib.import_module("torch._dynamo")
+
+
+def _make_trainable(setup: Setup, pickled: bytes | None, values: bytes) -> Trainable:
+    """The trainable, imported here, or else by each child that calls it."""
+    if not setup.loads_late:
+        return _load(setup, pickled, values)
+    for name in setup.preloads:
+        importlib.import_module(name)
+    return lambda config: _load(setup, pickled, values)(config)
 
 
 def _load(setup: Setup, pickled: bytes | None, values: bytes) -> Trainable:

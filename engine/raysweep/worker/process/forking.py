@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from typing import Final
 
 from raysweep.messages import (
     Began,
@@ -24,6 +25,7 @@ from raysweep.messages import (
     FailureFacts,
     Job,
     Kill,
+    Noted,
     Order,
     Returned,
     Stopped,
@@ -39,6 +41,7 @@ from raysweep.worker.process.fork_server import (
     Ended,
     Forked,
     Setup,
+    Unforkable,
     Unloadable,
 )
 from raysweep.worker.setup import WorkerSetup, node_id, say_ready
@@ -46,6 +49,10 @@ from raysweep.worker.shell import WorkerShell
 from raysweep.worker.wire import FROM_WORKER, encode, pack, read_frames
 
 log = logging.getLogger("raysweep")
+LATE: Final = (
+    "the trainable's module uses the GPU when it is imported, so each trial imports it in a fresh process;"
+    " move what uses the GPU into the function, and trials begin at once"
+)
 
 
 def serve_forked(
@@ -55,16 +62,27 @@ def serve_forked(
     memory: GpuMemory | None = None,
 ) -> None:
     """Run each job in a forked child; returns when the worker is to end. `memory`: of its GPUs."""
-    zygote = Zygote(setup, str(keeping.folder) if keeping is not None else "")
+    spool = str(keeping.folder) if keeping is not None else ""
+    zygote, text = Zygote(setup, spool), ""
     try:
-        problem = zygote.await_ready()
-        if problem is not None:
-            shell.link.send(Unready(failure=problem, node=node_id()))
+        answer = zygote.await_ready()
+        if isinstance(answer, Unforkable):
+            zygote.close()
+            if memory is not None:
+                memory.await_idle()
+            zygote, text = Zygote(setup, spool, answer), LATE
+            answer = zygote.await_ready()
+        if isinstance(answer, FailureFacts):
+            shell.link.send(Unready(failure=answer, node=node_id()))
             return
         say_ready(shell, setup)
         while (job := shell.next_job()) is not None:
+            if text:
+                shell.link.send(Noted(*job.who, text=text, is_shared=True))
+                text = ""
             if memory is not None:
                 memory.await_last()
+                memory.tell(job, shell.link)
             pid = _run_child(zygote, job, shell)
             if memory is not None:
                 memory.ended(pid)
@@ -164,9 +182,13 @@ def _fetch(setup: WorkerSetup) -> bytes:
 
 
 class Zygote:
-    """The worker's handle on its zygote process. `spool`: where the children's output goes, if anywhere."""
+    """The worker's handle on its zygote process.
 
-    def __init__(self, setup: WorkerSetup, spool: str = "") -> None:
+    `spool`: where the children's output goes, if anywhere. `unforkable`: the answer of a zygote before this
+    one, whose trainable each child has to import.
+    """
+
+    def __init__(self, setup: WorkerSetup, spool: str = "", unforkable: Unforkable | None = None) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # A fresh interpreter, with no thread and no Ray in it: only such a process can be forked safely.
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -189,17 +211,21 @@ class Zygote:
                 parent=os.getpid(),
                 spool=spool,
                 process_group=setup.process_group,
+                loads_late=unforkable is not None,
+                preloads=unforkable.preloads if unforkable is not None else (),
             )
             pipe.write(encode(header) + b"\n")
             pipe.write(values)
             pipe.write(setup.pickled or b"")
 
-    def await_ready(self) -> FailureFacts | None:
-        """Wait until the trainable is loaded; the failure if it cannot be."""
+    def await_ready(self) -> FailureFacts | Unforkable | None:
+        """Wait until the trainable is loaded; the failure if it cannot be, or that it cannot be forked."""
         answer = self._receive()
         if answer is None:
             message = f"the fork server ended with exit code {self._process.wait()}"
             return FailureFacts(origin="start", type="ProcessDied", message=message)
+        if isinstance(answer, Unforkable):
+            return answer
         return answer.failure if isinstance(answer, Unloadable) else None
 
     def fork(self, sock: socket.socket) -> int:
