@@ -1,7 +1,7 @@
 """The slots, workers and placement groups of one controller, and the steps that all of the fleet uses.
 
-`machine` handles the inputs; `gang`, `losses` and `end_of_trial` change a roster for it and know no more
-than that.
+`machine` handles the inputs. The other modules (`gang`, `losses`, `end_of_trial`, `handing_over`,
+`replacement`, `worker_messages`) change a roster for it and know no more than that.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ class Roster(ABC):
         """Slots with messages that the next flush sends, by number."""
         self.large_opening: set[int] = set()
         """Slots larger than the usual ones that wait for room."""
+
+        self.leftovers: set[str] = set()
+        """What trials left behind in their workers, as noted: each once."""
 
     @property
     def has_large_opening(self) -> bool:

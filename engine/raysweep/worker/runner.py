@@ -56,9 +56,8 @@ def install_interrupt() -> None:
 
 def _on_interrupt(signum: int, frame: FrameType | None) -> None:
     session = _interruptible
-    if session is not None and session.stop_reason is not None and not session.is_busy:
-        session.was_raised = True
-        raise TrialStopped(session.stop_reason)
+    if session is not None and session.ending.is_asked and not session.waiting.is_busy:
+        session.ending.raise_stopped()
 
 
 class LocalAttempt:
@@ -158,7 +157,7 @@ def _run(
         try:
             seed_generators(job.seed)
             _interruptible = session
-            session.raise_if_interrupted()
+            session.ending.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
             with surroundings.joined(session), RayCalls(session, place):
                 result = _call(trainable, with_tuples(job.config, place.tuples))
@@ -171,15 +170,15 @@ def _run(
     except TrialStopped as stopped:
         if stopped.reason == ENDED:  # it waited for what an earlier trial has left behind
             return Failed(*job.who, failure=describe(stopped, max_chars=FULL_TRACEBACK_CHARS))
-        where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
+        where = _traceback(stopped, TRACEBACK_CHARS) if session.ending.reason == "hung" else ""
         return Stopped(*job.who, where=where)
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
         is_echo = job.gang is not None and surroundings.is_echo(error)
-        if is_echo and session.stop_reason is not None:
+        if is_echo and session.ending.is_asked:
             return Stopped(*job.who)  # the gang parts, as it was told to
         failure = describe(error, max_chars=FULL_TRACEBACK_CHARS)
         return Failed(*job.who, failure=failure, is_echo=is_echo)
-    return Stopped(*job.who) if session.was_raised else Returned(*job.who)
+    return Stopped(*job.who) if session.ending.was_raised else Returned(*job.who)
 
 
 def _call(trainable: Trainable, config: dict[str, Any]) -> Any:

@@ -150,7 +150,7 @@ def test_the_others_take_an_interruption_and_are_asked_for_no_checkpoint(followe
     assert not follower.should_checkpoint
     follower.tell(Interrupt(*WHO))
     with pytest.raises(TrialStopped):
-        follower.raise_if_interrupted()
+        follower.ending.raise_if_interrupted()
 
 
 @pytest.mark.parametrize("order", [Follow(*WHO, report=9, reason="limit"), Interrupt(*WHO)])
