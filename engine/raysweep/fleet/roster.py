@@ -71,7 +71,7 @@ class Roster(ABC):
         slot.outgoing.append(message)
         self.dirty[slot.number] = slot
 
-    def fail(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
+    def fail(self, slot: FleetSlot, message: msg.TrialFailed, at: float) -> None:
         """The attempt has failed."""
         trial, attempt = message.who
         failure = self.shorten(trial, attempt, failure_of(message.failure))

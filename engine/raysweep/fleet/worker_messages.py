@@ -15,14 +15,14 @@ from raysweep.fleet.state import FleetSlot, Worker
 def take(fleet: Roster, slot: FleetSlot, worker: Worker, message: msg.FromWorker, at: float) -> None:
     """A message of a member of a slot."""
     match message:
-        case msg.Failed():
+        case msg.TrialFailed():
             _take_failed(fleet, slot, message, at)
         case msg.Memory():
             slot.held_bytes = max(slot.held_bytes or 0, message.held_bytes)
         case msg.Spent():
             worker.is_spent = True
             _note_spent(fleet, message, at)
-        case msg.Recalled():
+        case msg.TrialsRecalled():
             _take_recalled(fleet, slot, message.trials, at)
         case msg.Ready():
             _take_ready(fleet, slot, worker, message, at)
@@ -32,7 +32,7 @@ def take(fleet: Roster, slot: FleetSlot, worker: Worker, message: msg.FromWorker
             losses.kill_and_lose(fleet, slot, failure, at, worker)
 
 
-def _take_failed(fleet: Roster, slot: FleetSlot, message: msg.Failed, at: float) -> None:
+def _take_failed(fleet: Roster, slot: FleetSlot, message: msg.TrialFailed, at: float) -> None:
     fleet.fail(slot, message, at)
     if message.failure.origin not in ("memory", "process") or fleet.policy.isolation == "process":
         return

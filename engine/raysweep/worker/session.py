@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
 from raysweep.errors import TrialStopped
-from raysweep.messages import Answer, Gang, Interrupt, Job, Noted, Order, Rows, Stop
+from raysweep.messages import Answer, Gang, Interrupt, Job, Order, Stop, TrialNoted, TrialReported
 from raysweep.trial.owners import ENDED
 from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.checkpoints.restoring import Restorer
@@ -168,7 +168,9 @@ class Session:
     def _send_rows(
         self, first: int, keys: tuple[str, ...], rows: list[list[Any]], *, is_waiting: bool
     ) -> None:
-        self._link.send(Rows(*self.job.who, first=first, keys=keys, rows=rows, is_waiting=is_waiting))
+        self._link.send(
+            TrialReported(*self.job.who, first=first, keys=keys, rows=rows, is_waiting=is_waiting)
+        )
 
     def _note_as_text(self, kinds: Mapping[str, str]) -> None:
         for name, kind in kinds.items():
@@ -179,7 +181,7 @@ class Session:
 
     def note(self, text: str) -> None:
         """Tell whoever runs the sweep; the same note of other trials is not repeated."""
-        self._link.send(Noted(*self.job.who, text=text, is_shared=True))
+        self._link.send(TrialNoted(*self.job.who, text=text, is_shared=True))
 
     def _say_upcoming(self, report: int) -> None:
         """A checkpoint of this report follows."""

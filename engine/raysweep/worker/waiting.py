@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 
-from raysweep.messages import Busy
+from raysweep.messages import TrialBusy
 from raysweep.worker.ending import Ending
 from raysweep.worker.link import Link
 
 
 class Waiting:
-    """One attempt's. `link` gets `Busy` while it cannot report; None for a rank whose silence does not count.
+    """One attempt's. `link` gets `TrialBusy` while it cannot report; None: this rank's silence does not count.
 
     `is_busy`: the thread that runs the attempt, which alone is interrupted, is inside `report`. That raises
     `TrialStopped` itself: an interruption could leave a lock locked.
@@ -35,7 +35,7 @@ class Waiting:
     def say_busy(self, *, is_over: bool) -> None:
         """Tell the controller that the attempt cannot report, or can again."""
         if self._link is not None:
-            self._link.send(Busy(*self._who, is_over=is_over))
+            self._link.send(TrialBusy(*self._who, is_over=is_over))
 
     def until(self, is_so: Callable[[], bool]) -> None:
         """Wait for something, or until the attempt must end now. `is_so` is asked with `changed` held."""

@@ -16,8 +16,9 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
+from raysweep import messages as msg
 from raysweep.errors import TrialStopped
-from raysweep.messages import Began, FromWorker, Interrupt, Job, Order, Returned, Rows, Stop, Stopped
+from raysweep.messages import FromWorker, Interrupt, Job, Order, Stop
 from raysweep.worker.link import SocketLink
 from raysweep.worker.process.forking import Zygote
 from raysweep.worker.runner import INTERRUPT, install_interrupt, run_attempt
@@ -46,7 +47,7 @@ EARLY: dict[str, tuple[str, list[Order]]] = {
 
 
 class Hasty(SocketLink):
-    """As if the controller's answer to `Began` were back before anything else happens here."""
+    """As if the controller's answer to `TrialStarted` were back before anything else happens here."""
 
     def __init__(self, sock: socket.socket, answers: list[Order]) -> None:
         super().__init__(sock)
@@ -79,7 +80,9 @@ def said_on(link: socket.socket) -> list[FromWorker]:
 
 
 def ends_of(link: socket.socket) -> list[FromWorker]:
-    return [message for message in said_on(link) if not isinstance(message, Rows | Began)]
+    return [
+        message for message in said_on(link) if not isinstance(message, msg.TrialReported | msg.TrialStarted)
+    ]
 
 
 @pytest.mark.timeout(120)
@@ -94,7 +97,7 @@ def test_a_worker_hears_what_comes_before_its_session(
     run_attempt(getattr(forkable, trainable), JOB, PLACE, sender.shell)
     sender.close()
     link[0].shutdown(socket.SHUT_WR)
-    assert ends_of(link[1]) == [Stopped(trial=3, attempt=2)]
+    assert ends_of(link[1]) == [msg.TrialStopped(trial=3, attempt=2)]
 
 
 @pytest.fixture
@@ -138,7 +141,7 @@ def test_a_forked_child_hears_what_comes_before_its_session(
     theirs.close()
     watchdog = threading.Timer(15, partial(end, pid))
     watchdog.start()
-    assert ends_of(ours) == [Stopped(trial=3, attempt=2)]
+    assert ends_of(ours) == [msg.TrialStopped(trial=3, attempt=2)]
     watchdog.cancel()
     assert zygote.wait(pid) == 0
 
@@ -175,8 +178,8 @@ def test_a_child_that_has_ended_stays_until_its_reports_are_read(
     # Longer than a worker that was told to end would wait.
     threading.Event().wait(12)
     messages = said_on(ours)
-    assert messages[-1] == Returned(trial=3, attempt=2)
-    assert sum(len(message.rows) for message in messages if isinstance(message, Rows)) == 4000
+    assert messages[-1] == msg.TrialReturned(trial=3, attempt=2)
+    assert sum(len(message.rows) for message in messages if isinstance(message, msg.TrialReported)) == 4000
     assert zygote.wait(pid) == 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from raysweep.errors import CheckpointDamagedError, one_line
-from raysweep.messages import Damaged, Job
+from raysweep.messages import CheckpointDamaged, Job
 from raysweep.worker.link import Link
 from raysweep.worker.sweep_info import SweepPlace
 from raysweep.worker.waiting import Waiting
@@ -70,7 +70,7 @@ class Restorer:
                     continue
                 if uri == self._job.checkpoint and self._job.has_older:
                     problem = one_line(f"{error.path}: {error.problem}", 500)
-                    self._link.send(Damaged(*self._job.who, uri=uri, problem=problem))
+                    self._link.send(CheckpointDamaged(*self._job.who, uri=uri, problem=problem))
                     self._waiting.ending.go_back()
                 raise
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, one_line
-from raysweep.messages import Job, Noted, Saved, Unsaved
+from raysweep.messages import CheckpointCommitted, CheckpointFailed, Job, TrialNoted
 from raysweep.storage.checkpoints.directory import scan_directory
 from raysweep.worker.checkpoints.captures import TRIES, Capture, Captures, NoPlaceError
 from raysweep.worker.checkpoints.staging import Staging
@@ -165,7 +165,7 @@ class Saver:
             f"checkpoints were stored while the trial waited: {self._staging.parent} has no place for them"
             f" ({full.why}); make room there, or set RAYSWEEP_STAGING to a folder on another disk"
         )
-        self._link.send(Noted(*self._job.who, text=text))
+        self._link.send(TrialNoted(*self._job.who, text=text))
 
     def _note_unsteady(self, number: int, unsteady: list[str]) -> None:
         names = ", ".join(unsteady[:_SHOWN_FILES])
@@ -174,7 +174,7 @@ class Saver:
             f"checkpoint {number}: {names}{more} changed while it was copied, {TRIES} times: what is stored"
             " may be a mixture; let nothing write to a directory until report() has returned"
         )
-        self._link.send(Noted(*self._job.who, text=text))
+        self._link.send(TrialNoted(*self._job.who, text=text))
 
     # -- from the uploader's thread, or the trial's ------------------------------------------------
 
@@ -188,7 +188,7 @@ class Saver:
         except Exception as error:  # noqa: BLE001  said; the trial, which is elsewhere by now, goes on
             self._uploader.go_on()
             problem = one_line(str(error), 500)
-            self._link.send(Unsaved(*self._job.who, number=handover.number, problem=problem))
+            self._link.send(CheckpointFailed(*self._job.who, number=handover.number, problem=problem))
         finally:
             self._captures.release(handover.capture, is_stored=is_stored)
 
@@ -254,7 +254,7 @@ class Saver:
         """Tell the controller; whether it is stored."""
         who = self._job.who
         if isinstance(saved, StorageError):
-            self._link.send(Unsaved(*who, number=number, problem=str(saved)))
+            self._link.send(CheckpointFailed(*who, number=number, problem=str(saved)))
             return False
         # Before it is announced, and the one before is let go.
         self.newest, self._parent, self._parent_capture = saved.reference, saved.manifest, capture
@@ -262,7 +262,9 @@ class Saver:
         ranks_by = self._place.ranks_by
         rank = _number(metrics.get(ranks_by)) if ranks_by else None
         score = self._score(metrics)
-        self._link.send(Saved(*who, number, report, saved.reference, saved.size_bytes, score, rank))
+        self._link.send(
+            CheckpointCommitted(*who, number, report, saved.reference, saved.size_bytes, score, rank)
+        )
         return True
 
     def _score(self, metrics: dict[str, Any]) -> float | None:
