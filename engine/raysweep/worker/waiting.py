@@ -12,7 +12,7 @@ from raysweep.worker.link import Link
 
 
 class Waiting:
-    """One attempt's. `link` gets `TrialBusy` while it cannot report; None: this rank's silence does not count.
+    """One attempt's. `link` gets `TrialBusy` while it cannot report; None: nothing watches this rank.
 
     `is_busy`: the thread that runs the attempt, which alone is interrupted, is inside `report`. That raises
     `TrialStopped` itself: an interruption could leave a lock locked.

@@ -17,7 +17,7 @@ from raysweep.fleet.policy import (
     LAST_WORDS_S,
     FleetPolicy,
 )
-from tests.unit.core.world import make_spec
+from tests.unit.core.toys import make_spec
 from tests.unit.fleet.fleet import NODE_DIED, RAISED, Driven, began, failed, returned, spent, stopped, told
 
 OVER_MEMORY = msg.FailureFacts(origin="memory", type="MemoryLimit", message="too much")

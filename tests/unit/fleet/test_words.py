@@ -13,7 +13,7 @@ from raysweep import messages as msg
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
-from tests.unit.core.world import make_spec
+from tests.unit.core.toys import make_spec
 from tests.unit.fleet.fleet import RAISED, Driven, began, failed, returned
 
 GIB = 2**30
