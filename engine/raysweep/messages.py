@@ -1,7 +1,12 @@
-"""What a controller and its workers say to each other, as types. `worker.wire` knows how they travel.
+"""Messages between a controller and its workers. `worker.wire` knows how they travel.
 
 A message is a JSON array whose first item is the name of its type, in lower case. A field that is added comes
 last and has a default.
+
+A message of a worker that says the same as an event of the core has the event's name, and its fields but the
+time (`fleet.message_events`). Two say less than their events: `TrialFailed` has the facts of a failure, which
+the fleet completes and shortens; `TrialsRecalled` does not name the slot. The other messages of workers are
+for the fleet alone.
 """
 
 from __future__ import annotations
@@ -96,11 +101,11 @@ class Memory(Message, frozen=True, kw_only=True):
     held_bytes: int
 
 
-class Began(AttemptMessage, frozen=True):
-    """User code runs. Leaves at once, with all that was said before it."""
+class TrialStarted(AttemptMessage, frozen=True):
+    """User code runs. Leaves at once, with all messages before it."""
 
 
-class Rows(AttemptMessage, frozen=True):
+class TrialReported(AttemptMessage, frozen=True):
     """Reports: `rows[i][j]` is metric `keys[j]` of report `first + i`; see `TrialReported`.
 
     Non-finite numbers are the strings `NaN`, `Infinity` and `-Infinity`.
@@ -112,13 +117,13 @@ class Rows(AttemptMessage, frozen=True):
     is_waiting: bool = False
 
 
-class Busy(AttemptMessage, frozen=True):
+class TrialBusy(AttemptMessage, frozen=True):
     """The trial stores or fetches a checkpoint and cannot report. `is_over`: it can again."""
 
     is_over: bool
 
 
-class Saved(AttemptMessage, frozen=True):
+class CheckpointCommitted(AttemptMessage, frozen=True):
     """Checkpoint `number` holds the state after report `report` of this attempt.
 
     `score`: the metric of that report, where later reports may have overtaken the checkpoint. `rank`: what
@@ -133,21 +138,21 @@ class Saved(AttemptMessage, frozen=True):
     rank: float | None = None
 
 
-class Unsaved(AttemptMessage, frozen=True):
+class CheckpointFailed(AttemptMessage, frozen=True):
     """A checkpoint could not be stored; the trial goes on without it."""
 
     number: int
     problem: str
 
 
-class Damaged(AttemptMessage, frozen=True):
+class CheckpointDamaged(AttemptMessage, frozen=True):
     """The checkpoint that the attempt was to resume from is damaged: it ends, to resume from an older one."""
 
     uri: str
     problem: str
 
 
-class Noted(AttemptMessage, frozen=True):
+class TrialNoted(AttemptMessage, frozen=True):
     """What whoever runs the sweep should know of this attempt; the trial goes on.
 
     `count`: how often that was so up to now; the highest one is noted. `is_shared`: a sweep notes it once,
@@ -159,19 +164,19 @@ class Noted(AttemptMessage, frozen=True):
     is_shared: bool = False
 
 
-class Returned(AttemptMessage, frozen=True):
+class TrialReturned(AttemptMessage, frozen=True):
     """The trainable returned."""
 
 
-class Stopped(AttemptMessage, frozen=True):
+class TrialStopped(AttemptMessage, frozen=True):
     """The attempt ended because it was told to. `where`: the traceback of one that was hung."""
 
     was_killed: bool = False
     where: str = ""
 
 
-class Failed(AttemptMessage, frozen=True):
-    """The attempt raised, died, or took too much memory.
+class TrialFailed(AttemptMessage, frozen=True):
+    """The attempt raised, died, or took too much memory. The event has a `Failure` in place of the facts.
 
     `is_echo`: it raised because another member of its gang had gone.
     """
@@ -212,8 +217,11 @@ class Leaving(AttemptMessage, frozen=True):
     reason: str
 
 
-class Recalled(Message, frozen=True, kw_only=True):
-    """The answer to one `Recall`: those of its trials that had not begun; they have left the queue."""
+class TrialsRecalled(Message, frozen=True, kw_only=True):
+    """The answer to one `Recall`: those of its trials that had not begun; they have left the queue.
+
+    The event also names the slot, and the trials that were never sent to this worker.
+    """
 
     trials: list[int]
 
@@ -278,7 +286,7 @@ class Follow(AttemptMessage, frozen=True):
 
 
 class Recall(Message, frozen=True, kw_only=True):
-    """Take these trials out of the queue; `Recalled` follows."""
+    """Take these trials out of the queue; `TrialsRecalled` follows."""
 
     trials: list[int]
 
@@ -287,24 +295,24 @@ class Exit(Message, frozen=True, kw_only=True):
     """End the worker; the attempt that runs may end first."""
 
 
-End = Returned | Stopped | Failed
+End = TrialReturned | TrialStopped | TrialFailed
 FromWorker = (
     Ready
     | Unready
     | Memory
-    | Began
-    | Rows
-    | Busy
-    | Saved
-    | Unsaved
-    | Damaged
-    | Noted
+    | TrialStarted
+    | TrialReported
+    | TrialBusy
+    | CheckpointCommitted
+    | CheckpointFailed
+    | CheckpointDamaged
+    | TrialNoted
     | Spent
     | Met
     | Upcoming
     | Leaving
     | End
-    | Recalled
+    | TrialsRecalled
 )
 Order = Stop | Interrupt | Kill | Answer | Meet | Follow
 ToWorker = Job | Order | Recall | Exit

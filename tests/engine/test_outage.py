@@ -18,6 +18,7 @@ import pytest
 import raysweep as rs
 from raysweep.cluster import controller as controller_room
 from raysweep.cluster import run as run_room
+from raysweep.cluster.control import heartbeat
 from raysweep.cluster.server import LinkServer
 from raysweep.errors import StorageUnavailableError, SweepDamagedError
 from raysweep.outcome import SweepProgress
@@ -184,7 +185,7 @@ def test_a_folder_that_goes_away_is_no_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seen while trials run, or at the latest when they have; put back, the sweep goes on from it."""
-    monkeypatch.setattr(controller_room, "LOOK_S", looks_s)
+    monkeypatch.setattr(heartbeat, "LOOK_S", looks_s)
     away, moved = storage.with_name("away"), threading.Event()
 
     def train(config: dict[str, Any]) -> dict[str, float]:
@@ -214,7 +215,7 @@ def test_parts_that_go_away_are_no_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A cleanup by age, or half of an `rm -r`: no outcome promises what is not there."""
-    monkeypatch.setattr(controller_room, "LOOK_S", looks_s)
+    monkeypatch.setattr(heartbeat, "LOOK_S", looks_s)
 
     def train(config: dict[str, Any]) -> None:
         with rs.new_checkpoint() as folder:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -18,7 +16,14 @@ from raysweep import faultplan
 from raysweep.cluster.checkpoint_deletion import Discards
 from raysweep.cluster.clock import SteadyClock
 from raysweep.cluster.cluster_watch import ClusterWatch
-from raysweep.cluster.preparation import make_setup, spec_fault
+from raysweep.cluster.control.background import Background
+from raysweep.cluster.control.backpressure import Backpressure
+from raysweep.cluster.control.end_requests import EndRequests
+from raysweep.cluster.control.heartbeat import Heartbeat
+from raysweep.cluster.control.sweep_exit import SweepExit
+from raysweep.cluster.control.timer import CoreTimer
+from raysweep.cluster.control.tracebacks import Tracebacks
+from raysweep.cluster.preparation import make_setup
 from raysweep.cluster.ray.connection import is_alone
 from raysweep.cluster.ray.nodes import find_room_or_why
 from raysweep.cluster.ray.shared_connection import RayConnection
@@ -30,29 +35,25 @@ from raysweep.cluster.threads import Threads
 from raysweep.cluster.trial_logs import LogKeepers
 from raysweep.cluster.worker_pool import SlotKeeper
 from raysweep.core.loop import Loop
-from raysweep.core.state.trial import trial_id
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
-from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepDamagedError, SweepInterrupted
+from raysweep.errors import StorageError, SweepInterrupted
 from raysweep.messages import FromWorker
-from raysweep.outcome import Cancellation, SweepProgress
+from raysweep.outcome import SweepProgress
 from raysweep.runs.ownership.sweep_claim import OnProgress, Ownership
-from raysweep.runs.reading.progress import make_progress
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.journal.writer import JournalWriter
 from raysweep.worker.inline import InlineStage
 
-HEARTBEAT_S: Final = 2.0
-LOOK_S: Final = 30.0
-"""How often it is seen whether the sweep's folder is still there."""
-SHOW_S: Final = 0.5
 LAST_WRITE_S: Final = 1.0
-ROOM_S: Final = 0.05
 log = logging.getLogger("raysweep")
 
 
 class Controller:
-    """Runs one sweep from its claim to its end."""
+    """Runs one sweep from its claim to its end. Its parts are in `cluster/control/` and beside this file.
+
+    `requests` takes interrupts and cancellations from any thread, at any time.
+    """
 
     def __init__(
         self,
@@ -67,21 +68,9 @@ class Controller:
         self._clock = SteadyClock(held.started.at)
         self._now = self._clock.now
         self._connection = connection
-        self._on_progress = on_progress
         self._carry: dict[type, Callable[[Any], None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._threads = Threads()
-        self._has_pulse = True
-        self._looked_at = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._ending: asyncio.Task[None] | None = None
-        self._interrupts = 0
-        self._early_interrupts: deque[str] = deque()
-        self._early_cancel: str | None = None
-        self._has_begun = self._is_hurried = False
-        self._cancellation = held.old_cancellation
-        self._error: BaseException | None = None
         self._writer = JournalWriter(
             held.journal.backend,
             held.claim.generation,
@@ -92,11 +81,22 @@ class Controller:
             on_note=log.warning,
         )
         self._core = Loop(self.state, self._writer.write, lambda command: self._carry[type(command)](command))
+        self._background = Background(self._fail)
+        self._timer = CoreTimer(self._fire, self._now)
         self._durability = Durability(self._writer, self._threads.flushing)
         checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
         self._discards = Discards(checkpoints, self._writer, held.discarded, held.find_pins)
         self._asking = Asking(held.searcher, self.emit, self._fail, self._now)
         self._snapshots = Snapshots(held.folder, self._writer, held.state, self._discards.undeleted)
+        self._heartbeat = Heartbeat(
+            held, self._clock, self._background, self._threads.beating, self.emit, on_progress
+        )
+        self.requests = EndRequests(
+            self.emit,
+            self._now,
+            hurry=lambda: self._slots.hurry(),
+            leave_at_once=lambda: self._fail(SweepInterrupted(held.folder.sweep_id)),
+        )
 
     def run_to_end(self) -> None:
         """Run until the sweep has ended and its journal is durable.
@@ -123,8 +123,12 @@ class Controller:
         """The number of the last segment of the journal that is durable."""
         return self._writer.next_number - 1
 
+    def progress(self) -> SweepProgress:
+        """The progress as of now, by the wall clock."""
+        return self._heartbeat.progress()
+
     def _close_writer(self) -> None:
-        if self._interrupts < 2:
+        if not self.requests.is_at_once:
             self._writer.close()
             return
         # Asked to end at once: what cannot be written in a moment is done again by the next run.
@@ -134,16 +138,33 @@ class Controller:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
+        await self._open()
+        beat = self._background.watch(self._heartbeat.run(self._look))
+        watch = self._background.watch(self._watch.run())
+        try:
+            self._begin()
+            self.requests.begin()
+            await self._done
+        finally:
+            beat.cancel()
+            watch.cancel()
+            await self._close()
+
+    async def _open(self) -> None:
+        """Start the link's server, and make the parts that need it."""
         self._server = LinkServer(self._take_messages, self._take_gone, self._take_connected)
         self._logs = LogKeepers(self._server)
         await self._server.start(self._connection.host)
+        self._backpressure = Backpressure(
+            self.state, self._writer, self._server, self._background, self.emit, self._now
+        )
         spec = self._held.asked.spec
         self._slots = SlotKeeper(
             spec,
             make_setup(spec, self._held.folder, self._server),
             self._server,
             self.emit,
-            self._keep_traceback,
+            Tracebacks(self._held.folder, self._background, self._threads.keeping).keep,
             now=self._now,
             owns_cluster=lambda: self._connection.is_embedded and is_alone(),
             stage=self._stage,
@@ -157,39 +178,52 @@ class Controller:
             self._threads.watching,
             self._clock,
         )
-        self._carry |= self._slots.carry | {
-            cmd.SuggestConfigs: self._asking.ask,
-            cmd.TellSearch: self._asking.tell,
-            cmd.TellRung: self._asking.tell,
-            cmd.AnswerReport: self._answer,
-            cmd.DeleteCheckpoint: self._delete_checkpoint,
-            cmd.SetTimer: self._set_timer,
-            cmd.EndSweep: self._end,
-            cmd.LeaveSweep: self._leave,
-        }
+        self._carry |= self._make_carry()
         plan = faultplan.current()
         if plan is not None:
             self._carry = {
                 kind: plan.watch_command(kind.__name__, carry) for kind, carry in self._carry.items()
             }
-        beat, watch = self._watched(self._beat()), self._watched(self._watch.run())
-        try:
-            self._begin()
-            self._take_interrupts()
-            self._take_cancel()
-            await self._done
-        finally:
-            beat.cancel()
-            watch.cancel()
-            self._asking.close()
-            self._slots.close_all()
-            await self._slots.pool.leave()
-            watching = self._threads.watching
-            await self._loop.run_in_executor(watching, self._slots.pool.orphans.remove_last)
-            await self._logs.finish(is_hurried=self._is_hurried or self._interrupts > 1)
-            await self._server.close()
-            if self._timer is not None:
-                self._timer.cancel()
+
+    def _make_carry(self) -> dict[type[cmd.Command], Callable[[Any], None]]:
+        """How each command of the core is carried out."""
+        leaving = SweepExit(
+            self.state,
+            self._background,
+            self._durability,
+            self._discards,
+            sweep_id=self._held.folder.sweep_id,
+            address=self._connection.address,
+            now=self._now,
+            end_workers=self._slots.close_all,
+            delete_discarded=self._delete_discarded,
+            emit=self.emit,
+            fail=self._fail,
+            done=self._done,
+        )
+        return self._slots.carry | {
+            cmd.SuggestConfigs: self._asking.ask,
+            cmd.TellSearch: self._asking.tell,
+            cmd.TellRung: self._asking.tell,
+            cmd.AnswerReport: self._answer,
+            cmd.DeleteCheckpoint: self._delete_checkpoint,
+            cmd.SetTimer: self._timer.set,
+            cmd.EndSweep: leaving.end,
+            cmd.LeaveSweep: leaving.leave,
+        }
+
+    async def _close(self) -> None:
+        """End the workers and the link; the journal's writer is closed after the loop."""
+        self._core.end()
+        self._asking.close()
+        self._slots.close_all()
+        await self._slots.pool.leave()
+        await asyncio.get_running_loop().run_in_executor(
+            self._threads.watching, self._slots.pool.orphans.remove_last
+        )
+        await self._logs.finish(is_hurried=self.requests.is_hurried)
+        await self._server.close()
+        self._timer.cancel()
 
     def _begin(self) -> None:
         held = self._held
@@ -199,7 +233,6 @@ class Controller:
                 self._core.emit(held.changed)
             self._watch.see_room(find_room_or_why(self.state.spec, self.state.excluded))
         self._slots.flush()
-        self._has_begun = True
 
     def emit(self, event: ev.Event) -> None:
         """Take an event; it is applied at once, or when the one being applied is done."""
@@ -212,33 +245,8 @@ class Controller:
             self._fail(error)
         self._slots.flush()
 
-    def interrupt(self, name: str = "Ctrl-C") -> None:
-        """From any thread or signal, at any time: what Ctrl-C does."""
-        self._early_interrupts.append(name)
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._take_interrupts)
-
-    def cancel(self, reason: str) -> None:
-        """From any thread, at any time: cancel the sweep within two seconds, for this process is to end."""
-        self._early_cancel = reason
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._take_cancel)
-
-    def _take_cancel(self) -> None:
-        if self._early_cancel is None or not self._has_begun:
-            return
-        reason, self._early_cancel = self._early_cancel, None
-        self._is_hurried = True
-        self._slots.hurry()
-        self.emit(ev.CancelRequested(at=self._now(), reason=reason))
-
-    def _take_interrupts(self) -> None:
-        while self._early_interrupts and self._has_begun:
-            self._interrupt(self._early_interrupts.popleft())
-
     def abort(self, error: BaseException) -> None:
         """End at once, from any thread: what the journal holds stays, the sweep is not ended."""
-        self._error = error
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._fail, error)
 
@@ -258,15 +266,7 @@ class Controller:
         except Exception as error:  # noqa: BLE001  a bug must end the sweep, not one connection
             self._fail(error)
         self._slots.flush()
-        if self._writer.is_crowded and not self._server.is_held:
-            self._server.hold_back(True)
-            self._spawn(self._let_go_when_there_is_room())
-
-    async def _let_go_when_there_is_room(self) -> None:
-        """The journal lags behind: what workers report waits with them, so memory here is bounded."""
-        while self._writer.is_crowded:  # noqa: ASYNC110  the writer is a thread and knows of no loop
-            await asyncio.sleep(ROOM_S)
-        self._server.hold_back(False)
+        self._backpressure.hold_if_crowded()
 
     def _take_gone(self, worker: str) -> None:
         self._logs.gone(worker)
@@ -276,207 +276,33 @@ class Controller:
         self._logs.connected(worker)
         self._slots.take_worker_connected(worker)
 
-    def _keep_traceback(self, trial: int, attempt: int, text: str) -> str:
-        """Store a whole traceback in the background; where it will be, below the sweep's folder."""
-        path = f"errors/{trial_id(trial)}-{attempt}.txt"
-
-        def put() -> None:
-            try:
-                self._held.folder.write_text(path, text)
-            except StorageError as error:
-                log.warning("the traceback of trial %s was not stored: %s", trial_id(trial), error)
-
-        self._spawn(self._off_loop(self._threads.keeping, put))
-        return path
-
-    def _interrupt(self, name: str) -> None:
-        self._interrupts += 1
-        if self._interrupts == 1:
-            log.info("%s: ending the running trials; once more to end at once", name)
-            self.emit(ev.InterruptRequested(at=self._now(), reason=f"interrupted by {name}"))
-        else:
-            self._fail(SweepInterrupted(self._held.folder.sweep_id))
-
     # -- commands ----------------------------------------------------------------------------------
 
     def _answer(self, command: cmd.AnswerReport) -> None:
-        self._when_durable(lambda: self._slots.answer(command))
+        async def answer() -> None:
+            await self._durability.reach()
+            self._slots.answer(command)
+
+        self._background.spawn(answer())
 
     def _delete_checkpoint(self, command: cmd.DeleteCheckpoint) -> None:
         self._discards.add(command.uri)
 
+    # -- at their time -----------------------------------------------------------------------------
+
+    def _fire(self) -> None:
+        self._backpressure.see_storage()
+        self.emit(ev.TimerFired(at=self._now()))
+
+    def _look(self) -> None:
+        """With each heartbeat: has the wall clock moved, does the journal lag, is anything due?"""
+        if self._clock.has_moved(self.state.clock_ahead_s) and self.state.phase != "ended":
+            self.emit(ev.ClockMoved(at=self._now(), ahead_s=self._clock.ahead_s()))
+        self._backpressure.see_storage()
+        self._delete_discarded()
+        self._snapshots.look()
+
     def _delete_discarded(self) -> None:
         due = self._discards.take_due()
         if due:
-            self._spawn(self._off_loop(self._threads.deleting, partial(self._discards.delete, due)))
-
-    async def _off_loop(self, thread: Executor, call: Callable[[], None]) -> None:
-        await asyncio.get_running_loop().run_in_executor(thread, call)
-
-    def _when_durable(self, then: Callable[[], None]) -> None:
-        async def wait() -> None:
-            if await self._is_durable():
-                then()
-                self._slots.flush()
-
-        self._spawn(wait())
-
-    async def _is_durable(self) -> bool:
-        """Wait until all that happened so far is in the journal; False: that failed, and the sweep ends."""
-        try:
-            await self._durability.reach()
-        except RaysweepError as error:
-            self._fail(error)
-            return False
-        return True
-
-    async def _settle(self) -> None:
-        """Wait for what was begun in the background: answers, and checkpoints to delete."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = self._watched(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _watched(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """A task whose error ends the sweep: Ray may be gone."""
-
-        def check(task: asyncio.Task[None]) -> None:
-            error = None if task.cancelled() else task.exception()
-            if error is not None:
-                self._fail(error)
-
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(check)
-        return task
-
-    def _set_timer(self, command: cmd.SetTimer) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
-        if command.at is not None:
-            self._timer = asyncio.get_running_loop().call_later(
-                max(0.0, command.at - self._now()), self._fire
-            )
-
-    def _see_storage(self) -> None:
-        """Say when the journal begins to lag behind, and when it has caught up: silence is no sign then."""
-        is_stalled = self._server.is_held or self._writer.is_stalled
-        if is_stalled != self.state.is_stalled and not self._is_over:
-            self.emit(ev.StorageStalled(at=self._now(), is_over=not is_stalled))
-
-    def _see_clock(self) -> None:
-        """Say when the wall clock was set, or the machine slept: deadlines go by it."""
-        if self._clock.has_moved(self.state.clock_ahead_s) and not self._is_over:
-            self.emit(ev.ClockMoved(at=self._now(), ahead_s=self._clock.ahead_s()))
-
-    @property
-    def _is_over(self) -> bool:
-        return self.state.phase == "ended" or self._done.done()
-
-    def _fire(self) -> None:
-        self._timer = None
-        self._see_storage()
-        self.emit(ev.TimerFired(at=self._now()))
-
-    def _end(self, command: cmd.EndSweep) -> None:
-        self._ending = self._watched(self._end_slowly())
-
-    async def _end_slowly(self) -> None:
-        self._slots.close_all()
-        if self._discards:
-            await self._is_durable()
-        self.emit(ev.SweepEnded(at=self._now()))
-        if self._discards and await self._is_durable():
-            self._delete_discarded()
-        await self._settle()
-        if not self._done.done():
-            self._done.set_result(None)
-
-    def _leave(self, command: cmd.LeaveSweep) -> None:
-        self._ending = self._watched(self._leave_slowly(command))
-
-    async def _leave_slowly(self, command: cmd.LeaveSweep) -> None:
-        await self._settle()
-        if self.state.fault == "spec":
-            self._fail(spec_fault(self.state))
-        elif self.state.fault == "infrastructure":
-            self._fail(
-                ClusterLostError(
-                    self._connection.address, command.why, "run it again with the same key to resume"
-                )
-            )
-        else:
-            self._fail(SweepInterrupted(self._held.folder.sweep_id))
-
-    # -- heartbeat ---------------------------------------------------------------------------------
-
-    async def _beat(self) -> None:
-        written_at = 0.0
-        pulse: asyncio.Task[None] | None = None
-        while True:
-            at = self._now()
-            self._see_clock()
-            self._see_storage()
-            self._delete_discarded()
-            self._snapshots.look()
-            progress = self.progress()
-            if self._on_progress is not None:
-                self._on_progress(progress)
-            if at - written_at >= HEARTBEAT_S and (pulse is None or pulse.done()):
-                written_at = at
-                pulse = self._watched(self._beat_once(progress))
-            await asyncio.sleep(SHOW_S)
-
-    async def _beat_once(self, progress: SweepProgress) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._threads.beating, self._write_progress, progress)
-        if self._now() - self._looked_at >= LOOK_S:
-            self._looked_at = self._now()
-            await loop.run_in_executor(self._threads.beating, self._look_at_folder)
-        await self._look_for_cancellation()
-
-    def _look_at_folder(self) -> None:
-        try:
-            self._held.folder.check_is_there(self._held.claim.number)
-        except SweepDamagedError:
-            raise
-        except StorageError as error:
-            if self._has_pulse:  # else that was said
-                log.warning("whether the sweep's folder is there was not seen: %s", error)
-
-    def progress(self) -> SweepProgress:
-        """The progress as of now, by the wall clock: other machines compare it with theirs."""
-        held, at = self._held, self._now() + self._clock.ahead_s()
-        return make_progress(
-            self.state, sweep_id=held.folder.sweep_id, holder=held.holder, at=at, total=held.searcher.total
-        )
-
-    def _write_progress(self, progress: SweepProgress) -> None:
-        try:
-            self._held.folder.write_progress(progress)
-            self._has_pulse = True
-        except StorageError as error:
-            if self._has_pulse:  # once an outage
-                log.warning("progress was not written: %s", error)
-            self._has_pulse = False
-
-    async def _look_for_cancellation(self) -> None:
-        loop = asyncio.get_running_loop()
-        asked = await loop.run_in_executor(self._threads.beating, self._read_cancellation)
-        if asked is None or asked == self._cancellation or self._done.done():
-            return
-        self._cancellation = asked
-        if asked.concerns(self._held.asked.job_number):
-            by = f" (by {asked.by})" if asked.by else ""
-            self.emit(ev.CancelRequested(at=self._now(), reason=f"{asked.reason or 'cancelled'}{by}"))
-
-    def _read_cancellation(self) -> Cancellation | None:
-        try:
-            return self._held.folder.read_cancellation()
-        except StorageError as error:
-            if self._has_pulse:  # else that was said
-                log.warning("cancel.json was not read: %s", error)
-            return None
+            self._background.spawn_on(self._threads.deleting, partial(self._discards.delete, due))

@@ -59,7 +59,7 @@ class Interrupts:
         self._hand_on(lambda controller: controller.interrupt(name))
 
     def cancel(self, reason: str) -> None:
-        """Cancel the sweep, quickly: see `Controller.cancel`."""
+        """Cancel the sweep, quickly: see `EndRequests.cancel`."""
         self._hand_on(lambda controller: controller.cancel(reason))
 
     def pass_to(self, controller: Interruptible) -> None:

@@ -32,6 +32,7 @@ from raysweep.programs.allowed import check_program
 from raysweep.programs.runner import runnable
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
 from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
+from raysweep.runs.ownership.departure import put_aside, withdraw
 from raysweep.runs.ownership.holder import note_left
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, check_same, told
 from raysweep.runs.ownership.sweep_claim import (
@@ -224,7 +225,7 @@ def _carry_through(
 
     folder, state = held.folder, held.state
     controller = Controller(held, connection, on_progress, stage)
-    interrupts.pass_to(controller)
+    interrupts.pass_to(controller.requests)
     try:
         controller.run_to_end()
         retrying(OUTCOME_GIVE_UP_AFTER_S)(folder.check_is_there)
@@ -278,10 +279,10 @@ def _make_way(folder: SweepFolder, state: SweepState, progress: SweepProgress) -
     Nothing that has run is ever deleted.
     """
     if not any(trial.started_at is not None for trial in state.trials.values()):
-        folder.withdraw()
+        withdraw(folder)
         return ""
     if state.phase == "ended" and not state.reopened:
-        return folder.put_aside()
+        return put_aside(folder)
     _leave(folder, progress)
     return folder.uri
 

@@ -75,7 +75,7 @@ class Snapshots:
     def _put(self, number: int, frozen: FrozenState, undeleted: Sequence[str]) -> None:
         began = monotonic()
         try:
-            self._folder.write_snapshot_parts(number, frozen.parts(), undeleted)
+            self._folder.snapshots.write_parts(number, frozen.parts(), undeleted)
         except StorageError as error:
             log.warning("no snapshot was written: %s", error)
         took_s = monotonic() - began

@@ -39,18 +39,20 @@ def heard(
     """What the slot says, as one worker would, when a member says this."""
     for message in messages:
         match message:
-            case msg.Returned() | msg.Stopped() | msg.Failed():
+            case msg.TrialReturned() | msg.TrialStopped() | msg.TrialFailed():
                 end = _take_end(fleet, slot, worker, message, at)
                 if end is not None:
                     yield end
-            case msg.Rows() | msg.Upcoming() | msg.Saved() if fleet.policy.reduction is not None:
+            case msg.TrialReported() | msg.Upcoming() | msg.CheckpointCommitted() if (
+                fleet.policy.reduction is not None
+            ):
                 yield from _take_report(fleet, slot, worker, message, at)
-            case msg.Damaged():
+            case msg.CheckpointDamaged():
                 handed = slot.find(*message.who)
                 if handed is not None and not handed.is_damaged:
                     handed.is_damaged = True
                     yield message
-            case msg.Ready() | msg.Unready() | msg.Memory() | msg.Noted() | msg.Spent():
+            case msg.Ready() | msg.Unready() | msg.Memory() | msg.TrialNoted() | msg.Spent():
                 yield message
             case msg.Met() if message.is_each:
                 _take_port(fleet, slot, worker, message)
@@ -99,7 +101,7 @@ def _relay(fleet: Roster, slot: FleetSlot, message: msg.FromWorker) -> None:
             fleet.say(slot, msg.Meet(*message.who, port=port))
         case msg.Leaving(report=report, reason=reason):
             fleet.say(slot, msg.Follow(*message.who, report=report, reason=reason))
-        case msg.Busy(is_over=is_over):
+        case msg.TrialBusy(is_over=is_over):
             handed = slot.find(*message.who)
             if handed is not None:
                 handed.is_busy = not is_over
@@ -110,13 +112,13 @@ def _take_end(fleet: Roster, slot: FleetSlot, worker: Worker, end: msg.End, at: 
     if handed is None or worker.rank in handed.ends:
         return None
     handed.ends[worker.rank] = end = _named(end, worker.rank)
-    if isinstance(end, msg.Returned) and fleet.policy.reduction is not None:
+    if isinstance(end, msg.TrialReturned) and fleet.policy.reduction is not None:
         reports = _reports_of(fleet, slot, handed)
         reports.returned(worker.rank)
         _note_fault(handed, reports)
     if len(handed.ends) == len(slot.members):
         return _verdict(handed)
-    if not isinstance(end, msg.Returned) or handed.fault is not None:
+    if not isinstance(end, msg.TrialReturned) or handed.fault is not None:
         _disband(fleet, slot, handed, at)
     return None
 
@@ -134,12 +136,12 @@ def _take_report(
     fleet: Roster,
     slot: FleetSlot,
     worker: Worker,
-    message: msg.Rows | msg.Upcoming | msg.Saved,
+    message: msg.TrialReported | msg.Upcoming | msg.CheckpointCommitted,
     at: float,
 ) -> Iterator[msg.FromWorker]:
     handed = slot.find(*message.who)
     if handed is None:
-        if not worker.rank and isinstance(message, msg.Saved):
+        if not worker.rank and isinstance(message, msg.CheckpointCommitted):
             yield message  # whose it is, the core knows
         return
     reports = _reports_of(fleet, slot, handed)
@@ -162,7 +164,7 @@ def _note_fault(handed: Handed, reports: GangReports) -> None:
         return
     bases = (REPORTS_DIFFER, "RaysweepError", "Exception")
     facts = msg.FailureFacts(origin="exception", type=REPORTS_DIFFER, message=reports.problem, bases=bases)
-    handed.fault = msg.Failed(*handed.job.who, failure=facts)
+    handed.fault = msg.TrialFailed(*handed.job.who, failure=facts)
 
 
 def _take_port(fleet: Roster, slot: FleetSlot, worker: Worker, message: msg.Met) -> None:
@@ -191,7 +193,7 @@ def _hasten(fleet: Roster, slot: FleetSlot, handed: Handed, at: float) -> None:
 def _verdict(handed: Handed) -> msg.End:
     """How the attempt ended, all members having ended."""
     lead = handed.ends[0]
-    if isinstance(lead, msg.Stopped) and _was_told(handed):
+    if isinstance(lead, msg.TrialStopped) and _was_told(handed):
         return lead
     fault = None if _was_told(handed) else handed.fault
     return fault or _failure(handed, counts_echoes=True) or lead
@@ -202,15 +204,15 @@ def _was_told(handed: Handed) -> bool:
     return bool(handed.stops) or handed.is_damaged
 
 
-def _failure(handed: Handed, counts_echoes: bool) -> msg.Failed | None:
+def _failure(handed: Handed, counts_echoes: bool) -> msg.TrialFailed | None:
     """What went wrong: what came first, but for echoes."""
-    failed = [end for end in handed.ends.values() if isinstance(end, msg.Failed)]
+    failed = [end for end in handed.ends.values() if isinstance(end, msg.TrialFailed)]
     failed.sort(key=lambda end: end.is_echo)
     return failed[0] if failed and (counts_echoes or not failed[0].is_echo) else None
 
 
 def _named(end: msg.End, rank: int) -> msg.End:
-    if not rank or not isinstance(end, msg.Failed):
+    if not rank or not isinstance(end, msg.TrialFailed):
         return end
     facts = end.failure
     return replace(end, failure=replace(facts, message=f"rank {rank}: {facts.message}"))

@@ -17,29 +17,23 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
 from raysweep import messages as msg
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
-from raysweep.fleet import end_of_trial, gang, losses
+from raysweep.fleet import end_of_trial, gang, handing_over, losses, replacement, worker_messages
 from raysweep.fleet.actions import ExplainDelay, Send
-from raysweep.fleet.message_events import event_of, failure_of
+from raysweep.fleet.message_events import event_of
 from raysweep.fleet.policy import (
     HURRY_INTERRUPT_S,
     HURRY_LET_GO_S,
     LAST_WORDS_S,
-    REPLACE_S,
     SILENCE_S,
     FleetPolicy,
 )
 from raysweep.fleet.roster import Roster, Shorten
 from raysweep.fleet.state import FleetSlot, Handed, Worker
-
-_REPLACED: Final = Failure(
-    origin="node", type="WorkerReplaced", message="its worker was ended for the trial before it"
-)
 
 
 class Fleet(Roster):
@@ -51,7 +45,6 @@ class Fleet(Roster):
         super().__init__(policy, shorten)
         # Whether a worker that is ready gets whatever its slot is handed, at once.
         self._is_in_order = policy.isolation != "actor" and not policy.world_size
-        self._leftovers: set[str] = set()
 
     # -- commands of the core ----------------------------------------------------------------------
 
@@ -97,9 +90,9 @@ class Fleet(Roster):
         )
         handed = slot.handed[command.trial] = Handed(job=job)
         if self._is_in_order and slot.is_ready:
-            self._hand_over(slot, handed)  # all before it have been
+            handing_over.hand_over(self, slot, handed)  # all before it have been
         else:
-            self._pump(slot)
+            handing_over.pump(self, slot)
 
     def stop_trial(self, command: cmd.StopTrial, at: float) -> None:
         """Ask a trial to end, and see to it that it does. One that has ended meanwhile is left alone."""
@@ -122,7 +115,7 @@ class Fleet(Roster):
             slot.asked_back.append(there)
             self.say(slot, msg.Recall(trials=list(there)))
         elif not slot.asked_back:
-            self._recalled(slot, (), at)
+            handing_over.recalled(self, slot, (), at)
 
     def answer(self, command: cmd.AnswerReport) -> None:
         """Let a waiting trial go on."""
@@ -198,7 +191,7 @@ class Fleet(Roster):
             losses.bury(self, worker, at)
         elif worker.state == "retiring":
             if worker.rank == 0:  # what others of a gang say last is of no interest
-                self._replace(worker, at)
+                replacement.replace(self, worker, at)
         else:
             self.alarms.set(at + SILENCE_S, lambda at: losses.give_up_silence(self, worker, at))
 
@@ -206,197 +199,34 @@ class Fleet(Roster):
         """Messages of a worker, in order."""
         slot = self.crew.slot_of(number)
         if slot is None:
-            self._take_spare(number, messages)
+            worker_messages.take_from_spare(self, number, messages)
             return
         worker = self.crew.find(number)
         assert worker is not None
         for message in messages if len(slot.members) == 1 else gang.heard(self, slot, worker, messages, at):
             event = event_of(message, at)
             if event is None:
-                self._take_rare(slot, worker, message, at)
+                worker_messages.take(self, slot, worker, message, at)
                 continue
             self.events.append(event)
             if type(event) is ev.TrialStarted:
-                self._began(slot, event.trial, event.attempt)
+                handing_over.began(self, slot, event.trial, event.attempt)
             elif type(event) is ev.TrialReturned or type(event) is ev.TrialStopped:
                 self.drop(slot, event.trial)
-        if self.policy.isolation == "actor" and worker.state == "ready" and self._is_used_up(slot):
+        if self.policy.isolation == "actor" and worker.state == "ready" and handing_over.is_used_up(slot):
             for member in slot.members:
                 self.crew.kill(member)
-            self._replace(slot.worker, at)
+            replacement.replace(self, slot.worker, at)
         elif slot.is_spent and self.slots.get(slot.number) is slot:
             self.retire(slot, at)
         elif self.policy.world_size and self.slots.get(slot.number) is slot:
-            self._pump(slot)  # of these a gang has one at a time
-
-    def _take_rare(self, slot: FleetSlot, worker: Worker, message: msg.FromWorker, at: float) -> None:
-        match message:
-            case msg.Failed():
-                self._take_failed(slot, message, at)
-            case msg.Memory():
-                slot.held_bytes = max(slot.held_bytes or 0, message.held_bytes)
-            case msg.Spent():
-                worker.is_spent = True
-                self._note_spent(message, at)
-            case msg.Recalled():
-                self._take_recalled(slot, message.trials, at)
-            case msg.Ready():
-                self._take_ready(slot, worker, message, at)
-            case msg.Unready():
-                worker.node = message.node or worker.node
-                failure = self.shorten(-1, -1, failure_of(message.failure))
-                losses.kill_and_lose(self, slot, failure, at, worker)
-
-    def _take_failed(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
-        self.fail(slot, message, at)
-        if message.failure.origin not in ("memory", "process") or self.policy.isolation == "process":
-            return
-        if message.failure.is_of_program:
-            return
-        # It ends with its trial, and begins none of those behind it.
-        slot.worker.is_ending = True
-        if message.failure.origin == "memory":
-            self.retire(slot, at)
-
-    def _note_spent(self, spent: msg.Spent, at: float) -> None:
-        """Once for each kind: it may be so with every trial."""
-        if spent.leftover not in self._leftovers:
-            self._leftovers.add(spent.leftover)
-            text = f"its worker was replaced, as after each trial that does so: it left {spent.leftover}"
-            self.events.append(ev.TrialNoted(at=at, trial=spent.trial, attempt=spent.attempt, text=text))
-
-    def _take_ready(self, slot: FleetSlot, worker: Worker, ready: msg.Ready, at: float) -> None:
-        if worker.state != "loading":
-            return
-        worker.load(ready.node)
-        worker.host, worker.devices = ready.host, ready.devices
-        node = slot.worker.node
-        if not slot.is_ready:
-            return
-        if not slot.is_open:
-            slot.is_open, slot.node = True, node
-            self.large_opening.discard(slot.number)
-            others = tuple(sorted({member.node for member in slot.members} - {node}))
-            slot.others = others
-            self.events.append(ev.SlotOpened(at=at, slot=slot.number, node=node, others=others))
-        elif {member.node for member in slot.members} != {slot.node, *slot.others}:
-            # Its group has been placed elsewhere meanwhile: the core must not take it for where it was.
-            losses.kill_and_lose(self, slot, losses.moved(node), at)
-            return
-        self._pump(slot)
-
-    def _take_recalled(self, slot: FleetSlot, trials: list[int], at: float) -> None:
-        if not slot.asked_back:
-            return
-        slot.asked_back.popleft()
-        for number in trials:
-            slot.handed.pop(number, None)
-        self._recalled(slot, trials, at)
-
-    def _take_spare(self, number: int, messages: Sequence[msg.FromWorker]) -> None:
-        spare = self.crew.find(number)
-        for message in messages if spare is not None else ():
-            if isinstance(message, msg.Ready) and spare is not None and spare.state == "loading":
-                spare.load(message.node)
-            elif isinstance(message, msg.Unready) and spare is not None:
-                self.crew.drop_spare(spare)
-                spare = None
+            handing_over.pump(self, slot)  # of these a gang has one at a time
 
     # -- how it is done ------------------------------------------------------------------------------
 
-    def _began(self, slot: FleetSlot, trial: int, attempt: int) -> None:
-        handed = slot.find(trial, attempt)
-        if handed is not None and handed.state == "sent":
-            handed.move("began")
-        if self.policy.isolation == "actor" and self.policy.can_spare:
-            self.crew.start_spare(slot)
-
-    def _is_used_up(self, slot: FleetSlot) -> bool:
-        """Whether the trial that its members ran has ended in all of them: with `isolation="actor"` they get
-        no other."""
-        return slot.worker.has_run and all(handed.state == "unsent" for handed in slot.handed.values())
-
-    def _pump(self, slot: FleetSlot) -> None:
-        worker = slot.worker
-        if not slot.is_ready:
-            return
-        is_for_one, is_gang = self.policy.isolation == "actor", self.policy.world_size
-        for handed in slot.handed.values():
-            if (is_for_one and worker.has_run) or (is_gang and handed.state != "unsent"):
-                return
-            if handed.state == "unsent":
-                self._hand_over(slot, handed)
-                if is_gang:
-                    return
-
-    def _hand_over(self, slot: FleetSlot, handed: Handed) -> None:
-        handed.move("sent")
-        slot.worker.has_run = True
-        self.say(slot, handed.job)
-
-    def _recalled(self, slot: FleetSlot, trials: Collection[int], at: float) -> None:
-        taken, slot.recalled = (*slot.recalled, *trials), []
-        self.events.append(ev.TrialsRecalled(at=at, slot=slot.number, trials=tuple(sorted(taken))))
-
     def retire(self, slot: FleetSlot, at: float) -> None:
         """Kill the members, hear the last words of rank 0, then go on with others."""
-        worker = slot.worker
-        if not slot.is_ready:
-            return  # one is on its way out
-        for member in slot.members:
-            member.move("retired")
-            self.crew.kill(member)
-        if worker.has_link:
-            self.alarms.set(at + LAST_WORDS_S, lambda at: self._replace(worker, at))
-        else:
-            self._replace(worker, at)
-
-    def _replace(self, old: Worker, at: float) -> None:
-        """Go on with another worker under the same slot, the last words of the old one being said."""
-        slot = self.crew.slot_of(old.number)
-        if slot is None:
-            return
-        is_heard = not old.has_link or old.state != "retiring"
-        worker = self.crew.relieve(slot)
-        self._account_for_begun(slot, at)
-        slot.outgoing, slot.held_bytes = [], None
-        # The old worker cannot answer any more.
-        has_asked, asked = bool(slot.asked_back), [number for trials in slot.asked_back for number in trials]
-        slot.asked_back.clear()
-        back = [number for number in asked if slot.handed.pop(number, None) is not None]
-        for handed in [handed for handed in slot.handed.values() if handed.state == "sent"]:
-            if is_heard:
-                handed.move("replaced")  # none of these had begun there
-            else:
-                self._give_up_attempt(slot, handed, at)
-        if has_asked:
-            self._recalled(slot, back, at)
-        self._pump(slot)
-        limit_s = self.policy.placement_timeout_s + REPLACE_S
-        self.alarms.set(at + limit_s, lambda at: losses.give_up_place(self, worker, at))
-
-    def _account_for_begun(self, slot: FleetSlot, at: float) -> None:
-        """The trial that ran in a worker that was killed: it was killed for it, or for one before it."""
-        begun, forced, slot.forced = slot.begun, slot.forced, None
-        if begun is None:
-            return
-        if begun is not forced:
-            self._give_up_attempt(slot, begun, at)
-            return
-        if gang.settle(self, slot, at, counts_echoes=True):
-            return
-        del slot.handed[begun.trial]
-        who = begun.job.who
-        self.events.append(ev.TrialStopped(at=at, trial=who[0], attempt=who[1], was_killed=True))
-
-    def _give_up_attempt(self, slot: FleetSlot, handed: Handed, at: float) -> None:
-        """It was, or may have been, under way in a worker that was killed for another: nothing is charged.
-
-        It runs again as another attempt: whatever this one did stays apart from what that will do.
-        """
-        del slot.handed[handed.trial]
-        who = handed.job.who
-        self.events.append(ev.TrialFailed(at=at, trial=who[0], attempt=who[1], failure=_REPLACED))
+        replacement.retire(self, slot, at)
 
     def _say_delayed(self, slot: FleetSlot, worker: Worker) -> None:
         if self.crew.slot_of(worker.number) is slot and worker.state == "starting":

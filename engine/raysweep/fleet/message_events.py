@@ -1,4 +1,4 @@
-"""What a worker says of its trials, as the core's events. `raysweep.messages` lists the messages."""
+"""Messages of workers as events of the core. A message that is an event by itself has its name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from raysweep import messages as msg
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 
-_Rare = msg.Stopped | msg.Busy | msg.Saved | msg.Unsaved | msg.Damaged | msg.Noted
+_Rare = (
+    msg.TrialStopped
+    | msg.TrialBusy
+    | msg.CheckpointCommitted
+    | msg.CheckpointFailed
+    | msg.CheckpointDamaged
+    | msg.TrialNoted
+)
 
 
 def failure_of(facts: msg.FailureFacts) -> Failure:
@@ -20,7 +27,7 @@ def failure_of(facts: msg.FailureFacts) -> Failure:
 
 def event_of(message: msg.FromWorker, at: float) -> ev.Event | None:
     """The event that a message is by itself; None: it is more than that, or about the worker."""
-    if isinstance(message, msg.Rows):
+    if isinstance(message, msg.TrialReported):
         return ev.TrialReported(
             at=at,
             trial=message.trial,
@@ -30,9 +37,9 @@ def event_of(message: msg.FromWorker, at: float) -> ev.Event | None:
             rows=tuple(message.rows),
             is_waiting=message.is_waiting,
         )
-    if isinstance(message, msg.Began):
+    if isinstance(message, msg.TrialStarted):
         return ev.TrialStarted(at=at, trial=message.trial, attempt=message.attempt)
-    if isinstance(message, msg.Returned):
+    if isinstance(message, msg.TrialReturned):
         return ev.TrialReturned(at=at, trial=message.trial, attempt=message.attempt)
     return _rare_event(message, at) if isinstance(message, _Rare) else None
 
@@ -40,15 +47,15 @@ def event_of(message: msg.FromWorker, at: float) -> ev.Event | None:
 def _rare_event(message: _Rare, at: float) -> ev.Event:
     """These have the fields of their events."""
     match message:
-        case msg.Stopped():
+        case msg.TrialStopped():
             return ev.TrialStopped(at=at, **asdict(message))
-        case msg.Busy():
+        case msg.TrialBusy():
             return ev.TrialBusy(at=at, **asdict(message))
-        case msg.Saved():
+        case msg.CheckpointCommitted():
             return ev.CheckpointCommitted(at=at, **asdict(message))
-        case msg.Unsaved():
+        case msg.CheckpointFailed():
             return ev.CheckpointFailed(at=at, **asdict(message))
-        case msg.Damaged():
+        case msg.CheckpointDamaged():
             return ev.CheckpointDamaged(at=at, **asdict(message))
-        case msg.Noted():
+        case msg.TrialNoted():
             return ev.TrialNoted(at=at, **asdict(message))

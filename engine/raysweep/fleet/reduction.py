@@ -44,7 +44,7 @@ Scores = tuple[float | None, float | None]
 class Rule:
     """How each metric is reduced: `by_name`, else by `default`.
 
-    `metric` and `ranks_by`: the metrics whose values checkpoints carry (see `messages.Saved`).
+    `metric` and `ranks_by`: the metrics whose values checkpoints carry (see `messages.CheckpointCommitted`).
     """
 
     default: Reduction = "rank0"
@@ -108,7 +108,7 @@ class GangReports:
         """A rank says this; what the gang says by now."""
         if self.problem:
             return
-        if isinstance(message, msg.Rows):
+        if isinstance(message, msg.TrialReported):
             self._made[rank] += len(message.rows)
             if rank:
                 self._others[rank - 1].extend((message.keys, row) for row in message.rows)
@@ -147,27 +147,27 @@ class GangReports:
         """What is held, as far as the others have come."""
         while self._held:
             match self._held[0]:
-                case msg.Rows() as rows:
+                case msg.TrialReported() as rows:
                     yield from self._reduce(rows)
                     if self._taken < len(rows.rows):
                         return
                     self._taken = 0
                 case msg.Upcoming(report=report):
                     self._upcoming[report] = self._last
-                case msg.Saved() as saved:
+                case msg.CheckpointCommitted() as saved:
                     yield self._scored(saved)
                 case message:
                     yield message
             self._held.popleft()
 
-    def _scored(self, saved: msg.Saved) -> msg.Saved:
+    def _scored(self, saved: msg.CheckpointCommitted) -> msg.CheckpointCommitted:
         score, rank = self._upcoming.get(saved.report, (None, None))
         # They are stored in order: the ones before were overtaken.
         self._upcoming = {report: each for report, each in self._upcoming.items() if report > saved.report}
         number, report, uri, size_bytes = saved.number, saved.report, saved.uri, saved.size_bytes
-        return msg.Saved(*saved.who, number, report, uri, size_bytes, score, rank)
+        return msg.CheckpointCommitted(*saved.who, number, report, uri, size_bytes, score, rank)
 
-    def _reduce(self, rows: msg.Rows) -> Iterator[msg.Rows]:
+    def _reduce(self, rows: msg.TrialReported) -> Iterator[msg.TrialReported]:
         """As many of these as the others have."""
         first = self._taken
         last = min([len(rows.rows), *(first + len(other) for other in self._others)])
@@ -180,7 +180,7 @@ class GangReports:
         self._taken = last
         is_waiting = rows.is_waiting and last == len(rows.rows)
         if made or is_waiting:
-            yield msg.Rows(*rows.who, rows.first + first, keys, made, is_waiting)
+            yield msg.TrialReported(*rows.who, rows.first + first, keys, made, is_waiting)
 
     def _reduce_one(self, number: int, keys: Keys, row: Row) -> tuple[Keys, Row]:
         others = [other.popleft() for other in self._others]

@@ -1,7 +1,7 @@
 """The slots, workers and placement groups of one controller, and the steps that all of the fleet uses.
 
-`machine` handles the inputs; `gang`, `losses` and `end_of_trial` change a roster for it and know no more
-than that.
+`machine` handles the inputs. The other modules (`gang`, `losses`, `end_of_trial`, `handing_over`,
+`replacement`, `worker_messages`) change a roster for it and know no more than that.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ class Roster(ABC):
         self.large_opening: set[int] = set()
         """Slots larger than the usual ones that wait for room."""
 
+        self.leftovers: set[str] = set()
+        """What trials left behind in their workers, as noted: each once."""
+
     @property
     def has_large_opening(self) -> bool:
         """Whether a larger slot than the usual waits for room."""
@@ -68,7 +71,7 @@ class Roster(ABC):
         slot.outgoing.append(message)
         self.dirty[slot.number] = slot
 
-    def fail(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
+    def fail(self, slot: FleetSlot, message: msg.TrialFailed, at: float) -> None:
         """The attempt has failed."""
         trial, attempt = message.who
         failure = self.shorten(trial, attempt, failure_of(message.failure))

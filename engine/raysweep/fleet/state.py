@@ -18,7 +18,7 @@ from raysweep.fleet.lifecycle import (
     WorkerState,
 )
 from raysweep.fleet.reduction import GangReports
-from raysweep.messages import End, Failed, Job, ToWorker
+from raysweep.messages import End, Job, ToWorker, TrialFailed
 from raysweep.space.amounts import Size
 
 
@@ -89,7 +89,7 @@ class Handed:
     is_busy: bool = False
     ports: dict[int, int] = field(default_factory=dict)
     reports: GangReports | None = None
-    fault: Failed | None = None
+    fault: TrialFailed | None = None
 
     @property
     def trial(self) -> int:

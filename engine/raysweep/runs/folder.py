@@ -1,36 +1,29 @@
-"""One sweep's folder in the store: everything of it except what the journal and the checkpoints hold."""
+"""One sweep's folder in the store: its documents. Journal, snapshots and checkpoints have own readers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
 from raysweep.documents.stored_paths import to_reference, to_uri
-from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepDamagedError
+from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.places import sweep_with
+from raysweep.runs.snapshots import SnapshotFolder
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.journal.names import SegmentObject
 from raysweep.storage.journal.segment import RESTORE_FIX
-from raysweep.storage.objects.identity import mark_store, unmark_if_empty
+from raysweep.storage.objects.identity import mark_store
 from raysweep.storage.objects.retries import retrying
-from raysweep.storage.objects.sealed import decode_sealed, seal, seal_parts, unseal
-from raysweep.storage.objects.store import ObjectInfo, Store
+from raysweep.storage.objects.sealed import seal, unseal
+from raysweep.storage.objects.store import Store
 
 FORMAT_VERSION = 1
 """Of sweep.json: raise it with any change after which an older version would misread the folder."""
-SNAPSHOT_FORMAT = 1
-"""Of snapshots: raise it with any change of the fields of the state."""
-SNAPSHOTS_KEPT = 2
-
-ASIDE = "aside"
-"""The folder of a storage path for sweeps that cannot be resumed: nothing that ran is ever deleted."""
-_RANKS = 5
-_JOURNAL_RANK = 3
 
 OUTCOME_GIVE_UP_AFTER_S = 600.0
 """How long the outcome is tried to be written: as long as the journal's records before it."""
@@ -73,18 +66,6 @@ class SweepRecord:
     """Set while it is moved out of its key's way, which nobody else may see half done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """The newest snapshot that could be used, if any, and what was wrong with newer ones."""
-
-    number: int
-    """The journal segment up to which (inclusive) the state was built; 0 without a snapshot."""
-    state: dict[str, Any] | None
-    notes: tuple[str, ...] = ()
-    discarded: tuple[str, ...] = ()
-    """Checkpoints that nothing needed any more by then, and that were perhaps not deleted yet."""
-
-
 class SweepFolder:
     """`<storage_path>/<sweep_id>/`. Reads return None for what is not there."""
 
@@ -96,6 +77,11 @@ class SweepFolder:
     def uri(self) -> str:
         """Where the sweep lies, for people and outcomes."""
         return f"{self.store.url}/{self.sweep_id}"
+
+    @property
+    def snapshots(self) -> SnapshotFolder:
+        """The snapshots of its state."""
+        return SnapshotFolder(self.store, self.sweep_id)
 
     def journal(self) -> Journal:
         """A reader at the start of the sweep's journal."""
@@ -109,7 +95,7 @@ class SweepFolder:
         found, writer = fields.get("format"), fields.get("raysweep_version")
         if found != FORMAT_VERSION or writer is None:
             problem = other_format(found, FORMAT_VERSION, writer=writer or "before 0.1.0")
-            raise SweepDamagedError(self._path("sweep.json"), problem, OTHER_FIX)
+            raise SweepDamagedError(self.uri_of("sweep.json"), problem, OTHER_FIX)
         try:
             return SweepRecord(
                 digest=fields["digest"],
@@ -121,7 +107,7 @@ class SweepFolder:
                 leaving=Leaving(**fields["leaving"]) if "leaving" in fields else None,
             )
         except KeyError as error:
-            raise SweepDamagedError(self._path("sweep.json"), f"has no {error}", RESTORE_FIX) from error
+            raise SweepDamagedError(self.uri_of("sweep.json"), f"has no {error}", RESTORE_FIX) from error
 
     def check_is_there(self, claim: int | None = None) -> None:
         """For the process that runs the sweep: else its writes would make a new folder that cannot be read.
@@ -135,20 +121,20 @@ class SweepFolder:
         if not self.store.exists(self._key("sweep.json")):
             problem = "is gone: the sweep's folder was deleted, moved or unmounted while the sweep ran"
             fix = "put the folder back, and run it again with the same key: it goes on from its journal"
-            raise SweepDamagedError(self._path("sweep.json"), problem, fix)
+            raise SweepDamagedError(self.uri_of("sweep.json"), problem, fix)
         if claim is not None:
             name = f"journal/{SegmentObject(first=claim, last=claim).name}"
             if not self.store.exists(self._key(name)):
-                raise lost_part(self._path(name))
+                raise lost_part(self.uri_of(name))
 
     def write_spec_if_absent(self, record: SweepRecord) -> bool:
         """Write sweep.json unless there is one; False if there was."""
         mark_store(self.store)
-        return self.store.put_if_absent(self._key("sweep.json"), _encode_spec(record), durable=True)
+        return self.store.put_if_absent(self._key("sweep.json"), encode_spec(record), durable=True)
 
     def replace_spec(self, record: SweepRecord) -> None:
         """Write sweep.json anew, after a change that is declared safe. Only the holder may."""
-        self.store.put(self._key("sweep.json"), _encode_spec(record), durable=True)
+        self.store.put(self._key("sweep.json"), encode_spec(record), durable=True)
 
     def read_progress(self) -> SweepProgress | None:
         """The live status. One that cannot be read counts as absent: it is written again every 2 s."""
@@ -192,7 +178,7 @@ class SweepFolder:
             problem = "is damaged (its hash is wrong)"
         except SpecError as error:
             problem = f"is damaged ({error})"
-        raise SweepDamagedError(self._path("outcome.json"), problem, _REBUILD_FIX)
+        raise SweepDamagedError(self.uri_of("outcome.json"), problem, _REBUILD_FIX)
 
     def write_outcome_if_absent(
         self, outcome: SweepOutcome, *, give_up_after_s: float = OUTCOME_GIVE_UP_AFTER_S
@@ -225,25 +211,6 @@ class SweepFolder:
         found = sweep_with(outcome, lambda reference: to_uri(self.uri, reference))
         return found.model_copy(update={"uri": self.uri}) if found.uri else found
 
-    def check_journal_end(self, journal: Journal, progress: SweepProgress | None) -> None:
-        """Whether a journal that was read reaches as far as the rest of the folder says that it did.
-
-        A journal that lost its last objects has no gap. `progress` must have been read before the journal.
-
-        Raises: JournalDamagedError.
-        """
-        claimed = journal.generation + journal.lost_claims
-        problem = ""
-        if progress is not None and progress.generation > claimed:
-            problem = f"ends in generation {claimed}, but progress.json is of {progress.generation}"
-        elif journal.last_number and next(journal.backend.read_from(journal.last_number), None) is None:
-            problem = f"ends before segment {journal.last_number}, though a snapshot holds it"
-        elif not journal.last_number and self.store.list_folders(self._key("checkpoints")):
-            problem = "is empty, but there are checkpoints"
-        if problem:
-            lost = f"what came after segment {journal.last_number}"
-            raise JournalDamagedError(self._path("journal"), problem, lost, RESTORE_FIX)
-
     def write_text(self, name: str, text: str) -> str:
         """Write a text beside the sweep's documents; returns its URI. `name` may hold folders."""
         self.store.put(self._key(name), text.encode())
@@ -251,7 +218,7 @@ class SweepFolder:
 
     def uri_of(self, name: str) -> str:
         """The URI of an object of this sweep."""
-        return self._path(name)
+        return f"{self.store.url}/{self._key(name)}"
 
     def archive_outcome(self) -> None:
         """Put outcome.json aside as `outcome-<generation>.json`: the sweep goes on, and will have another.
@@ -266,152 +233,23 @@ class SweepFolder:
         self.store.put_if_absent(key, self._sealed_outcome(outcome), durable=True)
         self.store.delete(self._key("outcome.json"))
 
-    def read_snapshot_latest(self) -> Snapshot:
-        """The newest snapshot whose hash is right.
-
-        Damaged ones are skipped with a note: they can be rebuilt.
-        """
-        notes: list[str] = []
-        for number in sorted(self._snapshot_numbers(), reverse=True):
-            key = self._snapshot_key(number)
-            data = self.store.get(key)
-            if data is None:
-                continue
-            body = decode_sealed(data)
-            if body is not None and body.get("format") != SNAPSHOT_FORMAT:
-                problem = other_format(body.get("format"), SNAPSHOT_FORMAT)
-                notes.append(f"{self.store.url}/{key} {problem}; the journal is replayed instead")
-                continue
-            if body is not None and body["number"] == number:
-                discarded = tuple(body.get("discarded", ()))
-                return Snapshot(number=number, state=body["state"], notes=tuple(notes), discarded=discarded)
-            notes.append(
-                f"{self.store.url}/{key} is damaged; an older snapshot or the journal is used instead"
-            )
-        return Snapshot(number=0, state=None, notes=tuple(notes))
-
-    def write_snapshot(self, number: int, state: Mapping[str, Any]) -> None:
-        """Keep the state as of journal segment `number` (inclusive); delete older snapshots but one."""
-        self.write_snapshot_parts(number, [orjson.dumps(state)])
-
-    def write_snapshot_parts(
-        self, number: int, parts: Iterable[bytes], discarded: Sequence[str] = ()
-    ) -> None:
-        """As `write_snapshot`, of a state that is JSON text in parts; see `Snapshot.discarded`."""
-        tail = b',"discarded":%b}' % orjson.dumps(discarded)
-        body = [b'{"format":%d,"number":%d,"state":' % (SNAPSHOT_FORMAT, number), *parts, tail]
-        self.store.put(self._snapshot_key(number), seal_parts(body))
-        old = sorted(self._snapshot_numbers(), reverse=True)[SNAPSHOTS_KEPT:]
-        self.store.delete(*(self._snapshot_key(each) for each in old))
-
-    def withdraw(self) -> None:
-        """Delete a sweep that never produced a result, sweep.json last; safe to repeat after a crash.
-
-        Raises: StorageError if the sweep has an outcome.
-        """
-        if self.store.exists(self._key("outcome.json")):
-            raise StorageError(self._path("outcome.json"), "exists: a sweep with a result is not withdrawn")
-        self._delete_all()
-        unmark_if_empty(self.store)
-
-    def _delete_all(self) -> None:
-        infos = list(self.store.list(self.sweep_id))
-        infos.sort(key=self._withdrawal_order)
-        for rank in range(_RANKS):
-            keys = [info.key for info in infos if self._withdrawal_order(info)[0] == rank]
-            if rank != _JOURNAL_RANK:
-                self.store.delete(*keys)
-                continue
-            for key in keys:  # one by one: a bulk delete keeps no order
-                self.store.delete(key)
-
-    def put_aside(self) -> str:
-        """Move a sweep that cannot be resumed out of its key's way, whole; returns the URI where it is now.
-
-        Everything is copied before anything is deleted, sweep.json is deleted last: safe to repeat after a
-        crash, which may leave a second copy.
-        """
-        target = self._copy_to(self._next_aside())
-        self.withdraw()
-        return target
-
-    def archive(self, by: str) -> str:
-        """As `put_aside`, of any sweep; repeated after a crash, it completes what was begun.
-
-        From its beginning to its end nobody can run the sweep: sweep.json says so.
-        """
-        record = self.read_spec()
-        if record is None:
-            raise StorageError(self._path("sweep.json"), "is missing: there is no sweep to put aside")
-        if record.leaving is None or not record.leaving.target:
-            record = replace(record, leaving=Leaving(by=by, target=self._next_aside()))
-            self.replace_spec(record)
-        assert record.leaving is not None
-        target = self._copy_to(record.leaving.target)
-        whole = replace(record, leaving=None)
-        self.store.put(f"{record.leaving.target}/sweep.json", _encode_spec(whole), durable=True)
-        self._delete_all()
-        return target
-
-    def remove(self, by: str) -> None:
-        """Delete the sweep and all that is stored of it; repeated after a crash, complete what was begun."""
-        record = self.read_spec()
-        if record is not None and record.leaving is None:
-            self.replace_spec(replace(record, leaving=Leaving(by=by)))
-        self._delete_all()
-
-    def _next_aside(self) -> str:
-        taken = self.store.list_folders(f"{ASIDE}/{self.sweep_id}")
-        highest = max((int(name) for name in taken if name.isdigit()), default=0)
-        return f"{ASIDE}/{self.sweep_id}/{highest + 1:03d}"
-
-    def _copy_to(self, target: str) -> str:
-        for info in list(self.store.list(self.sweep_id)):
-            chunks = self.store.get_chunks(info.key)
-            if chunks is not None:
-                self.store.put_chunks(f"{target}/{info.key.removeprefix(f'{self.sweep_id}/')}", chunks)
-        return f"{self.store.url}/{target}"
-
-    def _withdrawal_order(self, info: ObjectInfo) -> tuple[int, str]:
-        """Manifests go before the files they promise; the journal goes from its end and never has a gap."""
-        name = info.key.removeprefix(f"{self.sweep_id}/")
-        folder, _, rest = name.partition("/")
-        inverted = "".join(chr(0x10FFFF - ord(letter)) for letter in name)
-        if name == "sweep.json":
-            return _RANKS - 1, name
-        if folder == "journal":
-            return _JOURNAL_RANK, inverted
-        if folder == "checkpoints":
-            return (1 if rest.count("/") == 1 and rest.endswith(".json") else 2), name
-        return 0, name
-
-    def _snapshot_numbers(self) -> list[int]:
-        names = (info.key.rpartition("/")[2] for info in self.store.list(self._key("snapshots")))
-        return [int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()]
-
-    def _snapshot_key(self, number: int) -> str:
-        return self._key(f"snapshots/{number:012d}.json")
-
     def _read_json(self, name: str) -> dict[str, Any] | None:
         data = self.store.get(self._key(name))
         if data is None:
             return None
         whole = unseal(data)
         if whole is None:
-            raise SweepDamagedError(self._path(name), "is damaged (its hash is wrong)", RESTORE_FIX)
+            raise SweepDamagedError(self.uri_of(name), "is damaged (its hash is wrong)", RESTORE_FIX)
         try:
             fields = orjson.loads(whole)
         except orjson.JSONDecodeError as error:
-            raise SweepDamagedError(self._path(name), f"is damaged ({error})", RESTORE_FIX) from error
+            raise SweepDamagedError(self.uri_of(name), f"is damaged ({error})", RESTORE_FIX) from error
         if not isinstance(fields, dict):
-            raise SweepDamagedError(self._path(name), "is damaged (no JSON object)", RESTORE_FIX)
+            raise SweepDamagedError(self.uri_of(name), "is damaged (no JSON object)", RESTORE_FIX)
         return fields
 
     def _key(self, name: str) -> str:
         return f"{self.sweep_id}/{name}"
-
-    def _path(self, name: str) -> str:
-        return f"{self.store.url}/{self._key(name)}"
 
 
 def lost_part(path: str) -> SweepDamagedError:
@@ -429,7 +267,8 @@ def list_sweeps(store: Store) -> list[str]:
     return [name for name in store.list_folders() if store.exists(f"{name}/sweep.json")]
 
 
-def _encode_spec(record: SweepRecord) -> bytes:
+def encode_spec(record: SweepRecord) -> bytes:
+    """The content of sweep.json."""
     fields: dict[str, Any] = {
         "format": FORMAT_VERSION,
         "raysweep_version": this_version(),

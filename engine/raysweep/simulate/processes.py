@@ -118,15 +118,18 @@ class Process:
     def begin_saving(self, job: Job) -> None:
         """The trial begins to store a checkpoint."""
         job.is_saving = True
-        self._post(msg.Busy(*job.who, is_over=False))
+        self._post(msg.TrialBusy(*job.who, is_over=False))
 
     def save(
         self, job: Job, uri: str, keys: list[str], *, is_waiting: bool, rank: float | None = None
     ) -> None:
-        """The trial has stored its next checkpoint: it holds all reports so far. `rank`: as in `Saved`."""
+        """The trial has stored its next checkpoint, which holds all reports so far.
+
+        `rank`: as in `CheckpointCommitted`.
+        """
         job.is_saving = False
         self._post(
-            msg.Saved(
+            msg.CheckpointCommitted(
                 *job.who, job.next_checkpoint, job.reports - 1, uri, size_bytes=job.iteration, rank=rank
             )
         )
@@ -137,15 +140,15 @@ class Process:
             job.awaits = job.reports - 1
 
     def _post_rows(self, job: Job, keys: list[str], rows: list[list[JsonValue]], *, is_waiting: bool) -> None:
-        self._post(msg.Rows(*job.who, job.reports, tuple(keys), rows, is_waiting))
+        self._post(msg.TrialReported(*job.who, job.reports, tuple(keys), rows, is_waiting))
 
     def finish(self, failure: msg.FailureFacts | None = None, *, is_stopped: bool = False) -> Job:
         """The running trial ends: it returns, or stops, or fails."""
         job = self._end_job()
         if failure is not None:
-            self._machine.end(msg.Failed(*job.who, failure=failure))
+            self._machine.end(msg.TrialFailed(*job.who, failure=failure))
         else:
-            self._machine.end(msg.Stopped(*job.who) if is_stopped else msg.Returned(*job.who))
+            self._machine.end(msg.TrialStopped(*job.who) if is_stopped else msg.TrialReturned(*job.who))
         self._act()
         return job
 

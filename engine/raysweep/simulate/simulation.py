@@ -239,7 +239,7 @@ class _Simulation:
             raise SimulationStuckError(f"{self.generation} controllers have not ended the sweep")
         self._note("claimed")
         if self.has_snapshots:
-            self.folder.write_snapshot(held.claim.number - 1, held.state.to_json())
+            self.folder.snapshots.write(held.claim.number - 1, held.state.to_json())
         writer = SimulatedWriter(
             self.clock,
             held.journal.backend,

@@ -11,20 +11,9 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from raysweep import faultplan
+from raysweep import messages as msg
 from raysweep.errors import RaysweepError
-from raysweep.messages import (
-    Answer,
-    End,
-    Failed,
-    FromWorker,
-    Job,
-    Noted,
-    Returned,
-    Rows,
-    Saved,
-    Stop,
-    Stopped,
-)
+from raysweep.messages import Answer, End, FromWorker, Job, Stop
 from raysweep.worker.checking import check_trainable
 from raysweep.worker.link import Take
 from raysweep.worker.process.leftovers import Leftovers
@@ -128,7 +117,7 @@ class RecordingLink(ABC):
         self._take = take
 
     def send(self, message: FromWorker, *, waits: bool = False) -> None:
-        if not isinstance(message, Rows):
+        if not isinstance(message, msg.TrialReported):
             self.keep(message)
             return
         for row in message.rows:
@@ -181,11 +170,11 @@ class _Recorder(RecordingLink):
 
     def keep(self, message: FromWorker) -> None:
         match message:
-            case Saved(number=number, report=report, uri=uri):
+            case msg.CheckpointCommitted(number=number, report=report, uri=uri):
                 self.saved.append((number, uri, report + 1))
-            case Noted(text=text):
+            case msg.TrialNoted(text=text):
                 self._notes.append(text)
-            case Returned() | Stopped() | Failed():
+            case msg.TrialReturned() | msg.TrialStopped() | msg.TrialFailed():
                 self._end(message)
 
     def keep_row(self, trial: int, row: dict[str, Any]) -> None:
@@ -200,7 +189,7 @@ class _Recorder(RecordingLink):
                 resumed_from=self._job.iteration,
                 checkpoints=tuple(number for number, _, _ in self.saved),
                 end=type(end).__name__.lower(),
-                error=asdict(end.failure) if isinstance(end, Failed) else None,
+                error=asdict(end.failure) if isinstance(end, msg.TrialFailed) else None,
                 notes=tuple(dict.fromkeys(self._notes)),
             )
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from raysweep.core import SweepState
-from raysweep.runs.folder import SNAPSHOT_FORMAT, SweepFolder
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.snapshots import SNAPSHOT_FORMAT
 from raysweep.storage.formats import other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.sealed import decode_sealed

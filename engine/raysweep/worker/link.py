@@ -17,7 +17,16 @@ from typing import Any, Final, Protocol
 
 from msgspec import Raw
 
-from raysweep.messages import Began, Busy, FromWorker, Hello, Memory, Returned, Rows, ToWorker
+from raysweep.messages import (
+    FromWorker,
+    Hello,
+    Memory,
+    ToWorker,
+    TrialBusy,
+    TrialReported,
+    TrialReturned,
+    TrialStarted,
+)
 from raysweep.worker.process.syscalls import unsent_bytes
 from raysweep.worker.rows import PLAIN_BYTES
 from raysweep.worker.wire import TO_WORKER, encode, pack, read_frames
@@ -34,7 +43,7 @@ SMALL_ROW: Final = MIN_ROW_BYTES // PLAIN_BYTES
 # A frame that holds so much is full. Its last report may go beyond, by as much as a report may take.
 FRAME_BYTES: Final = 4 * 2**20
 # Messages of a few numbers, and what each of them counts for.
-SMALL: Final = frozenset({Began, Busy, Returned, Memory})
+SMALL: Final = frozenset({TrialStarted, TrialBusy, TrialReturned, Memory})
 SMALL_BYTES: Final = 128
 # After each frame the sender pauses, so that a tight loop of reports travels in large frames.
 COALESCE_S: Final = 0.002
@@ -89,7 +98,7 @@ class _Entry:
 
     __slots__ = ("message", "rows", "size_bytes")
 
-    def __init__(self, message: FromWorker | Raw, size_bytes: int, rows: Rows | None = None) -> None:
+    def __init__(self, message: FromWorker | Raw, size_bytes: int, rows: TrialReported | None = None) -> None:
         self.message = message
         self.size_bytes = size_bytes
         self.rows = rows
@@ -181,7 +190,7 @@ class SocketLink:
                 last.size_bytes += size_bytes
                 self._bytes += size_bytes
             else:
-                rows = Rows(trial=trial, attempt=attempt, first=index, keys=keys, rows=[item])
+                rows = TrialReported(trial=trial, attempt=attempt, first=index, keys=keys, rows=[item])
                 self._append(rows, size_bytes + sum(map(len, keys)), rows)
             # Looked at here too, as a call would be a tenth of what a report costs.
             if self._bytes >= MAX_QUEUED_BYTES:
@@ -233,12 +242,17 @@ class SocketLink:
             return
         body = encode(message)
         size_bytes = len(body)
-        if isinstance(message, Rows):
+        if isinstance(message, TrialReported):
             size_bytes = max(size_bytes, MIN_ROW_BYTES * len(message.rows))
         self._append(Raw(body), size_bytes, wakes=wakes)
 
     def _append(
-        self, message: FromWorker | Raw, size_bytes: int, rows: Rows | None = None, *, wakes: bool = True
+        self,
+        message: FromWorker | Raw,
+        size_bytes: int,
+        rows: TrialReported | None = None,
+        *,
+        wakes: bool = True,
     ) -> None:
         if self._is_gone:
             return

@@ -6,8 +6,9 @@ machine (`worker.shell`). Rules:
 1. One attempt at a time, in the order of the queue. `Begin` is followed by exactly one of: `end`, `die`.
 2. An order reaches the attempt that it names, or nobody. What comes before that can be told anything is kept
    for it, in order.
-3. The controller hears `Began` of an attempt whose user code runs, and exactly one end of each attempt.
-4. Each `Recall` is answered by one `Recalled`: the attempts that had not begun, and never will.
+3. The controller hears `TrialStarted` of an attempt whose user code runs, and exactly one end of each
+   attempt.
+4. Each `Recall` is answered by one `TrialsRecalled`: the attempts that had not begun, and never will.
 5. After `Exit` nothing begins, nor after an attempt with a leftover. When the link is gone, nobody could
    learn of what the present attempt does: it is abandoned.
 """
@@ -19,22 +20,8 @@ from collections import deque
 
 from msgspec import Struct
 
-from raysweep.messages import (
-    Began,
-    End,
-    Exit,
-    Failed,
-    FailureFacts,
-    FromWorker,
-    Job,
-    Kill,
-    Order,
-    Recall,
-    Recalled,
-    Spent,
-    Stopped,
-    ToWorker,
-)
+from raysweep import messages as msg
+from raysweep.messages import End, Exit, FailureFacts, FromWorker, Job, Kill, Order, Recall, Spent, ToWorker
 
 
 class Begin(Struct, frozen=True):
@@ -122,14 +109,14 @@ class WorkerMachine:
     def _recall(self, trials: list[int]) -> None:
         taken = [job.trial for job in self._queue if job.trial in trials]
         self._queue = deque(job for job in self._queue if job.trial not in trials)
-        self.actions.append(Say(Recalled(trials=taken)))
+        self.actions.append(Say(msg.TrialsRecalled(trials=taken)))
 
     # -- from the attempt --------------------------------------------------------------------------
 
     def begin(self) -> None:
         """User code is about to run: should the process be killed, it is known of whom."""
         if self.job is not None:
-            self.actions.append(Say(Began(*self.job.who), now=True))
+            self.actions.append(Say(msg.TrialStarted(*self.job.who), now=True))
 
     def reach(self) -> None:
         """From now on the attempt can be told what is said of it; of what was kept, first."""
@@ -146,7 +133,7 @@ class WorkerMachine:
         if self._is_forked:
             self.actions.append(Abandon())
             return
-        self.end(Failed(*self.job.who, failure=failure), goes_on=False)
+        self.end(msg.TrialFailed(*self.job.who, failure=failure), goes_on=False)
         self.actions.append(Abandon(has_news=True))
 
     def end(self, end: End, *, goes_on: bool = True, leftover: str = "") -> None:
@@ -174,12 +161,12 @@ class WorkerMachine:
         if job is None:
             return
         if self._excess is not None:
-            self.end(Failed(*job.who, failure=self._excess))
+            self.end(msg.TrialFailed(*job.who, failure=self._excess))
         elif self._was_killed:
-            self.end(Stopped(*job.who, was_killed=True))
+            self.end(msg.TrialStopped(*job.who, was_killed=True))
         else:
             # Where the attempt has no process of its own, this one is ending, and begins nothing.
-            failed = Failed(*job.who, failure=_explain(exit_code, is_kernel_oom))
+            failed = msg.TrialFailed(*job.who, failure=_explain(exit_code, is_kernel_oom))
             self.end(failed, goes_on=self._is_forked)
 
     def _go_on(self) -> None:

@@ -14,11 +14,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
 from raysweep import faultplan
+from raysweep import messages as msg
 from raysweep import trial as trial_api
 from raysweep.documents.allow_list import check_found, check_named
 from raysweep.documents.tuples import with_tuples
 from raysweep.errors import ProgramFailedError, RaysweepError, TrialStopped, message_of
-from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
+from raysweep.messages import End, FailureFacts, Interrupt, Job, Order
 from raysweep.trial.owners import ENDED
 from raysweep.worker.gang import surroundings
 from raysweep.worker.gang.sessions import make_session
@@ -56,9 +57,8 @@ def install_interrupt() -> None:
 
 def _on_interrupt(signum: int, frame: FrameType | None) -> None:
     session = _interruptible
-    if session is not None and session.stop_reason is not None and not session.is_busy:
-        session.was_raised = True
-        raise TrialStopped(session.stop_reason)
+    if session is not None and session.ending.is_asked and not session.waiting.is_busy:
+        session.ending.raise_stopped()
 
 
 class LocalAttempt:
@@ -142,9 +142,9 @@ def run_attempt(
 def _last_words(end: End) -> str:
     """What its log ends with: where it failed, or hung."""
     match end:
-        case Failed(failure=failure):
+        case msg.TrialFailed(failure=failure):
             return failure.traceback
-        case Stopped(where=where):
+        case msg.TrialStopped(where=where):
             return where
         case _:
             return ""
@@ -158,7 +158,7 @@ def _run(
         try:
             seed_generators(job.seed)
             _interruptible = session
-            session.raise_if_interrupted()
+            session.ending.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
             with surroundings.joined(session), RayCalls(session, place):
                 result = _call(trainable, with_tuples(job.config, place.tuples))
@@ -167,19 +167,19 @@ def _run(
             _interruptible = None
             disarm()
     except TrialDone:
-        return Returned(*job.who)
+        return msg.TrialReturned(*job.who)
     except TrialStopped as stopped:
         if stopped.reason == ENDED:  # it waited for what an earlier trial has left behind
-            return Failed(*job.who, failure=describe(stopped, max_chars=FULL_TRACEBACK_CHARS))
-        where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
-        return Stopped(*job.who, where=where)
+            return msg.TrialFailed(*job.who, failure=describe(stopped, max_chars=FULL_TRACEBACK_CHARS))
+        where = _traceback(stopped, TRACEBACK_CHARS) if session.ending.reason == "hung" else ""
+        return msg.TrialStopped(*job.who, where=where)
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
         is_echo = job.gang is not None and surroundings.is_echo(error)
-        if is_echo and session.stop_reason is not None:
-            return Stopped(*job.who)  # the gang parts, as it was told to
+        if is_echo and session.ending.is_asked:
+            return msg.TrialStopped(*job.who)  # the gang parts, as it was told to
         failure = describe(error, max_chars=FULL_TRACEBACK_CHARS)
-        return Failed(*job.who, failure=failure, is_echo=is_echo)
-    return Stopped(*job.who) if session.was_raised else Returned(*job.who)
+        return msg.TrialFailed(*job.who, failure=failure, is_echo=is_echo)
+    return msg.TrialStopped(*job.who) if session.ending.was_raised else msg.TrialReturned(*job.who)
 
 
 def _call(trainable: Trainable, config: dict[str, Any]) -> Any:

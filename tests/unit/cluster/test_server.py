@@ -7,12 +7,12 @@ import socket
 from collections.abc import Callable
 
 from raysweep.cluster.server import LinkServer
-from raysweep.messages import Began, Exit, FromWorker, Hello, Returned, Rows
+from raysweep.messages import Exit, FromWorker, Hello, TrialReported, TrialReturned, TrialStarted
 from raysweep.worker.wire import pack
 
 
-def rows(number: int, text: str) -> Rows:
-    return Rows(trial=0, attempt=1, first=number, keys=("text",), rows=[[text]])
+def rows(number: int, text: str) -> TrialReported:
+    return TrialReported(trial=0, attempt=1, first=number, keys=("text",), rows=[[text]])
 
 
 async def _until(check: Callable[[], bool]) -> None:
@@ -49,7 +49,9 @@ def test_what_workers_say_waits_while_it_is_held_back() -> None:
             await server.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
-    early_rows = [message for message in taken if isinstance(message, Rows) and message.rows != [["late"]]]
+    early_rows = [
+        message for message in taken if isinstance(message, TrialReported) and message.rows != [["late"]]
+    ]
     assert [message.first for message in early_rows] == list(range(200))
 
 
@@ -94,7 +96,9 @@ def test_the_last_words_of_a_worker_are_heard_also_where_it_is_written_to_first(
                 server.send("w", [Exit()])
                 await asyncio.sleep(0.05)
                 # From here on the loop gets no turn: all is there before it looks.
-                worker.sendall(pack([Began(trial=3, attempt=1)]) + pack([Returned(trial=3, attempt=1)]))
+                worker.sendall(
+                    pack([TrialStarted(trial=3, attempt=1)]) + pack([TrialReturned(trial=3, attempt=1)])
+                )
             server.send("w", [Exit()])
             assert taken == []
             await _until(lambda: gone != [])
@@ -102,5 +106,5 @@ def test_the_last_words_of_a_worker_are_heard_also_where_it_is_written_to_first(
             await server.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
-    assert taken == [Began(trial=3, attempt=1), Returned(trial=3, attempt=1)]
+    assert taken == [TrialStarted(trial=3, attempt=1), TrialReturned(trial=3, attempt=1)]
     assert gone == [2], "before it is said to be gone"

@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 
 from raysweep.core.vocabulary.failures import Failure
-from tests.unit.core.world import DIED, NODE_DIED, RAISED, STEP
+from tests.unit.core.toys import DIED, NODE_DIED, RAISED, STEP
 
 FAILURES = st.sampled_from(
     [

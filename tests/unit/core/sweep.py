@@ -12,7 +12,7 @@ from raysweep.core.state.invariants import check
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
-from tests.unit.core.world import METRIC, RAISED, make_spec
+from tests.unit.core.toys import METRIC, RAISED, make_spec
 
 ASHA = {"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2}}
 Commands = list[cmd.Command]

@@ -25,7 +25,8 @@ from tests.unit.core.reopened import (
     starts,
 )
 from tests.unit.core.sweep import Sweep, running
-from tests.unit.core.world import RAISED, World, make_spec
+from tests.unit.core.toys import RAISED, make_spec
+from tests.unit.core.world import World
 
 
 def test_a_failed_trial_runs_again_from_its_checkpoint_and_is_not_charged_for_before() -> None:

@@ -14,7 +14,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
 from tests.unit.core.sweep import Sweep, running, start_trial
-from tests.unit.core.world import NODE_DIED
+from tests.unit.core.toys import NODE_DIED
 
 # -- recall and assign --------------------------------------------------------------------------------
 

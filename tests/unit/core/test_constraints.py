@@ -15,7 +15,7 @@ from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.reading.status import status_of_outcome, status_of_state
 from tests.unit.core.sweep import Commands, Sweep, running
-from tests.unit.core.world import METRIC
+from tests.unit.core.toys import METRIC
 
 BOUND = "latency_ms <= 20"
 NAN = "NaN"

@@ -14,7 +14,7 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.schedulers import make_scheduler
 from raysweep.search.options import TRIAL_TIME, CostRule
 from tests.unit.core.sweep import Commands, Sweep, running
-from tests.unit.core.world import METRIC
+from tests.unit.core.toys import METRIC
 
 ASHA = {"asha": {"max_t": 9}}
 

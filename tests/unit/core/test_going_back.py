@@ -10,7 +10,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.sweep import Commands, Sweep, running
-from tests.unit.core.world import NODE_DIED
+from tests.unit.core.toys import NODE_DIED
 
 
 def going_back(**options: Any) -> Sweep:

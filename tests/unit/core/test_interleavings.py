@@ -34,7 +34,9 @@ from tests.unit.core.drawn import (
     Beginning,
     fitting,
 )
-from tests.unit.core.world import METRIC, STEP, Worker, World, make_spec
+from tests.unit.core.toys import METRIC, STEP, make_spec
+from tests.unit.core.workers import Worker
+from tests.unit.core.world import World
 
 PICK = st.integers(0, 7)
 

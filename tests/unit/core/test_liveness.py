@@ -8,7 +8,7 @@ from raysweep.core.views.liveness import UnderWay, explain_stuck
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
 from tests.unit.core.sweep import Sweep, running
-from tests.unit.core.world import NODE_DIED
+from tests.unit.core.toys import NODE_DIED
 
 NOTHING = UnderWay()
 

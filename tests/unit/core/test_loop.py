@@ -9,7 +9,7 @@ from raysweep.core.loop import Loop
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SpecError
-from tests.unit.core.world import make_spec
+from tests.unit.core.toys import make_spec
 
 STARTED = ev.ControllerStarted(at=1.0, generation=1)
 ROOM = ev.CapacityChanged(at=2.0, slots=1)

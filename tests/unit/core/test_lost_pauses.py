@@ -9,7 +9,7 @@ import pytest
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import Sweep, running, stop_trial
-from tests.unit.core.world import DIED, NODE_DIED
+from tests.unit.core.toys import DIED, NODE_DIED
 
 PBT = {"pbt": {"perturbation_interval": 1, "synch": True, "max_t": 3, "quantile_fraction": 0.5}}
 

@@ -16,7 +16,7 @@ from raysweep.schedulers import Pause, Resume, load_scheduler
 from tests.policies import Whim
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory
 from tests.unit.core.sweep import Sweep, running, start_trial, tell
-from tests.unit.core.world import NODE_DIED, make_spec
+from tests.unit.core.toys import NODE_DIED, make_spec
 
 
 def make_large(sweep: Sweep) -> list[cmd.Command]:

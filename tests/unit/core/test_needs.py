@@ -16,7 +16,7 @@ from tests.policies import Whim
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
 from tests.unit.core.sized import BY_N, BY_X, open_all, run_all, run_sized, sweep_of
 from tests.unit.core.sweep import Sweep
-from tests.unit.core.world import make_spec
+from tests.unit.core.toys import make_spec
 
 ASHA = {"asha": {"max_t": 9, "grace_period": 1}}
 

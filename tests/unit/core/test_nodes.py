@@ -13,7 +13,7 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory, stop_commands
 from tests.unit.core.sweep import Sweep, running, start_trial, stop_trial, tell
-from tests.unit.core.world import DIED, RAISED
+from tests.unit.core.toys import DIED, RAISED
 
 
 def test_a_draining_node_asks_for_a_checkpoint_and_moves_its_trial() -> None:

@@ -16,7 +16,9 @@ from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.reading.status import status_of_outcome
 from tests.unit.core.sweep import running
-from tests.unit.core.world import DIED, RAISED, Worker, World, make_spec
+from tests.unit.core.toys import DIED, RAISED, make_spec
+from tests.unit.core.workers import Worker
+from tests.unit.core.world import World
 
 GRIDS: Any = {
     "x": {"uniform": [0, 1]},

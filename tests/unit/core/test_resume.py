@@ -8,7 +8,8 @@ import pytest
 
 from raysweep.core.vocabulary import events as ev
 from tests.sampling import sampled
-from tests.unit.core.world import World, make_spec
+from tests.unit.core.toys import make_spec
+from tests.unit.core.world import World
 
 ASHA = {"asha": {"max_t": 9, "grace_period": 1, "reduction_factor": 3}}
 BRACKETS = {"asha": {"max_t": 9, "grace_period": 1, "reduction_factor": 3, "brackets": 2}}

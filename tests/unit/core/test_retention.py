@@ -15,7 +15,8 @@ from raysweep.schedulers import Exploit, Pause, Stop
 from raysweep.specs import SweepSpec
 from tests.unit.core.scheduled import Scheduled, deleted, exploiting
 from tests.unit.core.sweep import ASHA, Commands, Sweep, running
-from tests.unit.core.world import World, make_spec
+from tests.unit.core.toys import make_spec
+from tests.unit.core.world import World
 
 
 def save(sweep: Sweep, trial: int, value: float | None, *, rank: float | None = None) -> Commands:

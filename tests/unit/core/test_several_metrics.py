@@ -16,7 +16,7 @@ from raysweep.outcome import Holder, SweepOutcome
 from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.status import RunStatus, status_of_outcome, status_of_state
 from tests.unit.core.sweep import Commands, Sweep, running
-from tests.unit.core.world import METRIC
+from tests.unit.core.toys import METRIC
 
 TWO: dict[str, Any] = {"metric": [METRIC, "size"], "mode": ["min", "max"]}
 

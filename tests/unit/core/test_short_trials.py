@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from tests.unit.core.world import World, make_spec
+from tests.unit.core.toys import make_spec
+from tests.unit.core.world import World
 
 AT_ONCE = {"max_failures": 2, "backoff_initial_s": 0.0, "backoff_max_s": 0.0}
 

@@ -6,7 +6,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.faults import NO_WAIT, kinds, stop_commands
 from tests.unit.core.sweep import running, tell
-from tests.unit.core.world import DIED
+from tests.unit.core.toys import DIED
 
 SILENT = {"report_timeout_s": 60.0, **NO_WAIT}
 

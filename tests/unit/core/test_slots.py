@@ -7,7 +7,7 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.faults import kinds
 from tests.unit.core.sweep import Sweep, running, start_trial
-from tests.unit.core.world import DIED
+from tests.unit.core.toys import DIED
 
 NO_WORKER = Failure(origin="start", type="ImportError", message="no module named toys")
 FATAL = Failure(origin="start", type="ImportError", message="no module named toys", is_fatal=True)

@@ -19,7 +19,7 @@ from tests.unit.core.sweep import (
     stop_trial,
     tell,
 )
-from tests.unit.core.world import DIED, NODE_DIED
+from tests.unit.core.toys import DIED, NODE_DIED
 
 # -- the straight way -------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import ASHA, Sweep, asha_with_a_loser, running, start_trial, stop_trial, tell
-from tests.unit.core.world import DIED, make_spec
+from tests.unit.core.toys import DIED, make_spec
 
 # -- the sweep's end --------------------------------------------------------------------------------
 

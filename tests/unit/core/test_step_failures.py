@@ -10,7 +10,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure, backoff_s
 from tests.unit.core.sweep import Sweep, running, start_trial, stop_trial, tell
-from tests.unit.core.world import DIED, METRIC, NODE_DIED, RAISED
+from tests.unit.core.toys import DIED, METRIC, NODE_DIED, RAISED
 
 # -- failures ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.limited import planned, step_to, stops, until
 from tests.unit.core.sweep import Sweep, running
-from tests.unit.core.world import DIED
+from tests.unit.core.toys import DIED
 
 
 def test_a_trial_is_asked_for_the_last_checkpoint_that_comes_in_time() -> None:

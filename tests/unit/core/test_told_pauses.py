@@ -16,7 +16,7 @@ from raysweep.errors import RaysweepError
 from raysweep.schedulers import Pause, Resume
 from raysweep.search.options import TRIAL_TIME
 from tests.unit.core.sweep import Commands, Sweep, running
-from tests.unit.core.world import METRIC
+from tests.unit.core.toys import METRIC
 
 PROMOTION = {"asha": {"max_t": 9, "grace_period": 1, "reduction_factor": 3, "type": "promotion"}}
 

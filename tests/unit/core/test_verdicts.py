@@ -18,7 +18,7 @@ from raysweep.schedulers import (
 )
 from tests.unit.core.scheduled import OTHER, Scheduled, asha_of, deleted, exploiting, started
 from tests.unit.core.sweep import stop_trial, tell
-from tests.unit.core.world import DIED, NODE_DIED
+from tests.unit.core.toys import DIED, NODE_DIED
 
 
 def test_a_paused_trial_gives_its_slot_to_the_next_and_goes_on_from_its_checkpoint() -> None:

@@ -18,24 +18,24 @@ NODE_DIED = Failure(origin="process", type="NodeDied", message="gone", node_stat
 RAISED = msg.FailureFacts(origin="exception", type="ValueError", message="boom", bases=("ValueError",))
 
 
-def began(trial: int, attempt: int) -> msg.Began:
-    return msg.Began(trial=trial, attempt=attempt)
+def began(trial: int, attempt: int) -> msg.TrialStarted:
+    return msg.TrialStarted(trial=trial, attempt=attempt)
 
 
-def returned(trial: int, attempt: int) -> msg.Returned:
-    return msg.Returned(trial=trial, attempt=attempt)
+def returned(trial: int, attempt: int) -> msg.TrialReturned:
+    return msg.TrialReturned(trial=trial, attempt=attempt)
 
 
 def spent(trial: int, attempt: int) -> msg.Spent:
     return msg.Spent(trial=trial, attempt=attempt, leftover="a broken context of CUDA")
 
 
-def stopped(trial: int, attempt: int, *, was_killed: bool = False) -> msg.Stopped:
-    return msg.Stopped(trial=trial, attempt=attempt, was_killed=was_killed)
+def stopped(trial: int, attempt: int, *, was_killed: bool = False) -> msg.TrialStopped:
+    return msg.TrialStopped(trial=trial, attempt=attempt, was_killed=was_killed)
 
 
-def failed(trial: int, attempt: int, failure: msg.FailureFacts) -> msg.Failed:
-    return msg.Failed(trial=trial, attempt=attempt, failure=failure)
+def failed(trial: int, attempt: int, failure: msg.FailureFacts) -> msg.TrialFailed:
+    return msg.TrialFailed(trial=trial, attempt=attempt, failure=failure)
 
 
 class Driven:

@@ -25,7 +25,7 @@ from raysweep.fleet.policy import (
     REPLACE_S,
     SILENCE_S,
 )
-from raysweep.messages import FailureFacts, Memory, Ready, Recalled, Unready
+from raysweep.messages import FailureFacts, Memory, Ready, TrialsRecalled, Unready
 from tests.unit.fleet.fleet import (
     DIED,
     NODE_DIED,
@@ -157,14 +157,14 @@ def test_what_is_asked_back_is_answered_once_by_worker_and_fleet_together() -> N
     driven = Driven().running(1, 2, 3).recall(0, 2, 3)
     assert driven.events == []
     assert driven.sent() == [(0, "recall", [2, 3])]
-    assert told(driven.say(0, Recalled(trials=[3]))) == [("TrialsRecalled", 0, (3,))]
-    assert told(driven.say(0, Recalled(trials=[3]))) == [], "nobody has asked"
+    assert told(driven.say(0, TrialsRecalled(trials=[3]))) == [("TrialsRecalled", 0, (3,))]
+    assert told(driven.say(0, TrialsRecalled(trials=[3]))) == [], "nobody has asked"
 
 
 def test_two_requests_have_two_answers() -> None:
     driven = Driven().running(1, 2, 3).recall(0, 3).recall(0, 2)
-    assert told(driven.say(0, Recalled(trials=[3]))) == [("TrialsRecalled", 0, (3,))]
-    assert told(driven.say(0, Recalled(trials=[]))) == [("TrialsRecalled", 0, ())]
+    assert told(driven.say(0, TrialsRecalled(trials=[3]))) == [("TrialsRecalled", 0, (3,))]
+    assert told(driven.say(0, TrialsRecalled(trials=[]))) == [("TrialsRecalled", 0, ())]
 
 
 # -- stopped, interrupted, killed --------------------------------------------------------------------------

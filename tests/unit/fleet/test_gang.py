@@ -17,18 +17,18 @@ from raysweep.fleet.policy import (
     LAST_WORDS_S,
     FleetPolicy,
 )
-from tests.unit.core.world import make_spec
+from tests.unit.core.toys import make_spec
 from tests.unit.fleet.fleet import NODE_DIED, RAISED, Driven, began, failed, returned, spent, stopped, told
 
 OVER_MEMORY = msg.FailureFacts(origin="memory", type="MemoryLimit", message="too much")
 BROKEN = msg.FailureFacts(origin="exception", type="RuntimeError", message="connection closed by peer")
 
 
-def echo(trial: int, attempt: int) -> msg.Failed:
-    return msg.Failed(trial=trial, attempt=attempt, failure=BROKEN, is_echo=True)
+def echo(trial: int, attempt: int) -> msg.TrialFailed:
+    return msg.TrialFailed(trial=trial, attempt=attempt, failure=BROKEN, is_echo=True)
 
 
-def raised(trial: int, attempt: int) -> msg.Failed:
+def raised(trial: int, attempt: int) -> msg.TrialFailed:
     return failed(trial, attempt, RAISED)
 
 
@@ -170,7 +170,7 @@ def test_what_has_not_gone_out_is_given_back_without_asking_anybody() -> None:
 
 def test_of_the_others_no_reports_are_heard() -> None:
     driven = at_work()
-    rows = msg.Rows(trial=7, attempt=1, first=0, keys=("loss",), rows=[[1.0]])
+    rows = msg.TrialReported(trial=7, attempt=1, first=0, keys=("loss",), rows=[[1.0]])
     assert driven.say(1, rows).events == []
     assert [type(event) for event in driven.say(0, rows).events] == [ev.TrialReported]
 
@@ -244,7 +244,7 @@ def test_one_that_has_returned_does_not_hide_that_another_fails() -> None:
 
 
 def test_a_damaged_checkpoint_is_said_once_and_is_no_failure() -> None:
-    damaged = msg.Damaged(trial=7, attempt=1, uri="u", problem="p")
+    damaged = msg.CheckpointDamaged(trial=7, attempt=1, uri="u", problem="p")
     driven = at_work().say(1, damaged)
     assert [type(event) for event in driven.events] == [ev.CheckpointDamaged]
     assert driven.say(0, damaged).events == []
@@ -286,9 +286,9 @@ def test_a_trial_that_does_not_stop_is_killed_in_all_members() -> None:
 
 
 def test_what_rank_0_stores_yet_is_waited_for() -> None:
-    driven = at_work().say(0, msg.Busy(trial=7, attempt=1, is_over=False)).say(1, failed(7, 1, RAISED))
+    driven = at_work().say(0, msg.TrialBusy(trial=7, attempt=1, is_over=False)).say(1, failed(7, 1, RAISED))
     assert driven.later(GANG_GRACE_S).sent() == []
-    driven.say(0, msg.Busy(trial=7, attempt=1, is_over=True))
+    driven.say(0, msg.TrialBusy(trial=7, attempt=1, is_over=True))
     assert kinds(driven.later(GANG_GRACE_S), 0) == ["interrupt"]
 
 

@@ -21,13 +21,17 @@ MEAN = Rule(default="mean", metric="loss")
 WHO = {"trial": 7, "attempt": 1}
 
 
-def rows(first: int, *values: Any, keys: tuple[str, ...] = ("loss",), waits: bool = False) -> msg.Rows:
+def rows(
+    first: int, *values: Any, keys: tuple[str, ...] = ("loss",), waits: bool = False
+) -> msg.TrialReported:
     made = [list(value) if isinstance(value, tuple) else [value] for value in values]
-    return msg.Rows(**WHO, first=first, keys=keys, rows=made, is_waiting=waits)
+    return msg.TrialReported(**WHO, first=first, keys=keys, rows=made, is_waiting=waits)
 
 
-def saved(number: int, report: int, score: float | None = 99.0) -> msg.Saved:
-    return msg.Saved(**WHO, number=number, report=report, uri=f"u{number}", size_bytes=1, score=score)
+def saved(number: int, report: int, score: float | None = 99.0) -> msg.CheckpointCommitted:
+    return msg.CheckpointCommitted(
+        **WHO, number=number, report=report, uri=f"u{number}", size_bytes=1, score=score
+    )
 
 
 def said(driven: Driven) -> list[tuple[int, tuple[str, ...], list[Any]]]:
@@ -57,7 +61,7 @@ def one(rule: Rule, *reports: tuple[tuple[str, ...], tuple[Any, ...]]) -> Any:
     if found.problem:
         assert not out
         return found.problem
-    ((made,),) = (message.rows for message in out if isinstance(message, msg.Rows))
+    ((made,),) = (message.rows for message in out if isinstance(message, msg.TrialReported))
     return dict(zip(out[0].keys, made, strict=True))  # type: ignore[union-attr]
 
 
@@ -226,7 +230,7 @@ def test_in_whatever_pieces_reports_arrive_the_same_is_said(seed: int) -> None:
     flat = [
         (each.first + place, each.keys, row[0])
         for each in out
-        if isinstance(each, msg.Rows)
+        if isinstance(each, msg.TrialReported)
         for place, row in enumerate(each.rows)
     ]
     assert flat == [(i, names[i], sum(made[rank][i] for rank in range(ranks))) for i in range(count)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import get_args
+
 import pytest
 from msgspec import structs
 
@@ -10,10 +13,15 @@ from raysweep import messages as msg
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
-from tests.unit.core.world import make_spec
+from tests.unit.core.toys import make_spec
 from tests.unit.fleet.fleet import RAISED, Driven, began, failed, returned
 
 GIB = 2**30
+OTHERWISE = {
+    "TrialFailed": {"is_echo"},
+    "TrialsRecalled": {"slot"},
+}
+"""By message: the fields that only it or only its event has."""
 
 
 @pytest.mark.parametrize(
@@ -22,13 +30,15 @@ GIB = 2**30
         (began(3, 2), ev.TrialStarted(at=100.0, trial=3, attempt=2)),
         (returned(3, 2), ev.TrialReturned(at=100.0, trial=3, attempt=2)),
         (
-            msg.Rows(trial=3, attempt=2, first=7, keys=("loss",), rows=[[0.5], [0.25]], is_waiting=True),
+            msg.TrialReported(
+                trial=3, attempt=2, first=7, keys=("loss",), rows=[[0.5], [0.25]], is_waiting=True
+            ),
             ev.TrialReported(
                 at=100.0, trial=3, attempt=2, first=7, keys=("loss",), rows=([0.5], [0.25]), is_waiting=True
             ),
         ),
         (
-            msg.Stopped(trial=3, attempt=2, was_killed=True, where="line 7"),
+            msg.TrialStopped(trial=3, attempt=2, was_killed=True, where="line 7"),
             ev.TrialStopped(at=100.0, trial=3, attempt=2, was_killed=True, where="line 7"),
         ),
         (
@@ -41,25 +51,25 @@ GIB = 2**30
             ),
         ),
         (
-            msg.Saved(trial=3, attempt=2, number=5, report=9, uri="mem://c", size_bytes=11),
+            msg.CheckpointCommitted(trial=3, attempt=2, number=5, report=9, uri="mem://c", size_bytes=11),
             ev.CheckpointCommitted(
                 at=100.0, trial=3, attempt=2, number=5, report=9, uri="mem://c", size_bytes=11
             ),
         ),
         (
-            msg.Unsaved(trial=3, attempt=2, number=5, problem="disk full"),
+            msg.CheckpointFailed(trial=3, attempt=2, number=5, problem="disk full"),
             ev.CheckpointFailed(at=100.0, trial=3, attempt=2, number=5, problem="disk full"),
         ),
         (
-            msg.Damaged(trial=3, attempt=2, uri="mem://c", problem="its hash is wrong"),
+            msg.CheckpointDamaged(trial=3, attempt=2, uri="mem://c", problem="its hash is wrong"),
             ev.CheckpointDamaged(at=100.0, trial=3, attempt=2, uri="mem://c", problem="its hash is wrong"),
         ),
         (
-            msg.Noted(trial=3, attempt=2, text="no place", count=4),
+            msg.TrialNoted(trial=3, attempt=2, text="no place", count=4),
             ev.TrialNoted(at=100.0, trial=3, attempt=2, text="no place", count=4),
         ),
         (
-            msg.Busy(trial=3, attempt=2, is_over=True),
+            msg.TrialBusy(trial=3, attempt=2, is_over=True),
             ev.TrialBusy(at=100.0, trial=3, attempt=2, is_over=True),
         ),
     ],
@@ -180,3 +190,13 @@ def test_the_policy_of_a_spec() -> None:
     assert not fl.FleetPolicy.of(make_spec(isolation="process")).can_spare
     with_gpu = fl.FleetPolicy.of(make_spec(isolation="worker", resources={"cpu": 1, "gpu": 1}))
     assert (with_gpu.can_spare, with_gpu.memory_bytes) == (False, 0.0)
+
+
+def test_a_message_that_says_the_same_as_an_event_has_its_name_and_its_fields() -> None:
+    events = {kind.__name__: kind for kind in get_args(ev.Event)}
+    shared = [kind for kind in get_args(msg.FromWorker) if kind.__name__ in events]
+    assert len(shared) == 11
+    for kind in shared:
+        fields = {field.name for field in structs.fields(kind)} | {"at"}
+        theirs = {field.name for field in dataclasses.fields(events[kind.__name__])}
+        assert fields ^ theirs == OTHERWISE.get(kind.__name__, set()), kind.__name__

@@ -10,9 +10,11 @@ import pytest
 
 from raysweep.errors import StorageError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
-from raysweep.runs.folder import SNAPSHOTS_KEPT, SweepFolder, SweepRecord, list_sweeps
+from raysweep.runs.folder import SweepFolder, SweepRecord, list_sweeps
+from raysweep.runs.ownership.departure import withdraw
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.view import RunView
+from raysweep.runs.snapshots import SNAPSHOTS_KEPT
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.objects.local import LocalStore
@@ -103,10 +105,10 @@ def test_the_outcome_is_written_once(folder: SweepFolder) -> None:
 
 
 def test_the_newest_good_snapshot_is_read(folder: SweepFolder) -> None:
-    assert folder.read_snapshot_latest().state is None
+    assert folder.snapshots.read_newest().state is None
     for number in (5, 50, 500):
-        folder.write_snapshot(number, {"n": number, "text": "ü"})
-    latest = folder.read_snapshot_latest()
+        folder.snapshots.write(number, {"n": number, "text": "ü"})
+    latest = folder.snapshots.read_newest()
     assert (latest.number, latest.state, latest.notes) == (500, {"n": 500, "text": "ü"}, ())
     keys = sorted(info.key for info in folder.store.list("sweep-1/snapshots"))
     assert len(keys) == SNAPSHOTS_KEPT
@@ -114,12 +116,12 @@ def test_the_newest_good_snapshot_is_read(folder: SweepFolder) -> None:
     assert data is not None
     for changed in (data[:-1], data.replace(b"500", b"501"), data.replace(b'"n"', b'"m"'), b""):
         folder.store.put(keys[-1], changed)
-        latest = folder.read_snapshot_latest()
+        latest = folder.snapshots.read_newest()
         assert (latest.number, latest.state) == (50, {"n": 50, "text": "ü"})
         assert "damaged" in latest.notes[0]
         assert keys[-1] in latest.notes[0]
     folder.store.put(keys[0], b"")
-    latest = folder.read_snapshot_latest()
+    latest = folder.snapshots.read_newest()
     assert (latest.number, latest.state, len(latest.notes)) == (0, None, 2)
 
 
@@ -134,7 +136,7 @@ def test_sweeps_are_listed(store: Store) -> None:
 def _fill(folder: SweepFolder, tmp_path: object) -> None:
     folder.write_spec_if_absent(RECORD)
     folder.write_progress(_progress())
-    folder.write_snapshot(1, {})
+    folder.snapshots.write(1, {})
     for _ in range(3):
         journal = Journal.open(folder.store, folder.sweep_id)
         list(journal.read())
@@ -160,7 +162,7 @@ def test_withdrawing_deletes_everything_in_a_safe_order(
         delete(*keys)
 
     monkeypatch.setattr(folder.store, "delete", spy)
-    folder.withdraw()
+    withdraw(folder)
     assert list(folder.store.list("sweep-1")) == []
     assert other.read_spec() == RECORD
     names = [key.removeprefix("sweep-1/") for key in deleted]
@@ -171,7 +173,7 @@ def test_withdrawing_deletes_everything_in_a_safe_order(
     assert names.index("checkpoints/t1/1.json") < next(
         i for i, name in enumerate(names) if "checkpoints/t1/1-" in name
     )
-    folder.withdraw()
+    withdraw(folder)
 
 
 def test_a_sweep_with_an_outcome_is_not_withdrawn(folder: SweepFolder, tmp_path: object) -> None:
@@ -179,7 +181,7 @@ def test_a_sweep_with_an_outcome_is_not_withdrawn(folder: SweepFolder, tmp_path:
     folder.write_outcome_if_absent(_outcome())
     before = sorted(info.key for info in folder.store.list())
     with pytest.raises(StorageError, match="not withdrawn"):
-        folder.withdraw()
+        withdraw(folder)
     assert sorted(info.key for info in folder.store.list()) == before
 
 

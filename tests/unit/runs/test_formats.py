@@ -23,7 +23,7 @@ from raysweep.errors import JournalDamagedError, RaysweepError
 from raysweep.jobs.request import JobRequest
 from raysweep.pipeline import plan
 from raysweep.pipeline.plan import make_plan
-from raysweep.runs import folder, training
+from raysweep.runs import folder, snapshots, training
 from raysweep.runs.across_runs import champions
 from raysweep.runs.across_runs.champions import Line, read_champion
 from raysweep.runs.folder import SweepFolder
@@ -49,7 +49,7 @@ from tests.unit.verify.stored import Stored, make_asked, store_sweep
 VERSIONS: Final = {
     "journal segment": (segment.FORMAT_VERSION, 1),
     "rules of the core, in the journal": (events.BEHAVIOUR, 1),
-    "snapshot": (folder.SNAPSHOT_FORMAT, 1),
+    "snapshot": (snapshots.SNAPSHOT_FORMAT, 1),
     "sealed object": (sealed.FORMAT_VERSION, 1),
     "sweep.json": (folder.FORMAT_VERSION, 1),
     "train.json and attempts": (training.FORMAT_VERSION, 1),
@@ -231,14 +231,14 @@ def test_another_version_is_refused_in_one_line_that_says_what_to_do(
 def test_a_snapshot_of_another_version_is_left_aside(tmp_path: Path) -> None:
     """It holds nothing that the journal does not give: the next one replaces it."""
     stored = store_sweep(tmp_path, is_ended=False)
-    found = stored.folder.read_snapshot_latest()
+    found = stored.folder.snapshots.read_newest()
     assert found.state is not None
     key = f"{stored.folder.sweep_id}/snapshots/{found.number:012d}.json"
     body = decode_sealed(stored.folder.store.get(key) or b"")
     assert body is not None
     for each in [info.key for info in stored.folder.store.list(f"{stored.folder.sweep_id}/snapshots")]:
         stored.folder.store.put(each, encode_sealed(body | {"format": 2}))
-    other = stored.folder.read_snapshot_latest()
+    other = stored.folder.snapshots.read_newest()
     assert other.state is None
     assert "has format 2; this version" in other.notes[0]
 

@@ -17,6 +17,7 @@ from raysweep.core.state.frozen import freeze
 from raysweep.core.vocabulary import events as ev
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership import replay as room
+from raysweep.runs.snapshots import SnapshotFolder
 from raysweep.specs import SweepSpec
 from raysweep.storage.journal.writer import JournalWriter
 from raysweep.storage.objects.opening import open_store
@@ -83,7 +84,7 @@ def test_the_same_state_with_and_without_a_snapshot(
     monkeypatch.setattr(room, "SNAPSHOT_AFTER_RECORDS", 5)
     read = room.rebuild(folder, _record(folder))
     first_journal, first = read.journal, read.state
-    assert folder.read_snapshot_latest().number == first_journal.last_number
+    assert folder.snapshots.read_newest().number == first_journal.last_number
     again = room.rebuild(folder, _record(folder))
     journal, second = again.journal, again.state
     assert [trial.state for trial in plain.trials.values()] == ["completed"] * 5 + ["queued"]
@@ -99,7 +100,7 @@ def test_what_came_after_the_snapshot_is_replayed(folder: SweepFolder) -> None:
     for number, line in enumerate(journal.read(), start=1):
         step(state, decode(line))
         if number == 9:
-            folder.write_snapshot(number, state.to_json())
+            folder.snapshots.write(number, state.to_json())
             at_snapshot = len([t for t in state.trials.values() if t.state == "completed"])
     rebuilt = room.rebuild(folder, _record(folder)).state
     assert rebuilt.to_json() == state.to_json()
@@ -108,7 +109,7 @@ def test_what_came_after_the_snapshot_is_replayed(folder: SweepFolder) -> None:
 
 def test_a_damaged_snapshot_costs_nothing_but_time(folder: SweepFolder, tmp_path: Path) -> None:
     plain = room.replay(folder.journal(), _record(folder))
-    folder.write_snapshot(3, {"nonsense": True})
+    folder.snapshots.write(3, {"nonsense": True})
     assert room.rebuild(folder, _record(folder)).state.to_json() == plain.to_json()
     for path in (tmp_path / "s-1" / "snapshots").iterdir():
         path.write_bytes(b"not json")
@@ -117,7 +118,7 @@ def test_a_damaged_snapshot_costs_nothing_but_time(folder: SweepFolder, tmp_path
 
 def test_a_claim_after_a_snapshot_takes_the_next_generation(folder: SweepFolder) -> None:
     read = room.rebuild(folder, _record(folder))
-    folder.write_snapshot(read.journal.last_number, read.state.to_json())
+    folder.snapshots.write(read.journal.last_number, read.state.to_json())
     again = room.rebuild(folder, _record(folder)).journal
     claim = again.claim(lambda generation: encode(ev.ControllerStarted(at=9.0, generation=generation)))
     assert claim.generation == 2
@@ -197,7 +198,7 @@ def test_a_snapshot_while_the_sweep_runs_is_of_the_end_of_a_segment(empty: Sweep
     controller.snapshots.begin()
     controller.take(events[8:])
     controller.close()
-    snapshot = empty.read_snapshot_latest()
+    snapshot = empty.snapshots.read_newest()
     assert snapshot.state == then
     assert (snapshot.number, empty.journal().contents().last_number) == (2, 3)
     journal, state, applied = room.read_state(empty, _record(empty))
@@ -215,7 +216,7 @@ def test_where_all_is_durable_the_snapshot_is_of_the_segment_before(empty: Sweep
     controller.snapshots.begin()
     controller.take(events)
     controller.close()
-    assert empty.read_snapshot_latest().number == 1
+    assert empty.snapshots.read_newest().number == 1
     assert room.rebuild(empty, _record(empty)).state.to_json() == controller.state.to_json()
 
 
@@ -227,11 +228,11 @@ def test_a_snapshot_comes_after_so_many_records_and_so_much_time(
     controller, events = Controller(empty), _events()
     controller.take(events[:9])
     controller.snapshots.look()
-    assert empty.read_snapshot_latest().number == 0
+    assert empty.snapshots.read_newest().number == 0
     controller.take(events[9:12])
     controller.snapshots.look()
     controller.close()
-    assert empty.read_snapshot_latest().number == 2
+    assert empty.snapshots.read_newest().number == 2
 
 
 def test_one_follows_another(empty: SweepFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,15 +242,15 @@ def test_one_follows_another(empty: SweepFolder, monkeypatch: pytest.MonkeyPatch
     now = [0.0]
     monkeypatch.setattr(making, "monotonic", lambda: now[0])
     controller, events = Controller(empty), _events()
-    write = SweepFolder.write_snapshot_parts
+    write = SnapshotFolder.write_parts
 
     def write_slowly(
-        folder: SweepFolder, number: int, parts: Iterable[bytes], discarded: Sequence[str]
+        folder: SnapshotFolder, number: int, parts: Iterable[bytes], discarded: Sequence[str]
     ) -> None:
         now[0] += 2.0
         write(folder, number, parts, discarded)
 
-    monkeypatch.setattr(SweepFolder, "write_snapshot_parts", write_slowly)
+    monkeypatch.setattr(SnapshotFolder, "write_parts", write_slowly)
     taken = iter(events)
 
     def look(at: float) -> int:
@@ -259,7 +260,7 @@ def test_one_follows_another(empty: SweepFolder, monkeypatch: pytest.MonkeyPatch
         controller.writer.flush()
         while controller.snapshots._is_under_way:
             time.sleep(0.01)
-        return empty.read_snapshot_latest().number
+        return empty.snapshots.read_newest().number
 
     first = look(0.0)
     assert now[0] == 2.0

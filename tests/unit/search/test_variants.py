@@ -79,9 +79,7 @@ def test_values_lie_in_their_domains() -> None:
 @pytest.mark.parametrize(
     ("space", "cells"), [(DISCRETE, 360), (LOGARITHMIC, 312), ({"x": {"choice": [1]}}, 1)]
 )
-def test_distinct_configs_walk_a_discrete_space_once(
-    space: dict[str, Any], cells: int
-) -> None:
+def test_distinct_configs_walk_a_discrete_space_once(space: dict[str, Any], cells: int) -> None:
     """No config comes twice; the search ends with the last one and says so."""
     asked = searcher(space, 1000, search=DISTINCT)
     assert asked.total == cells

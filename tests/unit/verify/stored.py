@@ -210,7 +210,7 @@ def store_sweep(
     journal = folder.journal()
     for _ in journal.read():
         pass
-    folder.write_snapshot(journal.last_number, state.to_json())
+    folder.snapshots.write(journal.last_number, state.to_json())
     shell.run(10_000 if is_ended else events)
     assert (state.phase == "ended") == is_ended
     if is_ended:

@@ -251,7 +251,7 @@ def test_an_outcome_that_contradicts_the_journal_is_told(ended: Stored) -> None:
 def test_a_snapshot_that_is_not_the_state_of_its_number(cli: Cli, unfinished: Stored) -> None:
     """Its hash is right: nothing but the journal can tell."""
     folder = unfinished.folder
-    body = folder.read_snapshot_latest()
+    body = folder.snapshots.read_newest()
     assert body.state is not None
     key = f"{folder.sweep_id}/snapshots/000000000012.json"
     folder.store.put(key, encode_sealed({"format": 1, "number": 12, "state": body.state | {"suggested": 3}}))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.messages import Busy, FromWorker, Job, Noted, Saved
+from raysweep.messages import CheckpointCommitted, FromWorker, Job, TrialBusy, TrialNoted
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
@@ -48,10 +48,10 @@ class Ears:
         pass
 
     def saved(self) -> list[int]:
-        return [message.number for message in self.heard if isinstance(message, Saved)]
+        return [message.number for message in self.heard if isinstance(message, CheckpointCommitted)]
 
     def busy(self) -> list[bool]:
-        return [not message.is_over for message in self.heard if isinstance(message, Busy)]
+        return [not message.is_over for message in self.heard if isinstance(message, TrialBusy)]
 
 
 class Gate(WrappedStore):
@@ -132,4 +132,4 @@ def restored(gate: Gate, number: int, tmp_path: Path) -> dict[str, bytes]:
 
 
 def notes(ears: Ears) -> list[str]:
-    return [message.text for message in ears.heard if isinstance(message, Noted)]
+    return [message.text for message in ears.heard if isinstance(message, TrialNoted)]

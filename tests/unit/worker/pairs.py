@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from raysweep import messages as msg
 from raysweep.documents.stored_paths import to_uri
-from raysweep.messages import End, Failed, FromWorker, Job, Noted, Returned, Saved, Stopped
+from raysweep.messages import End, FromWorker, Job
 from raysweep.storage.checkpoints.store import restore_uri
 from raysweep.testing.trials import RecordingLink
 from raysweep.worker.process.leftovers import Leftovers
@@ -51,17 +52,25 @@ class Worker(RecordingLink):
 
     @property
     def ends(self) -> list[End]:
-        return [message for message in self.said if isinstance(message, Returned | Stopped | Failed)]
+        return [
+            message
+            for message in self.said
+            if isinstance(message, msg.TrialReturned | msg.TrialStopped | msg.TrialFailed)
+        ]
 
     def losses(self, trial: int) -> list[Any]:
         return [row["loss"] for row in self.rows[trial]]
 
-    def notes(self, trial: int) -> list[Noted]:
-        return [each for each in self.said if isinstance(each, Noted) and each.trial == trial]
+    def notes(self, trial: int) -> list[msg.TrialNoted]:
+        return [each for each in self.said if isinstance(each, msg.TrialNoted) and each.trial == trial]
 
     def saved(self, trial: int, target: Path) -> list[str]:
         """What the file `who` holds in each checkpoint of the trial."""
-        uris = [each.uri for each in self.said if isinstance(each, Saved) and each.trial == trial]
+        uris = [
+            each.uri
+            for each in self.said
+            if isinstance(each, msg.CheckpointCommitted) and each.trial == trial
+        ]
         found, run = [], f"{self._place.storage_path}/{self._place.sweep_id}"
         for index, uri in enumerate(uris):
             restore_uri(to_uri(run, uri), target / f"{trial}-{index}")

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from raysweep.errors import SpecError, TrialStopped
-from raysweep.messages import Interrupt, Rows, Saved, Stop, Unsaved
+from raysweep.messages import CheckpointCommitted, CheckpointFailed, Interrupt, Stop, TrialReported
 from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
 from raysweep.worker.checkpoints import staging
 from raysweep.worker.checkpoints.uploader import MAX_WAITING
@@ -63,7 +63,7 @@ def test_they_are_committed_in_their_order_each_with_its_own_score(
     (source / "text").write_text("foreign")
     session.report({"loss": 10.0}, source, False)
     session.finish()
-    found = [message for message in ears.heard if isinstance(message, Saved)]
+    found = [message for message in ears.heard if isinstance(message, CheckpointCommitted)]
     assert [(each.number, each.report, each.score) for each in found] == [
         (7, 0, 0.0), (8, 1, 1.0), (9, 2, 2.0), (10, 4, 10.0),
     ]  # fmt: skip
@@ -112,8 +112,8 @@ def test_wait_waits_for_the_commit(session: Session, gate: Gate, ears: Ears) -> 
     gate.opened.set()
     assert done.wait(LONG_S)
     kinds = [type(message) for message in ears.heard]
-    assert kinds.index(Saved) < len(kinds) - 1
-    assert isinstance(ears.heard[-1], Rows), "the answer is asked for once the checkpoint is known"
+    assert kinds.index(CheckpointCommitted) < len(kinds) - 1
+    assert isinstance(ears.heard[-1], TrialReported), "the answer is asked for once the checkpoint is known"
 
 
 def test_a_stop_waits_for_what_is_in_hand(session: Session, gate: Gate, ears: Ears, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_an_interruption_ends_the_wait_and_the_upload(
     uploading.join(LONG_S)
     assert not uploading.is_alive()
     assert ears.saved() == []
-    assert not [message for message in ears.heard if isinstance(message, Unsaved)]
+    assert not [message for message in ears.heard if isinstance(message, CheckpointFailed)]
     assert list(gate.inner.list()) == [], "what was begun is taken back"
 
 
@@ -166,11 +166,11 @@ def test_one_that_cannot_be_stored_is_said_and_the_next_one_is(
     gate.opened.set()
     gate.fails = True
     hand_over(session, "a")
-    until(lambda: any(isinstance(message, Unsaved) for message in ears.heard))
+    until(lambda: any(isinstance(message, CheckpointFailed) for message in ears.heard))
     gate.fails = False
     hand_over(session, "b")
     session.finish()
-    (unsaved,) = (message for message in ears.heard if isinstance(message, Unsaved))
+    (unsaved,) = (message for message in ears.heard if isinstance(message, CheckpointFailed))
     assert (unsaved.number, unsaved.problem) == (7, "a defect of the store")
     assert ears.saved() == [8]
     assert stored(gate, 8, tmp_path) == "b"

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from raysweep.errors import RaysweepError
-from raysweep.messages import Job, Rows
+from raysweep.messages import Job, TrialReported
 from raysweep.worker.link import FRAME_BYTES, MAX_QUEUED_BYTES, MAX_QUEUED_ROWS, SocketLink
 from raysweep.worker.process.forking import pass_on
 from raysweep.worker.rows import MAX_ROW_BYTES
@@ -75,7 +75,7 @@ class Reader:
     def _read(self) -> None:
         for messages in read_frames(self._link, FROM_WORKER):
             for message in messages:
-                if isinstance(message, Rows):
+                if isinstance(message, TrialReported):
                     self.rows += message.rows
 
 
@@ -225,7 +225,7 @@ def test_a_report_that_is_too_large_is_refused_in_user_code(
     sender.close()
     ours.shutdown(socket.SHUT_WR)
     (messages,) = read_frames(theirs, FROM_WORKER)
-    assert messages == [Rows(trial=3, attempt=1, first=0, keys=("loss",), rows=[[0.25]])]
+    assert messages == [TrialReported(trial=3, attempt=1, first=0, keys=("loss",), rows=[[0.25]])]
 
 
 def test_odd_values_travel_as_they_are(links: Links) -> None:

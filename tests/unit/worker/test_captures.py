@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError, TrialStopped
-from raysweep.messages import Interrupt, Stop, Unsaved
+from raysweep.messages import CheckpointFailed, Interrupt, Stop
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.worker.checkpoints import captures, copying
 from raysweep.worker.checkpoints.captures import Captures, NoPlaceError
@@ -134,7 +134,7 @@ def test_no_checkpoint_misses_what_one_before_it_could_not_store(
         session.report({"loss": 1.0}, source, False)
         session._saver.flush()
     session.finish()
-    unsaved = {message.number for message in ears.heard if isinstance(message, Unsaved)}
+    unsaved = {message.number for message in ears.heard if isinstance(message, CheckpointFailed)}
     assert unsaved == broken
     for number in set(range(7, 12)) - broken:
         assert restored(gate, number, tmp_path) == {"body": b"b" * 200_000, "head": b"%d" % number}

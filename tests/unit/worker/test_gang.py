@@ -11,23 +11,9 @@ from typing import Any
 
 import pytest
 
+from raysweep import messages as msg
 from raysweep.errors import RaysweepError, TrialStopped
-from raysweep.messages import (
-    Failed,
-    Follow,
-    FromWorker,
-    Gang,
-    Interrupt,
-    Job,
-    Leaving,
-    Meet,
-    Met,
-    Returned,
-    Saved,
-    Stop,
-    Stopped,
-    Upcoming,
-)
+from raysweep.messages import Follow, FromWorker, Gang, Interrupt, Job, Leaving, Meet, Met, Stop, Upcoming
 from raysweep.trial import get_context
 from raysweep.worker.gang import surroundings as gangs
 from raysweep.worker.gang import torch_group
@@ -150,7 +136,7 @@ def test_the_others_take_an_interruption_and_are_asked_for_no_checkpoint(followe
     assert not follower.should_checkpoint
     follower.tell(Interrupt(*WHO))
     with pytest.raises(TrialStopped):
-        follower.raise_if_interrupted()
+        follower.ending.raise_if_interrupted()
 
 
 @pytest.mark.parametrize("order", [Follow(*WHO, report=9, reason="limit"), Interrupt(*WHO)])
@@ -235,7 +221,7 @@ def test_rank_0_says_that_a_checkpoint_follows_a_report_only_where_they_are_redu
     session.finish()
     kinds = [type(message) for message in said.messages]
     assert [message.report for message in said.messages if isinstance(message, Upcoming)] == [1]
-    assert kinds.index(Upcoming) < kinds.index(Saved, kinds.index(Upcoming))
+    assert kinds.index(Upcoming) < kinds.index(msg.CheckpointCommitted, kinds.index(Upcoming))
 
 
 # -- around the trainable ----------------------------------------------------------------------------------
@@ -307,7 +293,9 @@ def test_the_process_group_stands_for_the_trainable_and_is_gone_after_it(said: S
         attempt(trainable, said, tmp_path)
         assert not dist.is_initialized()
         assert "MASTER_PORT" not in os.environ
-    assert [type(end) for end in said.messages if isinstance(end, Returned | Failed)] == [Returned] * 2
+    assert [type(end) for end in said.messages if isinstance(end, msg.TrialReturned | msg.TrialFailed)] == [
+        msg.TrialReturned
+    ] * 2
     met = [str(message.port) for message in said.messages if isinstance(message, Met)]
     assert met == ports, "each attempt has a port of its own"
     assert len(set(ports)) == 2
@@ -353,4 +341,4 @@ def test_a_gang_that_is_told_to_end_before_all_have_met_ends(
     begun = shell.next_job()
     assert begun is not None
     run_attempt(lambda config: None, begun, place(tmp_path), shell)
-    assert isinstance(link.messages[-1], Stopped)
+    assert isinstance(link.messages[-1], msg.TrialStopped)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.messages import FromWorker, Job, Noted
+from raysweep.messages import FromWorker, Job, TrialNoted
 from raysweep.worker.host import gpu_memory, nvidia
 from raysweep.worker.host.gpu_memory import GpuMemory, watch_gpus
 from raysweep.worker.host.nvidia import Memory, NvidiaSmi
@@ -81,7 +81,7 @@ def told(memory: GpuMemory) -> list[str]:
     """The notes that it has for the next attempt."""
     link: Any = Heard()
     memory.tell(JOB, link)
-    return [each.text for each in link.sent if isinstance(each, Noted) and each.is_shared]
+    return [each.text for each in link.sent if isinstance(each, TrialNoted) and each.is_shared]
 
 
 def test_the_next_trial_waits_until_what_the_last_one_used_is_free(smi: Says) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import TrialStopped
-from raysweep.messages import Saved, Stop, Unsaved
+from raysweep.messages import CheckpointCommitted, CheckpointFailed, Stop
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import SweepPlace
 from tests.unit.worker.handed_over import (
@@ -51,10 +51,10 @@ def test_what_waits_is_skipped_for_the_newest(
     assert ears.busy() == [], "the trial has not waited"
     gate.opened.set()
     session.finish()
-    found = [message for message in ears.heard if isinstance(message, Saved)]
+    found = [message for message in ears.heard if isinstance(message, CheckpointCommitted)]
     assert [(each.number, each.report, each.score) for each in found] == [(7, 0, 1.0), (13, 6, 13.0)]
     assert restored(gate, 13, tmp_path) == {"text": b"13"}
-    assert not [message for message in ears.heard if isinstance(message, Unsaved)]
+    assert not [message for message in ears.heard if isinstance(message, CheckpointFailed)]
     assert ears.rows == 7, "all reports count"
     assert list((tmp_path / "staging").iterdir()) == []
 

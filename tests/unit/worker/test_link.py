@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 
 import raysweep.worker.link as link_module
-from raysweep.messages import Answer, Began, Exit, FromWorker, Hello, Returned, Rows, Unsaved
+from raysweep.messages import (
+    Answer,
+    CheckpointFailed,
+    Exit,
+    FromWorker,
+    Hello,
+    TrialReported,
+    TrialReturned,
+    TrialStarted,
+)
 from raysweep.worker.link import SocketLink
 from raysweep.worker.wire import FROM_WORKER, HEADER, pack, read_frames
 
@@ -55,18 +64,20 @@ def in_a_child(link: tuple[socket.socket, socket.socket], work: Callable[[Socket
 
 def trials(sender: SocketLink) -> None:
     for trial in range(ROUNDS):
-        sender.send_now(Began(trial=trial, attempt=1))
+        sender.send_now(TrialStarted(trial=trial, attempt=1))
         sender.send_row(trial, 1, 0, ("loss",), [0.5])
-        sender.send(Returned(trial=trial, attempt=1))
-    sender.send_now(Began(trial=ROUNDS, attempt=1))
+        sender.send(TrialReturned(trial=trial, attempt=1))
+    sender.send_now(TrialStarted(trial=ROUNDS, attempt=1))
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_what_was_handed_over_outlives_the_process(link: tuple[socket.socket, socket.socket]) -> None:
     """So it is known which trial of a queue ran when its worker was killed, and how those before ended."""
     messages = in_a_child(link, trials)
-    assert messages[-1] == Began(trial=ROUNDS, attempt=1)
-    expected = [(kind, trial) for trial in range(ROUNDS) for kind in (Began, Rows, Returned)]
+    assert messages[-1] == TrialStarted(trial=ROUNDS, attempt=1)
+    expected = [
+        (kind, trial) for trial in range(ROUNDS) for kind in (TrialStarted, TrialReported, TrialReturned)
+    ]
     assert [(type(message), message.trial) for message in messages[:-1]] == expected
 
 
@@ -87,14 +98,14 @@ def test_it_outlives_the_process_also_where_that_had_not_read_what_came(
     with contextlib.suppress(ConnectionResetError):
         for frame in read_frames(theirs, FROM_WORKER):
             got += frame
-    assert got[-1] == Began(trial=ROUNDS, attempt=1)
+    assert got[-1] == TrialStarted(trial=ROUNDS, attempt=1)
 
 
 def test_it_arrives_without_anything_behind_it(link: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = link
     sender = SocketLink(ours)
     theirs.settimeout(5)
-    sender.send_now(Began(trial=1, attempt=1))
+    sender.send_now(TrialStarted(trial=1, attempt=1))
     assert theirs.recv(100)
     sender.close()
 
@@ -104,16 +115,16 @@ def test_a_link_that_is_backed_up_is_not_waited_for(link: tuple[socket.socket, s
     sender = SocketLink(ours)
     bulk = "x" * 1_000_000
     for number in range(30):  # far more than a socket's buffers hold
-        sender.send_now(Unsaved(trial=number, attempt=1, number=0, problem=bulk))
+        sender.send_now(CheckpointFailed(trial=number, attempt=1, number=0, problem=bulk))
     messages: list[FromWorker] = []
     reader = threading.Thread(target=lambda: messages.extend(received(theirs)))
     reader.start()
-    sender.send_now(Returned(trial=30, attempt=1))
+    sender.send_now(TrialReturned(trial=30, attempt=1))
     sender.close()
     ours.shutdown(socket.SHUT_WR)
     reader.join(30)
-    bulky = [Unsaved(trial=number, attempt=1, number=0, problem=bulk) for number in range(30)]
-    assert messages == [*bulky, Returned(trial=30, attempt=1)]
+    bulky = [CheckpointFailed(trial=number, attempt=1, number=0, problem=bulk) for number in range(30)]
+    assert messages == [*bulky, TrialReturned(trial=30, attempt=1)]
 
 
 def test_a_controller_that_is_gone_is_no_error(link: tuple[socket.socket, socket.socket]) -> None:
@@ -121,8 +132,8 @@ def test_a_controller_that_is_gone_is_no_error(link: tuple[socket.socket, socket
     sender = SocketLink(ours)
     theirs.close()
     for trial in range(50):
-        sender.send_now(Began(trial=trial, attempt=1))
-        sender.send(Returned(trial=trial, attempt=1))
+        sender.send_now(TrialStarted(trial=trial, attempt=1))
+        sender.send(TrialReturned(trial=trial, attempt=1))
     sender.close()
 
 
@@ -158,7 +169,7 @@ def test_a_link_whose_descriptor_was_closed_is_gone(
             os.closerange(3, 1024)
             for _ in range(files):
                 os.open("/dev/null", os.O_WRONLY)
-            getattr(sender, by)(Began(trial=1, attempt=1))
+            getattr(sender, by)(TrialStarted(trial=1, attempt=1))
             listener.wait()
             os._exit(0)
         finally:
@@ -184,7 +195,7 @@ def test_hello_goes_first_and_what_comes_is_handed_over_in_order(
     ("body", "problem"),
     [
         (b'[["sing"]]', "Invalid value 'sing'"),
-        (b'[["began",1,1]]', "Invalid value 'began'"),
+        (b'[["trialstarted",1,1]]', "Invalid value 'trialstarted'"),
         (b"hello", "malformed"),
     ],
     ids=["unknown", "not an order", "no JSON"],
@@ -207,24 +218,24 @@ def outboxes() -> set[threading.Thread]:
 def test_what_little_an_attempt_says_takes_no_thread(link: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = link
     before, sender = outboxes(), SocketLink(ours, is_brief=True)
-    sender.send_now(Began(trial=1, attempt=1))
+    sender.send_now(TrialStarted(trial=1, attempt=1))
     sender.send_row(1, 1, 0, ("loss",), [0.5])
-    sender.send(Returned(trial=1, attempt=1))
+    sender.send(TrialReturned(trial=1, attempt=1))
     assert not outboxes() - before
     sender.close()
     ours.close()
-    assert [type(message) for message in received(theirs)] == [Began, Rows, Returned]
+    assert [type(message) for message in received(theirs)] == [TrialStarted, TrialReported, TrialReturned]
 
 
 def test_many_messages_leave_on_a_thread_in_order(link: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = link
     before, sender = outboxes(), SocketLink(ours, is_brief=True)
     for trial in range(ROUNDS):
-        sender.send(Returned(trial=trial, attempt=1))
+        sender.send(TrialReturned(trial=trial, attempt=1))
     assert len(outboxes() - before) == 1
     sender.close()
     ours.close()
-    assert received(theirs) == [Returned(trial=trial, attempt=1) for trial in range(ROUNDS)]
+    assert received(theirs) == [TrialReturned(trial=trial, attempt=1) for trial in range(ROUNDS)]
 
 
 def test_a_first_message_that_the_kernel_cannot_take_is_not_waited_for(
@@ -233,7 +244,7 @@ def test_a_first_message_that_the_kernel_cannot_take_is_not_waited_for(
     ours, theirs = link
     before, sender = outboxes(), SocketLink(ours, is_brief=True)
     problem = "x" * (link_module.MAX_QUEUED_BYTES - link_module.MIN_ROW_BYTES)
-    sender.send(Unsaved(trial=1, attempt=1, number=0, problem=problem))
+    sender.send(CheckpointFailed(trial=1, attempt=1, number=0, problem=problem))
     assert len(outboxes() - before) == 1
     got: list[FromWorker] = []
     reader = threading.Thread(target=lambda: got.extend(received(theirs)))
@@ -241,7 +252,7 @@ def test_a_first_message_that_the_kernel_cannot_take_is_not_waited_for(
     sender.close()
     ours.close()
     reader.join(30)
-    assert got == [Unsaved(trial=1, attempt=1, number=0, problem=problem)]
+    assert got == [CheckpointFailed(trial=1, attempt=1, number=0, problem=problem)]
 
 
 def test_a_link_that_ends_does_not_wait_for_more_to_send(
@@ -251,7 +262,7 @@ def test_a_link_that_ends_does_not_wait_for_more_to_send(
     monkeypatch.setattr(link_module, "COALESCE_S", 60.0)  # far longer than the test may take
     before, sender = outboxes(), SocketLink(ours, is_brief=True)
     for trial in range(ROUNDS):
-        sender.send(Returned(trial=trial, attempt=1))
+        sender.send(TrialReturned(trial=trial, attempt=1))
     sender.close(timeout_s=10.0)
     assert not outboxes() - before
     ours.close()

@@ -10,7 +10,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.errors import SpecError
-from raysweep.messages import Returned
+from raysweep.messages import TrialReturned
 from tests.unit.worker.pairs import Worker
 
 Report = Callable[[Path, str], None]
@@ -48,7 +48,7 @@ def test_a_link_inside_is_stored_as_what_it_leads_to(report: Report, tmp_path: P
 
     worker.run(train)
     assert worker.saved(0, tmp_path) == ["weights"]
-    assert isinstance(worker.ends[0], Returned)
+    assert isinstance(worker.ends[0], TrialReturned)
 
 
 @pytest.mark.parametrize("target", ["/etc/hostname", "../elsewhere", "not-there"])
@@ -64,7 +64,7 @@ def test_a_link_out_of_it_is_refused_where_it_is_reported(
 
     worker.run(train)
     assert worker.saved(0, tmp_path) == []
-    assert isinstance(worker.ends[0], Returned)
+    assert isinstance(worker.ends[0], TrialReturned)
 
 
 def test_a_file_with_several_names_is_copied_once(tmp_path: Path) -> None:

@@ -11,22 +11,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from raysweep import messages as msg
 from raysweep.messages import (
     Answer,
-    Began,
     Exit,
-    Failed,
     FailureFacts,
     Interrupt,
     Job,
     Kill,
     Order,
     Recall,
-    Recalled,
-    Returned,
     Spent,
     Stop,
-    Stopped,
     ToWorker,
 )
 from raysweep.worker.machine import Abandon, Action, Begin, Leave, Say, Tell, WorkerMachine
@@ -43,8 +39,8 @@ def stop(trial: int, attempt: int = 1) -> Stop:
     return Stop(trial=trial, attempt=attempt, reason="limit")
 
 
-def returned(trial: int, attempt: int = 1) -> Returned:
-    return Returned(trial=trial, attempt=attempt)
+def returned(trial: int, attempt: int = 1) -> msg.TrialReturned:
+    return msg.TrialReturned(trial=trial, attempt=attempt)
 
 
 class Driven:
@@ -75,7 +71,7 @@ def test_jobs_run_one_after_the_other() -> None:
     driven = Driven()
     assert driven.take(job(3)) == [Begin(job(3))]
     assert driven.take(job(1)) == []
-    assert driven.begin() == [Say(Began(trial=3, attempt=1), now=True)]
+    assert driven.begin() == [Say(msg.TrialStarted(trial=3, attempt=1), now=True)]
     assert driven.reach() == []
     assert driven.end(returned(3)) == [Say(returned(3)), Begin(job(1))]
     assert driven.end(returned(1)) == [Say(returned(1))]
@@ -105,8 +101,8 @@ def test_what_was_kept_is_not_the_next_ones() -> None:
 
 def test_what_has_not_begun_is_given_back() -> None:
     driven = Driven().running(1, 2, 3, 4)
-    assert driven.take(Recall(trials=[4, 1, 2, 9])) == [Say(Recalled(trials=[2, 4]))]
-    assert driven.take(Recall(trials=[4])) == [Say(Recalled(trials=[]))]
+    assert driven.take(Recall(trials=[4, 1, 2, 9])) == [Say(msg.TrialsRecalled(trials=[2, 4]))]
+    assert driven.take(Recall(trials=[4])) == [Say(msg.TrialsRecalled(trials=[]))]
     assert driven.end(returned(1)) == [Say(returned(1)), Begin(job(3))]
 
 
@@ -145,7 +141,7 @@ def test_how_a_process_died(exit_code: int, is_kernel_oom: bool, failure: Failur
     said, begun = Driven(is_forked=True).running(1, 2).die(exit_code, is_kernel_oom=is_kernel_oom)
     assert begun == Begin(job(2))
     assert isinstance(said, Say)
-    assert isinstance(said.message, Failed)
+    assert isinstance(said.message, msg.TrialFailed)
     facts = said.message.failure
     assert (facts.origin, facts.type, facts.exit_code) == (failure.origin, failure.type, failure.exit_code)
     how = {0: "exit code 0", 3: "exit code 3", -11: "signal SIGSEGV", -40: "signal 40"}
@@ -156,17 +152,17 @@ def test_a_process_that_was_killed_on_purpose_was_stopped() -> None:
     driven = Driven(is_forked=True).running(1)
     kill = Kill(trial=1, attempt=1)
     assert driven.take(kill) == [Tell(kill)]
-    assert driven.die(-9, is_kernel_oom=True) == [Say(Stopped(trial=1, attempt=1, was_killed=True))]
+    assert driven.die(-9, is_kernel_oom=True) == [Say(msg.TrialStopped(trial=1, attempt=1, was_killed=True))]
     driven.take(job(2))
     (said,) = driven.die(-9)
-    assert isinstance(said.message, Failed), "the next one was not"
+    assert isinstance(said.message, msg.TrialFailed), "the next one was not"
 
 
 def test_a_process_that_holds_too_much_is_killed_and_says_why() -> None:
     driven = Driven(is_forked=True).running(1)
     assert driven.exceed(HELD) == [Abandon()]
     driven.take(Kill(trial=1, attempt=1))
-    assert driven.die(-9) == [Say(Failed(trial=1, attempt=1, failure=HELD))]
+    assert driven.die(-9) == [Say(msg.TrialFailed(trial=1, attempt=1, failure=HELD))]
     assert driven.exceed(HELD) == [], "nothing runs"
     driven.take(job(2))
     (said,) = driven.die(1)
@@ -181,7 +177,7 @@ def test_a_process_that_ended_in_time_did_not_exceed() -> None:
 
 def test_a_worker_that_holds_too_much_says_so_and_goes() -> None:
     driven = Driven().running(1, 2)
-    failed = Failed(trial=1, attempt=1, failure=HELD)
+    failed = msg.TrialFailed(trial=1, attempt=1, failure=HELD)
     assert driven.exceed(HELD) == [Say(failed), Leave(), Abandon(has_news=True)]
     assert driven.end(returned(1)) == [], "it has ended already"
 
@@ -205,7 +201,7 @@ def test_after_a_leftover_nothing_begins_and_what_waits_can_be_asked_back() -> N
     spent = Say(Spent(1, 1, leftover="a process group"))
     assert worker.end(returned(1), leftover="a process group") == [spent, Say(returned(1))]
     assert worker.take(job(3)) == []
-    assert worker.take(Recall(trials=[2])) == [Say(Recalled(trials=[2]))]
+    assert worker.take(Recall(trials=[2])) == [Say(msg.TrialsRecalled(trials=[2]))]
     assert worker.take(Exit()) == [Leave()]
 
 
@@ -284,7 +280,7 @@ class Interleavings(RuleBasedStateMachine):
         self.machine.begin()
         assert self.present is not None
         trial, attempt = self.present.who
-        assert self.machine.actions.popleft() == Say(Began(trial=trial, attempt=attempt), now=True)
+        assert self.machine.actions.popleft() == Say(msg.TrialStarted(trial=trial, attempt=attempt), now=True)
         self.carry()
 
     @precondition(lambda self: self.present is not None and not self.is_reached)
@@ -295,7 +291,7 @@ class Interleavings(RuleBasedStateMachine):
         self.carry()
 
     @precondition(lambda self: self.present is not None and self.is_begun)
-    @rule(kind=st.sampled_from([Returned, Stopped]))
+    @rule(kind=st.sampled_from([msg.TrialReturned, msg.TrialStopped]))
     def end(self, kind: Any) -> None:
         assert self.present is not None
         trial, attempt = self.present.who
@@ -304,7 +300,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self.present is not None and self.is_forked)
     @rule(exit_code=st.sampled_from([0, 1, -9, -40]), is_kernel_oom=st.booleans())
     def die(self, exit_code: int, is_kernel_oom: bool) -> None:
-        kind = Stopped if self.was_killed and not self.was_exceeded else Failed
+        kind = msg.TrialStopped if self.was_killed and not self.was_exceeded else msg.TrialFailed
         self.finish(lambda: self.machine.die(exit_code, is_kernel_oom=is_kernel_oom), kind)
 
     @precondition(lambda self: self.present is not None and self.is_reached)
@@ -317,7 +313,7 @@ class Interleavings(RuleBasedStateMachine):
             self.carry()
         else:
             self.is_closed = True
-            self.finish(lambda: self.machine.exceed(HELD), Failed, is_last=True)
+            self.finish(lambda: self.machine.exceed(HELD), msg.TrialFailed, is_last=True)
 
     def finish(self, call: Any, kind: Any, *, is_last: bool = False) -> None:
         present, self.present = self.present, None
@@ -351,7 +347,7 @@ class Interleavings(RuleBasedStateMachine):
                 case Tell(order=order):
                     assert self.is_reached, "it cannot be told anything yet"
                     assert order == self.owed.popleft(), "another order, or not in order"
-                case Say(message=Recalled(trials=trials)):
+                case Say(message=msg.TrialsRecalled(trials=trials)):
                     self.unanswered -= 1
                     taken = {waiting.trial for waiting in self.waiting if waiting.trial in trials}
                     assert taken == set(trials), "it gives back what it has begun"

@@ -22,7 +22,8 @@ import numpy as np
 import pytest
 
 import raysweep as rs
-from raysweep.messages import Failed, Returned, Spent, Stopped
+from raysweep import messages as msg
+from raysweep.messages import Spent
 from tests.unit.worker.pairs import Worker
 
 Trial = Callable[[dict[str, Any]], None]
@@ -201,7 +202,7 @@ def test_the_next_trial_has_its_own(misbehaves: Trial, worker: Worker, tmp_path:
     assert found[1] == found[0]
     assert worker.losses(2) == [1.0, 2.0]
     assert worker.saved(2, tmp_path) == ["plain"]
-    assert isinstance(worker.ends[2], Returned)
+    assert isinstance(worker.ends[2], msg.TrialReturned)
     assert not any(isinstance(message, Spent) for message in worker.said)
 
 
@@ -326,13 +327,13 @@ def test_a_failure_that_may_have_broken_a_gpu_ends_the_worker(
     worker = Worker(tmp_path / "storage", has_gpus=has_gpus)
     worker.run(fails)
     assert any(isinstance(message, Spent) for message in worker.said) == is_spent
-    assert isinstance(worker.ends[0], Failed)
+    assert isinstance(worker.ends[0], msg.TrialFailed)
 
 
 def test_a_trial_that_was_stopped_does_not_end_a_worker_with_gpus(tmp_path: Path) -> None:
     worker = Worker(tmp_path / "storage", has_gpus=True)
     worker.run(is_stopped, lambda config: None)
-    assert [type(end) for end in worker.ends] == [Stopped, Returned]
+    assert [type(end) for end in worker.ends] == [msg.TrialStopped, msg.TrialReturned]
 
 
 def test_a_process_group_that_is_left_ends_the_worker(worker: Worker, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from raysweep.errors import TrialStopped
-from raysweep.messages import Answer, Job, Rows, Stop
+from raysweep.messages import Answer, Job, Stop, TrialReported
 from raysweep.worker.link import SocketLink
 from raysweep.worker.rungs import LEAST_S, MOST_S, RungWatch
 from raysweep.worker.session import Session
@@ -107,7 +107,7 @@ class Trial:
         place = SweepPlace(sweep_id="s-1", storage_path="", resources={}, rungs=Rungs(times=(2.0,)))
         job = Job(trial=3, attempt=1, config={}, seed=1, iteration=iteration)
         self.session = Session(job, place, self.sender)
-        self.said: list[Rows] = []
+        self.said: list[TrialReported] = []
         self._theirs = theirs
         threading.Thread(target=self._read, daemon=True).start()
         self.replies: list[Answer | Stop] = []
@@ -115,7 +115,7 @@ class Trial:
     def _read(self) -> None:
         for frame in read_frames(self._theirs, FROM_WORKER):
             for message in frame:
-                assert isinstance(message, Rows)
+                assert isinstance(message, TrialReported)
                 self.said.append(message)
                 if message.is_waiting:
                     for reply in self.replies:

@@ -15,7 +15,14 @@ import pytest
 from msgspec.structs import replace
 
 from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
-from raysweep.messages import Busy, Damaged, Job, Rows, Saved, Unsaved
+from raysweep.messages import (
+    CheckpointCommitted,
+    CheckpointDamaged,
+    CheckpointFailed,
+    Job,
+    TrialBusy,
+    TrialReported,
+)
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.opening import open_store
 from raysweep.trial.session import StoredAt
@@ -54,10 +61,10 @@ def test_a_checkpoint_that_cannot_be_stored_is_said(
     sender.close()
     link[0].shutdown(socket.SHUT_RDWR)
     messages = [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
-    said = [message for message in messages if not isinstance(message, Busy)]
-    assert [type(message) for message in said] == [Rows, Unsaved, Rows]
+    said = [message for message in messages if not isinstance(message, TrialBusy)]
+    assert [type(message) for message in said] == [TrialReported, CheckpointFailed, TrialReported]
     unsaved = said[1]
-    assert isinstance(unsaved, Unsaved)
+    assert isinstance(unsaved, CheckpointFailed)
     assert (unsaved.trial, unsaved.attempt, unsaved.number) == (3, 2, 7)
     assert str(blocked) in unsaved.problem
 
@@ -163,7 +170,7 @@ def test_a_damaged_one_ends_the_attempt_where_there_is_an_older_one(
     sender.close()
     link[0].shutdown(socket.SHUT_RDWR)
     messages = [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
-    (damaged,) = (message for message in messages if isinstance(message, Damaged))
+    (damaged,) = (message for message in messages if isinstance(message, CheckpointDamaged))
     assert damaged.uri == trial.first
     assert "there is no such checkpoint" in damaged.problem
 
@@ -193,7 +200,9 @@ def test_nothing_counts_of_an_attempt_that_goes_back_and_does_not_end(
     sender.close()
     link[0].shutdown(socket.SHUT_RDWR)
     messages = [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
-    assert [type(message) for message in messages if not isinstance(message, Busy)] == [Damaged]
+    assert [type(message) for message in messages if not isinstance(message, TrialBusy)] == [
+        CheckpointDamaged
+    ]
 
 
 def test_one_that_the_attempt_saved_itself_is_no_reason_to_go_back(trial: Trial) -> None:
@@ -219,7 +228,7 @@ def test_the_address_of_what_user_code_has_stored_is_a_checkpoint(
     assert read(trial.session.get_checkpoint()) == "third"
     with pytest.raises(RaysweepError, match=r"^report\(checkpoint_uri=…\): nothing is stored at '/no/where'"):
         trial.session.report({"loss": 0.5}, StoredAt("/no/where"), False)
-    saved = [message for message in said(trial, link) if isinstance(message, Saved)]
+    saved = [message for message in said(trial, link) if isinstance(message, CheckpointCommitted)]
     assert [(each.number, each.report) for each in saved] == [(7, 0), (8, 1), (9, 2)]
     assert saved[1].size_bytes == len("stored by user code")
 
@@ -232,7 +241,7 @@ def test_an_address_that_cannot_be_stored_is_said(
     taken.put_if_absent("s-1/checkpoints/00003/7.json", b"somebody else's")
     trial.session.report({"loss": 1.0}, StoredAt(taken.url), False)
     assert read(trial.session.get_checkpoint()) == "first"
-    (unsaved,) = (message for message in said(trial, link) if isinstance(message, Unsaved))
+    (unsaved,) = (message for message in said(trial, link) if isinstance(message, CheckpointFailed))
     assert (unsaved.number, "exists already" in unsaved.problem) == (7, True)
 
 

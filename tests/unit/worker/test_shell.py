@@ -12,21 +12,8 @@ from typing import Any
 
 import pytest
 
-from raysweep.messages import (
-    Began,
-    Exit,
-    Failed,
-    FailureFacts,
-    FromWorker,
-    Job,
-    Kill,
-    Order,
-    Recall,
-    Recalled,
-    Returned,
-    Stop,
-    Stopped,
-)
+from raysweep import messages as msg
+from raysweep.messages import Exit, FailureFacts, FromWorker, Job, Kill, Order, Recall, Stop
 from raysweep.worker.link import Take
 from raysweep.worker.process import forking
 from raysweep.worker.shell import WorkerShell
@@ -34,7 +21,7 @@ from raysweep.worker.wire import HEADER, TO_WORKER, pack, read_frames
 
 JOB = Job(trial=3, attempt=1, config={}, seed=1, memory_limit_bytes=9)
 STOP = Stop(trial=3, attempt=1, reason="limit")
-RETURNED = Returned(trial=3, attempt=1)
+RETURNED = msg.TrialReturned(trial=3, attempt=1)
 HELD = FailureFacts(origin="memory", type="MemoryLimitExceeded", memory_bytes=7)
 
 
@@ -84,8 +71,8 @@ def test_an_attempt_from_its_job_to_its_end(recorder: Recorder) -> None:
     assert shell.find_process() is None
     shell.take([Exit()])
     assert shell.next_job() is None
-    began = Began(trial=3, attempt=1)
-    assert recorder.noted == [Recalled(trials=[]), ("now", began), STOP, RETURNED]
+    began = msg.TrialStarted(trial=3, attempt=1)
+    assert recorder.noted == [msg.TrialsRecalled(trials=[]), ("now", began), STOP, RETURNED]
 
 
 @pytest.mark.parametrize("how", ["exit", "link"])
@@ -117,7 +104,7 @@ def test_what_holds_too_much_says_so_before_it_is_ended(recorder: Recorder) -> N
     shell.next_job()
     shell.reach(recorder)
     shell.exceed(HELD)
-    assert recorder.noted == [Failed(trial=3, attempt=1, failure=HELD), "closed", "abandoned"]
+    assert recorder.noted == [msg.TrialFailed(trial=3, attempt=1, failure=HELD), "closed", "abandoned"]
 
 
 class Server:
@@ -162,10 +149,10 @@ def test_a_child_whose_words_cannot_be_read_is_killed(
     recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     """User code has its file descriptors, and may write to the wrong one."""
-    server = Server(pack([Began(trial=3, attempt=1)]) + HEADER.pack(5) + b"hello")
+    server = Server(pack([msg.TrialStarted(trial=3, attempt=1)]) + HEADER.pack(5) + b"hello")
     run_child(server, recorder)
     began, failed = recorder.noted
-    assert began == ("now", Began(trial=3, attempt=1))
+    assert began == ("now", msg.TrialStarted(trial=3, attempt=1))
     assert (failed.failure.origin, failed.failure.type) == ("process", "LinkBroken")
     assert "cannot be read: JSON is malformed" in failed.failure.message
     assert server.child.returncode == -signal.SIGKILL
@@ -173,18 +160,18 @@ def test_a_child_whose_words_cannot_be_read_is_killed(
 
 
 def test_a_child_that_ends_after_its_last_word_has_said_how(recorder: Recorder) -> None:
-    server = Server(pack([Began(trial=3, attempt=1), RETURNED]), ends=True)
+    server = Server(pack([msg.TrialStarted(trial=3, attempt=1), RETURNED]), ends=True)
     run_child(server, recorder)
-    assert recorder.noted == [("now", Began(trial=3, attempt=1)), RETURNED]
+    assert recorder.noted == [("now", msg.TrialStarted(trial=3, attempt=1)), RETURNED]
 
 
 def test_a_child_that_is_killed_before_it_is_there_was_stopped(recorder: Recorder) -> None:
     server = Server(b"")
     run_child(server, recorder, Kill(trial=3, attempt=1))
-    assert recorder.noted == [Stopped(trial=3, attempt=1, was_killed=True)]
+    assert recorder.noted == [msg.TrialStopped(trial=3, attempt=1, was_killed=True)]
 
 
 def test_a_child_that_dies_did_not_say_how(recorder: Recorder) -> None:
-    server = Server(pack([Began(trial=3, attempt=1)]), ends=True)
+    server = Server(pack([msg.TrialStarted(trial=3, attempt=1)]), ends=True)
     run_child(server, recorder)
     assert recorder.noted[-1].failure.message == "the trial's process ended with signal SIGKILL"

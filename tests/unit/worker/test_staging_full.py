@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.messages import Unsaved
+from raysweep.messages import CheckpointFailed
 from raysweep.worker.checkpoints import copying, staging
 from raysweep.worker.session import Session
 from tests.unit.worker.handed_over import Ears, Gate, ears, gate, hand_over, make, notes, restored, session
@@ -88,7 +88,7 @@ def test_a_directory_that_cannot_be_copied_is_stored_while_the_trial_waits(
     assert ears.saved() == [7, 8, 9]
     assert restored(gate, 8, tmp_path) == {"a": b"1", "sub/b": b"b"}
     assert restored(gate, 9, tmp_path) == {"a": b"2", "sub/b": b"b"}
-    assert not [message for message in ears.heard if isinstance(message, Unsaved)]
+    assert not [message for message in ears.heard if isinstance(message, CheckpointFailed)]
     assert list((tmp_path / "staging").iterdir()) == []
 
 

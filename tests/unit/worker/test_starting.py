@@ -20,20 +20,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from raysweep import messages as msg
 from raysweep.errors import TrialStopped
-from raysweep.messages import (
-    Began,
-    Exit,
-    FromWorker,
-    Interrupt,
-    Job,
-    Noted,
-    Order,
-    Returned,
-    Rows,
-    Stop,
-    Stopped,
-)
+from raysweep.messages import FromWorker, Interrupt, Job, Order, Stop
 from raysweep.worker.link import SocketLink
 from raysweep.worker.process.fork_server import Unforkable
 from raysweep.worker.process.forking import LATE, Zygote, serve_forked
@@ -63,7 +52,7 @@ EARLY: dict[str, tuple[str, list[Order]]] = {
 
 
 class Hasty(SocketLink):
-    """As if the controller's answer to `Began` were back before anything else happens here."""
+    """As if the controller's answer to `TrialStarted` were back before anything else happens here."""
 
     def __init__(self, sock: socket.socket, answers: list[Order]) -> None:
         super().__init__(sock)
@@ -96,7 +85,9 @@ def said_on(link: socket.socket) -> list[FromWorker]:
 
 
 def ends_of(link: socket.socket) -> list[FromWorker]:
-    return [message for message in said_on(link) if not isinstance(message, Rows | Began)]
+    return [
+        message for message in said_on(link) if not isinstance(message, msg.TrialReported | msg.TrialStarted)
+    ]
 
 
 @pytest.mark.timeout(120)
@@ -111,7 +102,7 @@ def test_a_worker_hears_what_comes_before_its_session(
     run_attempt(getattr(forkable, trainable), JOB, PLACE, sender.shell)
     sender.close()
     link[0].shutdown(socket.SHUT_WR)
-    assert ends_of(link[1]) == [Stopped(trial=3, attempt=2)]
+    assert ends_of(link[1]) == [msg.TrialStopped(trial=3, attempt=2)]
 
 
 def setup_of(trainable: str) -> WorkerSetup:
@@ -157,7 +148,7 @@ def test_a_forked_child_hears_what_comes_before_its_session(
     theirs.close()
     watchdog = threading.Timer(15, partial(end, pid))
     watchdog.start()
-    assert ends_of(ours) == [Stopped(trial=3, attempt=2)]
+    assert ends_of(ours) == [msg.TrialStopped(trial=3, attempt=2)]
     watchdog.cancel()
     assert zygote.wait(pid) == 0
 
@@ -196,7 +187,7 @@ def run_in_child(zygote: Zygote) -> list[FromWorker]:
 @pytest.mark.usefixtures("driver")
 def test_a_driver_that_is_only_loaded_is_forked_with(zygote_of: Callable[..., Zygote]) -> None:
     messages = run_in_child(zygote_of("with_driver:train"))
-    assert messages[-1] == Returned(trial=3, attempt=2)
+    assert messages[-1] == msg.TrialReturned(trial=3, attempt=2)
 
 
 @pytest.mark.usefixtures("driver")
@@ -207,7 +198,7 @@ def test_each_trial_imports_a_module_that_opens_a_gpu_in_a_fresh_process(
     zygote_of("with_driver:train", Unforkable())
     late = zygote_of("with_driver:train", late=Unforkable(("json",)))
     for _ in range(2):
-        assert run_in_child(late)[-1] == Returned(trial=3, attempt=2)
+        assert run_in_child(late)[-1] == msg.TrialReturned(trial=3, attempt=2)
 
 
 @pytest.mark.usefixtures("driver")
@@ -223,14 +214,14 @@ def test_a_worker_says_once_that_its_trials_are_not_forked_with_their_module(
     messages: list[FromWorker] = []
     for frame in read_frames(link[1], FROM_WORKER):
         messages += frame
-        if sum(isinstance(each, Returned) for each in messages) == 2:
+        if sum(isinstance(each, msg.TrialReturned) for each in messages) == 2:
             break
-    link[1].sendall(pack([Exit()]))
+    link[1].sendall(pack([msg.Exit()]))
     worker.join(30)
     assert not worker.is_alive()
-    notes = [each for each in messages if isinstance(each, Noted)]
-    assert notes == [Noted(trial=3, attempt=2, text=LATE, is_shared=True)]
-    assert [each.trial for each in messages if isinstance(each, Returned)] == [3, 4]
+    notes = [each for each in messages if isinstance(each, msg.TrialNoted)]
+    assert notes == [msg.TrialNoted(trial=3, attempt=2, text=LATE, is_shared=True)]
+    assert [each.trial for each in messages if isinstance(each, msg.TrialReturned)] == [3, 4]
 
 
 def test_what_pytorch_imports_with_the_first_optimizer_is_there_before_a_fork(
@@ -246,7 +237,7 @@ def test_what_pytorch_imports_with_the_first_optimizer_is_there_before_a_fork(
     monkeypatch.syspath_prepend(tmp_path)
     zygote = Zygote(dataclasses.replace(setup_of(""), trainable="with_torch:train"))
     assert zygote.await_ready() is None
-    (rows,) = [each for each in run_in_child(zygote) if isinstance(each, Rows)]
+    (rows,) = [each for each in run_in_child(zygote) if isinstance(each, msg.TrialReported)]
     zygote.close()
     assert dict(zip(rows.keys, rows.rows[0], strict=True))["loss"] == 1.0
 
@@ -269,8 +260,8 @@ def test_a_child_that_has_ended_stays_until_its_reports_are_read(
     # Longer than a worker that was told to end would wait.
     threading.Event().wait(12)
     messages = said_on(ours)
-    assert messages[-1] == Returned(trial=3, attempt=2)
-    assert sum(len(message.rows) for message in messages if isinstance(message, Rows)) == 4000
+    assert messages[-1] == msg.TrialReturned(trial=3, attempt=2)
+    assert sum(len(message.rows) for message in messages if isinstance(message, msg.TrialReported)) == 4000
     assert zygote.wait(pid) == 0
 
 

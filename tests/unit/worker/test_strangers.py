@@ -13,7 +13,7 @@ import pytest
 
 from raysweep.cluster import server as server_room
 from raysweep.cluster.server import LinkServer
-from raysweep.messages import Exit, FromWorker, Hello, Job, Message, Ready, Returned, Rows
+from raysweep.messages import Exit, FromWorker, Hello, Job, Message, Ready, TrialReported, TrialReturned
 from raysweep.worker.wire import HEADER, pack
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -82,8 +82,8 @@ async def is_sent_away(reader: asyncio.StreamReader, within_s: float = 5.0) -> b
 
 
 READY = Ready(node="node", pid=1)
-RETURNED = Returned(trial=0, attempt=1)
-ROWS = Rows(trial=0, attempt=1, first=0, keys=("loss",), rows=[[0.0]])
+RETURNED = TrialReturned(trial=0, attempt=1)
+ROWS = TrialReported(trial=0, attempt=1, first=0, keys=("loss",), rows=[[0.0]])
 DEEP = b"[" * 4000
 STRANGERS = {
     "another token": pack([Hello(token="0" * 32, worker="w")]),
@@ -98,7 +98,7 @@ STRANGERS = {
     "a hello too short": HEADER.pack(15) + b'[["hello","w"]]',
     "a hello of another shape": HEADER.pack(33) + b'{"type":"hello","token":"","w":1}',
     "deep nesting": HEADER.pack(4000) + DEEP,
-    "deep nesting in a report": HEADER.pack(4000) + (b'[["rows",0,1,0,["loss"],' + DEEP)[:4000],
+    "deep nesting in a report": HEADER.pack(4000) + (b'[["trialreported",0,1,0,["loss"],' + DEEP)[:4000],
 }
 
 
@@ -137,15 +137,15 @@ def test_who_knows_the_token_is_heard() -> None:
 
 MALFORMED = {
     "an unknown message": (b'[["sung",3]]', "Invalid value 'sung'"),
-    "a field that is missing": (b'[["returned",0]]', "at least length 3"),
-    "a field of another type": (b'[["returned",0,"1"]]', "Expected `int`, got `str`"),
+    "a field that is missing": (b'[["trialreturned",0]]', "at least length 3"),
+    "a field of another type": (b'[["trialreturned",0,"1"]]', "Expected `int`, got `str`"),
     "a second hello": (b'[["hello","","w"]]', "Invalid value 'hello'"),
     "an order": (b'[["stop",0,1,"x",false,"nothing"]]', "Invalid value 'stop'"),
     "no JSON": (b"hello", "malformed"),
-    "no UTF-8": (b'[["unsaved",0,1,2,"\xff"]]', "invalid start byte"),
-    "deep nesting": (b'[["rows",0,1,0,["loss"],[[' + b"[" * 100_000, "nested too deeply"),
+    "no UTF-8": (b'[["checkpointfailed",0,1,2,"\xff"]]', "invalid start byte"),
+    "deep nesting": (b'[["trialreported",0,1,0,["loss"],[[' + b"[" * 100_000, "nested too deeply"),
     "deep nesting that ends": (
-        b'[["rows",0,1,0,["loss"],[[' + b"[" * 100_000 + b"]" * 100_000 + b"]],false]]",
+        b'[["trialreported",0,1,0,["loss"],[[' + b"[" * 100_000 + b"]" * 100_000 + b"]],false]]",
         "nested too deeply",
     ),
 }
@@ -206,7 +206,7 @@ def test_a_stranger_may_send_little() -> None:
         reader, writer = await door.knock()
         writer.write(HEADER.pack(100_000) + b"[")
         assert await is_sent_away(reader)
-        large = Rows(trial=0, attempt=1, first=0, keys=("loss",), rows=[["x" * 100_000]])
+        large = TrialReported(trial=0, attempt=1, first=0, keys=("loss",), rows=[["x" * 100_000]])
         await door.knock(door.hello("w"), [large])
         await _until(lambda: len(door.taken) == 1)
 

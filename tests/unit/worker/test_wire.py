@@ -30,10 +30,10 @@ FRAMES: list[list[msg.FromWorker]] = [
     [msg.Ready(node="n", pid=1)],
     [],
     [
-        msg.Rows(trial=1, attempt=1, first=0, keys=("loss",), rows=[[0.5], [None]], is_waiting=True),
-        msg.Returned(trial=1, attempt=1),
+        msg.TrialReported(trial=1, attempt=1, first=0, keys=("loss",), rows=[[0.5], [None]], is_waiting=True),
+        msg.TrialReturned(trial=1, attempt=1),
     ],
-    [msg.Failed(trial=2, attempt=1, failure=FAILURE), msg.Recalled(trials=[3, 4])],
+    [msg.TrialFailed(trial=2, attempt=1, failure=FAILURE), msg.TrialsRecalled(trials=[3, 4])],
 ]
 ORDERS: list[msg.ToWorker] = [
     msg.Job(trial=1, attempt=2, config={"x": [1, {"a": None}], "lr": 1e-300}, seed=2**63),
@@ -48,8 +48,8 @@ ORDERS: list[msg.ToWorker] = [
 
 def test_a_frame_is_a_length_and_json() -> None:
     """The name first, then the fields in their order: whoever looks at a link can read it."""
-    messages = [msg.Began(trial=3, attempt=2), msg.Stop(trial=3, attempt=2, reason="limit")]
-    body = b'[["began",3,2],["stop",3,2,"limit",false,"nothing"]]'
+    messages = [msg.TrialStarted(trial=3, attempt=2), msg.Stop(trial=3, attempt=2, reason="limit")]
+    body = b'[["trialstarted",3,2],["stop",3,2,"limit",false,"nothing"]]'
     assert pack(messages) == struct.pack(">I", len(body)) + body
 
 
@@ -81,7 +81,7 @@ rows = st.lists(st.lists(plain | numbers | st.lists(plain) | st.dictionaries(st.
 
 @given(rows)
 def test_rows_arrive_bit_for_bit(rows: list[list[Any]]) -> None:
-    sent = msg.Rows(trial=1, attempt=1, first=0, keys=("a", "é"), rows=rows)
+    sent = msg.TrialReported(trial=1, attempt=1, first=0, keys=("a", "é"), rows=rows)
     ((arrived,),) = FrameReader(FROM_WORKER).feed(pack([sent]))
     assert arrived == sent
     assert repr(arrived) == repr(sent), "-0.0 and 0.0, 1 and 1.0, 1 and True are equal, and not the same"

@@ -16,6 +16,7 @@ from raysweep.errors import (
 )
 from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.ownership import departure
 from raysweep.runs.ownership.holder import current_holder, find_living
 from raysweep.runs.ownership.sweep_claim import find_holder
 from raysweep.storage.objects.opening import open_store
@@ -34,14 +35,14 @@ def put_aside(storage_path: str, sweep_id: str) -> str:
     """
     folder = SweepFolder(open_store(storage_path), sweep_id)
     _fence(folder)
-    return folder.archive(str(current_holder()))
+    return departure.archive(folder, str(current_holder()))
 
 
 def remove(storage_path: str, sweep_id: str) -> None:
     """Delete a sweep and everything that is stored of it. Raises: as `put_aside`."""
     folder = SweepFolder(open_store(storage_path), sweep_id)
     _fence(folder)
-    folder.remove(str(current_holder()))
+    departure.remove(folder, str(current_holder()))
 
 
 def _fence(folder: SweepFolder) -> None:

@@ -14,10 +14,12 @@ from raysweep.core.state.frozen import freeze
 from raysweep.core.vocabulary.codec import OtherBehaviourError
 from raysweep.core.vocabulary.commands import DeleteCheckpoint
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
+from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec
 from raysweep.storage.formats import OTHER_FIX
 from raysweep.storage.journal.journal import Journal
+from raysweep.storage.journal.segment import RESTORE_FIX
 
 # Replaying this many records takes a second or less: no snapshot is worth writing for fewer.
 SNAPSHOT_AFTER_RECORDS: Final = 20_000
@@ -82,7 +84,7 @@ def rebuild(folder: SweepFolder, record: SweepRecord) -> Replay:
     journal, state, applied = read_state(folder, record, discarded)
     recent = tuple(uri for number, uri in discarded if number > journal.last_number - DISCARD_SEGMENTS)
     _snapshot_if_long(folder, journal, state, applied, recent)
-    folder.check_journal_end(journal, progress)
+    _check_journal_end(folder, journal, progress)
     return Replay(journal=journal, state=state, discarded=recent)
 
 
@@ -96,7 +98,7 @@ def read_state(
     Raises:
         JournalDamagedError: A part of it cannot be read.
     """
-    snapshot = folder.read_snapshot_latest()
+    snapshot = folder.snapshots.read_newest()
     for note in snapshot.notes:
         log.warning(note)
     if snapshot.state is not None:
@@ -148,6 +150,26 @@ def _snapshot_if_long(
     if applied < SNAPSHOT_AFTER_RECORDS or journal.repairs:
         return
     try:
-        folder.write_snapshot_parts(journal.last_number, freeze(state).parts(), discarded)
+        folder.snapshots.write_parts(journal.last_number, freeze(state).parts(), discarded)
     except StorageError as error:
         log.warning("no snapshot was written: %s", error)
+
+
+def _check_journal_end(folder: SweepFolder, journal: Journal, progress: SweepProgress | None) -> None:
+    """Whether a journal that was read reaches as far as the rest of the folder says that it did.
+
+    A journal that lost its last objects has no gap. `progress` must have been read before the journal.
+
+    Raises: JournalDamagedError.
+    """
+    claimed = journal.generation + journal.lost_claims
+    problem = ""
+    if progress is not None and progress.generation > claimed:
+        problem = f"ends in generation {claimed}, but progress.json is of {progress.generation}"
+    elif journal.last_number and next(journal.backend.read_from(journal.last_number), None) is None:
+        problem = f"ends before segment {journal.last_number}, though a snapshot holds it"
+    elif not journal.last_number and folder.store.list_folders(f"{folder.sweep_id}/checkpoints"):
+        problem = "is empty, but there are checkpoints"
+    if problem:
+        lost = f"what came after segment {journal.last_number}"
+        raise JournalDamagedError(folder.uri_of("journal"), problem, lost, RESTORE_FIX)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, one_line
-from raysweep.messages import Job, Noted, Saved, Unsaved
+from raysweep.messages import CheckpointCommitted, CheckpointFailed, Job, TrialNoted
 from raysweep.storage.checkpoints.directory import scan_directory
 from raysweep.worker.checkpoints.captures import TRIES, Capture, Captures, NoPlaceError
 from raysweep.worker.checkpoints.staging import Staging
 from raysweep.worker.checkpoints.uploader import Handover, UploadAbandonedError, Uploader
 from raysweep.worker.link import Link
 from raysweep.worker.sweep_info import SweepPlace
+from raysweep.worker.waiting import Waiting
 
 if TYPE_CHECKING:
     from raysweep.storage.checkpoints.manifest import Manifest
@@ -26,41 +27,20 @@ if TYPE_CHECKING:
 _SHOWN_FILES: Final = 3
 
 
-class Waiting(Protocol):
-    """How a trial waits, and what may end that: its session."""
-
-    changed: threading.Condition
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether it was told to end."""
-        ...
-
-    def raise_if_interrupted(self) -> None: ...
-
-    def wait_until(self, is_so: Callable[[], bool]) -> None:
-        """Wait, or until it is to end now. `is_so` is asked with `changed` held."""
-        ...
-
-    def while_busy(self, *, says_end: bool = True) -> AbstractContextManager[None]:
-        """It cannot report meanwhile; it can be interrupted. `says_end`: the end is not told otherwise."""
-        ...
-
-
 class Saver:
     """One attempt's. `newest`: what was saved last, else what the attempt began from."""
 
-    def __init__(self, job: Job, place: SweepPlace, link: Link, trial: Waiting) -> None:
+    def __init__(self, job: Job, place: SweepPlace, link: Link, waiting: Waiting) -> None:
         self.newest = job.checkpoint
         self._job = job
         self._trial_id = f"{job.trial:05d}"
         self._place = place
         self._link = link
-        self._trial = trial
+        self._waiting = waiting
         self._next_number = job.next_checkpoint
         self._staging = Staging()
-        self._captures = Captures(self._staging.make_folder, trial.raise_if_interrupted)
-        self._uploader = Uploader(trial.changed, self._save_waiting, place.upload)
+        self._captures = Captures(self._staging.make_folder, waiting.ending.raise_if_interrupted)
+        self._uploader = Uploader(waiting.ending.changed, self._save_waiting, place.upload)
         self._taking = threading.Lock()
         """Held from a checkpoint's number until it waits: they are stored in the order of their numbers."""
         self._saving = threading.Lock()
@@ -101,15 +81,15 @@ class Saver:
             self._next_number = number + 1
             handover = Handover(folder=directory, number=number, report=report, metrics=metrics)
             # One that was asked for ends the trial: it is waited for.
-            if (waits or self._trial.is_ending) and not self._staging.is_ours(directory):
+            if (waits or self._waiting.ending.is_asked) and not self._staging.is_ours(directory):
                 return self._save_here(handover)
-            self._trial.wait_until(lambda: self._uploader.has_room)
+            self._waiting.until(lambda: self._uploader.has_room)
             try:
                 handover.capture = self._take(directory, number)
             except NoPlaceError as full:
                 self._note_no_place(full)
                 return self._save_here(handover)
-            is_awaited = waits or self._trial.is_ending
+            is_awaited = waits or self._waiting.ending.is_asked
             for overtaken in self._uploader.add(handover, is_awaited=is_awaited):
                 self._captures.release(overtaken.capture, is_stored=False)
         return self.flush() if is_awaited else False
@@ -123,7 +103,7 @@ class Saver:
             number = self._next_number
             self._next_number = number + 1
             self.flush()
-            with self._saving, self._trial.while_busy(says_end=False):
+            with self._saving, self._waiting.while_moving(says_end=False):
                 saved = self._link_to(uri, number, self._metadata(report, metrics))
             return self._announce(number, report, metrics, saved)
 
@@ -145,7 +125,7 @@ class Saver:
 
     def flush(self) -> bool:
         """Wait until all is stored that was handed over; whether the last one is."""
-        self._trial.wait_until(lambda: self._uploader.is_idle)
+        self._waiting.until(lambda: self._uploader.is_idle)
         return self._uploader.is_idle and self._is_last_stored
 
     def finish(self) -> None:
@@ -164,7 +144,7 @@ class Saver:
                 raise NoPlaceError(error.strerror or str(error)) from error
             self._taken_bytes = sum((capture.folder / path).stat().st_size for path in files)
             return capture
-        with self._trial.while_busy():
+        with self._waiting.while_moving():
             capture = self._captures.take(directory)
         if capture.unsteady:
             self._note_unsteady(number, capture.unsteady)
@@ -173,7 +153,7 @@ class Saver:
     def _save_here(self, handover: Handover) -> bool:
         """From the directory where it is, on the caller's thread, after those before it."""
         self.flush()
-        with self._saving, self._trial.while_busy(says_end=False):
+        with self._saving, self._waiting.while_moving(says_end=False):
             handover.capture = self._captures.look(handover.folder)
             saved = self._store(handover)
         is_stored = self._announce_handed(handover, saved)
@@ -185,7 +165,7 @@ class Saver:
             f"checkpoints were stored while the trial waited: {self._staging.parent} has no place for them"
             f" ({full.why}); make room there, or set RAYSWEEP_STAGING to a folder on another disk"
         )
-        self._link.send(Noted(*self._job.who, text=text))
+        self._link.send(TrialNoted(*self._job.who, text=text))
 
     def _note_unsteady(self, number: int, unsteady: list[str]) -> None:
         names = ", ".join(unsteady[:_SHOWN_FILES])
@@ -194,7 +174,7 @@ class Saver:
             f"checkpoint {number}: {names}{more} changed while it was copied, {TRIES} times: what is stored"
             " may be a mixture; let nothing write to a directory until report() has returned"
         )
-        self._link.send(Noted(*self._job.who, text=text))
+        self._link.send(TrialNoted(*self._job.who, text=text))
 
     # -- from the uploader's thread, or the trial's ------------------------------------------------
 
@@ -208,7 +188,7 @@ class Saver:
         except Exception as error:  # noqa: BLE001  said; the trial, which is elsewhere by now, goes on
             self._uploader.go_on()
             problem = one_line(str(error), 500)
-            self._link.send(Unsaved(*self._job.who, number=handover.number, problem=problem))
+            self._link.send(CheckpointFailed(*self._job.who, number=handover.number, problem=problem))
         finally:
             self._captures.release(handover.capture, is_stored=is_stored)
 
@@ -274,7 +254,7 @@ class Saver:
         """Tell the controller; whether it is stored."""
         who = self._job.who
         if isinstance(saved, StorageError):
-            self._link.send(Unsaved(*who, number=number, problem=str(saved)))
+            self._link.send(CheckpointFailed(*who, number=number, problem=str(saved)))
             return False
         # Before it is announced, and the one before is let go.
         self.newest, self._parent, self._parent_capture = saved.reference, saved.manifest, capture
@@ -282,7 +262,9 @@ class Saver:
         ranks_by = self._place.ranks_by
         rank = _number(metrics.get(ranks_by)) if ranks_by else None
         score = self._score(metrics)
-        self._link.send(Saved(*who, number, report, saved.reference, saved.size_bytes, score, rank))
+        self._link.send(
+            CheckpointCommitted(*who, number, report, saved.reference, saved.size_bytes, score, rank)
+        )
         return True
 
     def _score(self, metrics: dict[str, Any]) -> float | None:

@@ -46,21 +46,21 @@ class MemberSession(Session):
     def tell(self, order: Order) -> None:
         """See `Session`."""
         if isinstance(order, Meet):
-            with self.changed:
+            with self.ending.changed:
                 self._meeting = order
-                self.changed.notify_all()
+                self.ending.changed.notify_all()
         super().tell(order)
 
     def _await_meeting(self) -> Meet:
-        self.is_busy = True
+        self.waiting.is_busy = True
         try:
-            with self.changed:
-                while self._meeting is None and not self.is_ending:
-                    self.changed.wait()
+            with self.ending.changed:
+                while self._meeting is None and not self.ending.is_asked:
+                    self.ending.changed.wait()
         finally:
-            self.is_busy = False
+            self.waiting.is_busy = False
         if self._meeting is None:
-            self._raise_stopped()
+            self.ending.raise_stopped()
         return self._meeting
 
 
@@ -84,10 +84,10 @@ class LeaderSession(MemberSession):
     def _announce(self, report: int) -> None:
         if self._leaves_at is None:
             self._leaves_at = report
-            self._link.send(Leaving(*self.job.who, report=report, reason=self.stop_reason or ""))
+            self._link.send(Leaving(*self.job.who, report=report, reason=self.ending.reason or ""))
 
     def _leaves_before(self, index: int, has_checkpoint: bool) -> bool:
-        if self.wants_checkpoint and has_checkpoint:
+        if self.ending.wants_checkpoint and has_checkpoint:
             self._announce(index)
         return super()._leaves_before(index, has_checkpoint) and self._is_reached(index)
 
@@ -95,7 +95,7 @@ class LeaderSession(MemberSession):
         return super()._leaves_after(index, is_saved) and self._is_reached(index)
 
     def _is_reached(self, index: int) -> bool:
-        return self.is_interrupted or self._leaves_at is None or index >= self._leaves_at
+        return self.ending.is_interrupted or self._leaves_at is None or index >= self._leaves_at
 
 
 class FollowerSession(MemberSession):
@@ -113,13 +113,13 @@ class FollowerSession(MemberSession):
     def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         """See `raysweep.report`."""
         index = self._reports
-        self.raise_if_interrupted()
+        self.ending.raise_if_interrupted()
         if self._reduced is None:
             self._reports = index + 1
         else:
             super().report(self._chosen(metrics), None, False)
         if self._leaves_at is not None and index >= self._leaves_at:
-            self._raise_stopped()
+            self.ending.raise_stopped()
 
     def _chosen(self, metrics: dict[str, Any]) -> dict[str, Any]:
         """Those that are reduced."""
@@ -143,14 +143,11 @@ class FollowerSession(MemberSession):
 
     def tell(self, order: Order) -> None:
         """See `Session`."""
-        with self.changed:
+        with self.ending.changed:
             match order:
                 case Follow(report=report, reason=reason):
-                    self._leaves_at, self.stop_reason = report, reason
-                case Interrupt() if self.stop_reason is None:
-                    self._leaves_at, self.stop_reason = 0, "interrupt"
-            self.changed.notify_all()
+                    self._leaves_at, self.ending.reason = report, reason
+                case Interrupt() if self.ending.reason is None:
+                    self._leaves_at, self.ending.reason = 0, "interrupt"
+            self.ending.changed.notify_all()
         super().tell(order)
-
-    def _send_busy(self, *, is_over: bool) -> None:
-        pass  # it is rank 0 whose silence counts

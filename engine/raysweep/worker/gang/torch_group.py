@@ -94,7 +94,7 @@ def _await_all(session: MemberSession, store: Any) -> None:
     import torch.distributed as dist
 
     while True:
-        session.raise_if_ending()
+        session.ending.raise_if_asked()
         try:
             store.wait([_COMPLETE], LOOK)
         except dist.DistNetworkError:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from raysweep.messages import Job, Noted
+from raysweep.messages import Job, TrialNoted
 from raysweep.worker.host.nvidia import Driver, DriverError, Memory, cuda_uuids, find_driver
 from raysweep.worker.link import Link
 
@@ -66,7 +66,7 @@ class GpuMemory:
     def tell(self, job: Job, link: Link) -> None:
         """Note with the attempt that is about to begin, once a sweep, that another program uses its GPUs."""
         if self._note_text:
-            link.send(Noted(*job.who, text=self._note_text, is_shared=True))
+            link.send(TrialNoted(*job.who, text=self._note_text, is_shared=True))
             self._note_text = ""
 
     def ended(self, pid: int) -> None:

@@ -18,19 +18,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from raysweep.messages import (
-    Began,
-    End,
-    Failed,
-    FailureFacts,
-    Job,
-    Kill,
-    Noted,
-    Order,
-    Returned,
-    Stopped,
-    Unready,
-)
+from raysweep import messages as msg
+from raysweep.messages import End, FailureFacts, Job, Kill, Order, Unready
 from raysweep.worker.host.gpu_memory import GpuMemory
 from raysweep.worker.host.memory import count_kernel_ooms
 from raysweep.worker.output.log_store_start import Keeping
@@ -78,7 +67,7 @@ def serve_forked(
         say_ready(shell, setup)
         while (job := shell.next_job()) is not None:
             if text:
-                shell.link.send(Noted(*job.who, text=text, is_shared=True))
+                shell.link.send(msg.TrialNoted(*job.who, text=text, is_shared=True))
                 text = ""
             if memory is not None:
                 memory.await_last()
@@ -125,20 +114,20 @@ def pass_on(child: socket.socket, shell: WorkerShell) -> End | None:
     end: End | None = None
     for messages in read_frames(child, FROM_WORKER):
         for message in messages:
-            if isinstance(message, Returned | Stopped | Failed):
+            if isinstance(message, msg.TrialReturned | msg.TrialStopped | msg.TrialFailed):
                 end = message
-            elif isinstance(message, Began):
+            elif isinstance(message, msg.TrialStarted):
                 shell.begin()
             else:
                 shell.link.send(message, waits=True)
     return end
 
 
-def _explain_garbage(job: Job, error: ValueError) -> Failed:
+def _explain_garbage(job: Job, error: ValueError) -> msg.TrialFailed:
     log.error("the trial's process was killed, for what it says cannot be read: %s", error)
     text = f"the trial's process said what cannot be read: {error}"
     failure = FailureFacts(origin="process", type="LinkBroken", message=text)
-    return Failed(*job.who, failure=failure)
+    return msg.TrialFailed(*job.who, failure=failure)
 
 
 class Child:

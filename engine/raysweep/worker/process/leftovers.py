@@ -21,7 +21,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
-from raysweep.messages import End, Noted
+from raysweep.messages import End, TrialNoted
 from raysweep.trial.owners import watch_pools
 from raysweep.worker.link import Link
 from raysweep.worker.process.import_hooks import after_import
@@ -69,7 +69,7 @@ class Leftovers:
         if lasting and not self._can_replace and not self._is_noted:
             self._is_noted = True
             text = f"it left {lasting}, with which the trials after it began: {FIX}"
-            link.send(Noted(*end.who, text=text))
+            link.send(TrialNoted(*end.who, text=text))
         return lasting if self._can_replace else ""
 
     def _note(self) -> None:

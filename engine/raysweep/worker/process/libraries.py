@@ -9,7 +9,8 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from raysweep.messages import End, Failed, Stopped
+from raysweep import messages as msg
+from raysweep.messages import End
 from raysweep.worker.link import Link
 from raysweep.worker.process.timers import disarm_timers
 
@@ -114,13 +115,19 @@ _TRACKERS: Final[Mapping[str, Tracker]] = {
     ),
     "wandb": Tracker(
         lambda wandb: wandb.run.id if wandb.run is not None else None,
-        lambda wandb, end: wandb.finish(exit_code=int(isinstance(end, Failed))),
+        lambda wandb, end: wandb.finish(exit_code=int(isinstance(end, msg.TrialFailed))),
     ),
 }
 
 
 def _mlflow_status(end: End) -> str:
-    return "FAILED" if isinstance(end, Failed) else "KILLED" if isinstance(end, Stopped) else "FINISHED"
+    return (
+        "FAILED"
+        if isinstance(end, msg.TrialFailed)
+        else "KILLED"
+        if isinstance(end, msg.TrialStopped)
+        else "FINISHED"
+    )
 
 
 def find_runs() -> dict[str, Any]:
@@ -170,7 +177,9 @@ class BriefProcess:
 
 def find_broken(end: End, *, has_gpus: bool) -> str:
     """What the trial has broken for good in this process, or nothing."""
-    if isinstance(end, Failed) and (has_gpus or _CUDA.search(f"{end.failure.type} {end.failure.message}")):
+    if isinstance(end, msg.TrialFailed) and (
+        has_gpus or _CUDA.search(f"{end.failure.type} {end.failure.message}")
+    ):
         return f"a GPU that may be in no state for another trial, since it failed ({end.failure.type})"
     try:
         return _broken_torch(sys.modules.get("torch"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from raysweep.messages import Job, Noted
+from raysweep.messages import Job, TrialNoted
 from raysweep.worker.link import Link
 
 TEXT: Final = (
@@ -36,7 +36,7 @@ class Strays:
 
     def tell(self) -> None:
         """How many there were so far."""
-        self._link.send(Noted(*self._job.who, text=TEXT, count=self._calls))
+        self._link.send(TrialNoted(*self._job.who, text=TEXT, count=self._calls))
 
 
 def tell_strays() -> None:

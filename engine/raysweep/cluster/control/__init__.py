@@ -1,0 +1,1 @@
+"""Parts of the controller: heartbeat, timer, background work, back-pressure, how it ends. Private."""
