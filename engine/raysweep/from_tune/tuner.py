@@ -160,10 +160,10 @@ class _Reading:
             sources = (self._config, name), (scheduler, f"_{name}"), (search, f"_{name}")
             values = (getattr(source, attribute, None) for source, attribute in sources)
             goal[name] = next((value for value in values if value), None)
-            if goal[name] is None:
-                example = "loss" if name == "metric" else "min"
-                fix = f'give from_tuner(…, {name}="{example}")'
-                self._refuse(f"tune_config.{name}", "is not set", fix, name)
+        if goal["metric"] is None:  # nothing is ranked; a mode alone says nothing
+            return {}
+        if goal["mode"] is None:
+            self._refuse("tune_config.mode", "is not set", 'give from_tuner(…, mode="min")', "mode")
         return goal
 
     def _read_numbers(self) -> dict[str, Any]:

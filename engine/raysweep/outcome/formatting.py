@@ -55,6 +55,8 @@ def show_score(metric: str, score: float | None, trial_id: str) -> str:
 def show_best(progress: SweepProgress, *, has_config: bool = True) -> str:
     """`best auc 0.7213 (trial 00007): lr=0.01`, or that there is none yet."""
     best = progress.best
+    if best is None and not progress.metric:
+        return "no metric: nothing is ranked"
     if best is None:
         meeting = f" with {' and '.join(progress.constraints)}" if progress.constraints else ""
         return f"no {progress.metric}{meeting} yet"

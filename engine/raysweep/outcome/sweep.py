@@ -226,6 +226,7 @@ class SweepOutcome(Record):
     gate: GateOutcome | None = None
     """The gate's evidence."""
     metric: str
+    """What ranks the trials; empty: nothing does, and there is no `best`."""
     mode: Literal["min", "max"]
     others: dict[str, Literal["min", "max"]] = {}
     """In a sweep of several metrics those after the first, each with its mode; see `pareto`."""
@@ -234,7 +235,8 @@ class SweepOutcome(Record):
     best: TrialOutcome | None = None
     """The trial with the best score, of those that satisfy the constraints; None where no trial has one. Of
     a sweep that failed before any had, or where none satisfies them, asking for it raises SweepFailedError,
-    which says so; `found_best` never does. Of several metrics, the first of `pareto`."""
+    which says so; of one without a metric, RaysweepError; `found_best` never does. Of several metrics, the
+    first of `pareto`."""
     trials: tuple[TrialOutcome, ...] = ()
     configs: tuple[ConfigOutcome, ...] = ()
     """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
@@ -455,6 +457,9 @@ class SweepOutcome(Record):
 
 
 def _best_or_why(outcome: SweepOutcome) -> TrialOutcome | None:
+    if not outcome.metric and outcome.status != "failed":
+        problem = f"{outcome.sweep_id} has no metric, so that no trial is the best"
+        raise RaysweepError(f"{problem}; read outcome.trials, or name metric and mode in the spec")
     if outcome.found_best is None and (outcome.status == "failed" or outcome.infeasible):
         raise SweepFailedError(outcome)
     return outcome.found_best

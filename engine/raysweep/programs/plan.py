@@ -34,6 +34,8 @@ class Plan:
     checkpoint_signal: str | None = None
     cwd: str = ""
     """Where the program runs, if there is such a folder on its node."""
+    has_to_report: bool = True
+    """Whether a program that ends well without a report has failed: not in a sweep without a metric."""
     allowed: str = ""
     """The list of programs that may run (`allowed.VARIABLE`), where the sweep was started; empty: any."""
 
@@ -65,5 +67,6 @@ def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
         grace_s=stop.grace_s,
         checkpoint_signal=stop.checkpoint_signal,
         cwd=os.getcwd(),
+        has_to_report=bool(getattr(spec, "is_ranked", True)),
         allowed=listed(),
     )

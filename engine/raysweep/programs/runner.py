@@ -209,7 +209,8 @@ class _Attempt:
             code = -9 if code is None else code
             raise failure_of(self._command, code, stderr, is_kernel_oom=is_kernel_oom, output=output)
         # One that was resumed may have had nothing left to report.
-        if not self._has_reported and not self._places.context.rank and self._places.restored is None:
+        is_silent = not self._has_reported and not self._places.context.rank and self._places.restored is None
+        if is_silent and self._plan.has_to_report:
             raise MetricNeverReported(self._say_nothing(), process.output, 0)
 
     def _say_nothing(self) -> str:

@@ -67,6 +67,9 @@ class Continue(SpecModel):
         if self.extend is not None and spec.repeat is not None:
             problem = "with repeat, trials are repeats of a config, and longer ones would enter its mean"
             raise SpecError("extend", problem, "run a new sweep whose trials are longer, or without repeat")
+        if self.extend is not None and not spec.is_ranked and not self.extend.trials:
+            problem = "without a metric, no trials are the best ones"
+            raise SpecError("extend", problem, "name them: extend.trials: [0, 4]")
         if self.extend is not None and spec.is_open_ended and not _may_end_for_good(spec):
             problem = "with num_samples: null the sweep runs until its limit, and never completes"
             fix = "set num_samples to a number, or end the search by stop.plateau or stop.target"

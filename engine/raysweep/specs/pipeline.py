@@ -98,6 +98,9 @@ class PipelineSpec(SpecDocument):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if (self.gate is not None or self.train is not None) and not self.sweep.is_ranked:
+            problem = "is required: gate and training take the best trial"
+            raise Problem(problem, "name metric and mode", ("sweep", "metric"))
         if self.gate is not None:
             check_gate(self.sweep, self.gate)
         return self

@@ -31,7 +31,7 @@ from raysweep.specs.program import ProgramSpec, require_command, with_runner
 from raysweep.specs.resources import Resources, resources_of_wrapped
 from raysweep.specs.scaling import Scaling
 from raysweep.specs.sweep_fields import SweepFields
-from raysweep.specs.sweep_parts import Isolation, Memory, join_metrics, split_metrics
+from raysweep.specs.sweep_parts import Isolation, Memory, join_metrics, split_metrics, with_goal
 
 if TYPE_CHECKING:
     import os
@@ -52,8 +52,8 @@ class SweepSpec(SweepFields):
             command: Sequence[str | float] | None = None,
             program: ProgramSpec | Mapping[str, Any] | None = None,
             param_space: Mapping[str, Any],
-            metric: str | Sequence[str],
-            mode: str | Sequence[str],
+            metric: str | Sequence[str] | None = None,
+            mode: str | Sequence[str] | None = None,
             others: Mapping[str, str] = ...,
             constraints: str | Sequence[str] = (),
             num_samples: int | None = 1,
@@ -85,7 +85,7 @@ class SweepSpec(SweepFields):
         several metrics are taken apart."""
         if not isinstance(given, Mapping):
             return given
-        given = split_metrics(with_own_scheduler(with_runner(given)))
+        given = with_goal(split_metrics(with_own_scheduler(with_runner(given))))
         trainable = given.get("trainable")
         asked = tune_objects.resources_of(trainable)
         if asked is None:
@@ -118,7 +118,11 @@ class SweepSpec(SweepFields):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated as a whole; `metric` stands for all metrics."""
-        return super().replace(**({"others": {}} if "metric" in changes else {}), **changes)
+        if "metric" in changes:
+            changes = {"others": {}} | changes
+        elif not self.is_ranked:
+            changes = {"metric": None, "mode": None} | changes
+        return super().replace(**changes)
 
     def settled_by(self, stored: SweepSpec) -> Self:
         """This spec, with what it leaves open as the stored sweep has it."""

@@ -81,13 +81,13 @@ class SweepFields(SpecDocument):
     """How `command` gets its config, where its metrics and checkpoints are, and how it is ended."""
     param_space: ParamSpace
     """The search space: a mapping of names to domains, constants and nested mappings."""
-    metric: Annotated[str, Field(min_length=1), WithJsonSchema(METRIC_SCHEMA)]
-    """Which reported value ranks the trials.
+    metric: Annotated[str, WithJsonSchema(METRIC_SCHEMA)] = ""
+    """Which reported value ranks the trials; default: none is ranked, and every config just runs.
 
     Several, such as `[auc, latency_ms]`, have a Pareto front; the first one ranks, and is what stands here.
     """
-    mode: Annotated[Mode, WithJsonSchema(MODE_SCHEMA)]
-    """Whether the metric is better when it is larger (`max`) or smaller (`min`).
+    mode: Annotated[Mode, WithJsonSchema(MODE_SCHEMA)] = "min"
+    """Whether the metric is better when it is larger (`max`) or smaller (`min`); to be said with a metric.
 
     Of several one for each, in their order; here is then that of the first.
     """
@@ -182,7 +182,12 @@ class SweepFields(SpecDocument):
     @property
     def objectives(self) -> dict[str, Mode]:
         """All metrics with their modes, in their order."""
-        return {self.metric: self.mode, **self.others}
+        return {self.metric: self.mode, **self.others} if self.metric else {}
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether a metric ranks the trials."""
+        return bool(self.metric)
 
     @property
     def parameter_paths(self) -> list[str]:

@@ -25,12 +25,29 @@ ParamSpace = Annotated[
 ]
 
 
-def _one_or_several(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
+def _none_one_or_several(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1}, {"type": "null"}]}
 
 
-METRIC_SCHEMA: Final = _one_or_several({"type": "string", "minLength": 1})
-MODE_SCHEMA: Final = _one_or_several({"type": "string", "enum": list(MODES)})
+METRIC_SCHEMA: Final = _none_one_or_several({"type": "string", "minLength": 1})
+MODE_SCHEMA: Final = _none_one_or_several({"type": "string", "enum": list(MODES)})
+
+
+def with_goal(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a spec with metric and mode where it has both or none. Raises Problem."""
+    metric, mode = given.get("metric"), given.get("mode")
+    if metric is None:
+        if mode is not None:
+            problem = f"is {show(mode)}, and there is no metric"
+            raise Problem(problem, "name the metric, or leave mode out: nothing is ranked then", ("mode",))
+        return {name: value for name, value in given.items() if name not in ("metric", "mode")}
+    if metric == "":
+        raise Problem(
+            "is empty", "name a reported value, or leave it out: nothing is ranked then", ("metric",)
+        )
+    if mode is None:
+        raise Problem("is required with a metric", "add it: min or max", ("mode",))
+    return given
 
 
 def split_metrics(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,6 +93,8 @@ def _check_metrics(metrics: list[Any] | tuple[Any, ...], modes: list[Any] | tupl
 def join_metrics(fields: dict[str, Any], others: Mapping[str, Mode]) -> dict[str, Any]:
     """The fields as they are written: with all metrics where there are several."""
     fields.pop("others", None)
+    if not fields["metric"]:
+        return fields | {"metric": None, "mode": None}
     if others:
         fields["metric"] = [fields["metric"], *others]
         fields["mode"] = [fields["mode"], *others.values()]

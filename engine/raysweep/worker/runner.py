@@ -207,8 +207,12 @@ def _leave_as_python(error: BaseException | None) -> NoReturn:
     _leave(code if isinstance(code, int) else int(code is not None))
 
 
+RESULT: Final = "result"
+"""What a sweep without a metric reports a returned value as, unless it is a dict."""
+
+
 def _report_returned(result: Any, metric: str, session: Session) -> None:
-    """Report the result of a trainable: metrics by name, or the metric itself.
+    """Report the result of a trainable: metrics by name, the metric itself, or without one any value.
 
     A trial that has reported never fails for what it returns.
     """
@@ -222,6 +226,9 @@ def _report_returned(result: Any, metric: str, session: Session) -> None:
     number = result.item() if callable(getattr(result, "item", None)) and is_scalar(result) else result
     if metric and isinstance(number, int | float) and not isinstance(number, bool):
         trial_api.report({metric: number})
+        return
+    if not metric:
+        trial_api.report({RESULT: result})
         return
     if session.has_reported:
         kind = type(result).__name__

@@ -67,5 +67,5 @@ def test_the_schema_of_a_spec_describes_its_fields_and_those_of_its_options() ->
 
 def test_an_error_says_what_a_missing_field_is() -> None:
     with pytest.raises(SpecError) as caught:
-        SweepSpec.model_validate({"name": "n", "trainable": "m:f", "param_space": {"x": {"uniform": [0, 1]}}})
+        SweepSpec.model_validate({"name": "n", "trainable": "m:f", "metric": "loss", "mode": "min"})
     assert "add it: " in str(caught.value)

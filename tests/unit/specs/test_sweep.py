@@ -32,7 +32,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"mode": "maximum"}, "mode: 'maximum' is not known here; did you mean 'max'?"),
         ({"mode": "minimize"}, "mode: 'minimize' is not known here; did you mean 'min'?"),
         ({"mode": "MAX"}, "mode: 'MAX' is not known here; did you mean 'max'?"),
-        ({"metric": ""}, "metric: must not be empty; give it a value"),
+        ({"metric": ""}, "metric: is empty; name a reported value, or leave it out: nothing is ranked then"),
         ({"name": "  "}, 'name: is empty; give a name such as "flights"'),
         ({"name": "???"}, "name: '???' has no ASCII letter or digit; give a name such as \"flights\""),
         ({"seed": -1}, "seed: must be >= 0, got -1; give a number >= 0"),
@@ -118,14 +118,13 @@ def test_credentials_are_refused_and_not_repeated(refusal: Callable[..., str]) -
 
 
 def test_missing_fields_say_what_they_are(fields: dict[str, Any]) -> None:
-    del fields["metric"], fields["mode"]
+    del fields["name"], fields["param_space"]
     with pytest.raises(SpecError) as caught:
         SweepSpec(**fields)
-    assert (
-        str(caught.value) == "metric: is required; add it: Which reported value ranks the trials (and 1 more)"
-    )
+    assert str(caught.value) == "name: is required; add it: The sweep's name; its id starts with it (and 1 more)"
     assert caught.value.others == (
-        "mode: is required; add it: Whether the metric is better when it is larger (`max`) or smaller (`min`)",
+        "param_space: is required; add it: The search space: a mapping of names to domains, constants and"
+        " nested mappings",
     )
 
 

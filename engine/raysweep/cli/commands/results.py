@@ -32,6 +32,8 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
     best = status.best
     if best is None:
         nothing = f"no trial of {status.run_id} has reported {status.metric!r}"
+        if not status.metric:
+            nothing = f"{status.run_id} has no metric: its trials are not ranked"
         reason = f"{status.run_id}: {status.infeasible}" if status.infeasible else nothing
         return say_error(f"{reason}; see {command('trials', status.run_id, status.storage)}", FAILED)
     if is_json:

@@ -252,7 +252,7 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     if trial.has_gone_on_anew and not _inherit(state, trial):
         _close(state, trial, at, cause, out)
         return
-    if trial.last_score is None:
+    if trial.last_score is None and state.spec.is_ranked:
         # It may have returned by itself, once the report that came too late was made.
         is_cut_short = cause == "reached" or trial.stop_reason == "limit"
         failure = missing_metrics.missing_score(state, trial, is_cut_short=is_cut_short)
@@ -267,7 +267,7 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     _close(state, trial, at, cause, out)
     if trial.config != ran:
         trial.attempts = (*trial.attempts[:-1], replace(trial.attempts[-1], config=ran))
-    if state.rules.time_attr not in trial.last:
+    if state.spec.is_ranked and state.rules.time_attr not in trial.last:
         _note_missing(state, trial, state.rules.time_attr, "time_attr", at, out)
     if state.rules.compared and state.rules.compared not in trial.last:
         _note_missing(state, trial, state.rules.compared, "metric", at, out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from raysweep.schedulers import TRAINING_ITERATION, Judge, Scheduler, make_judge
 from raysweep.search.options import TRIAL_TIME, CostRule
@@ -13,6 +14,9 @@ from raysweep.specs import SweepSpec
 from raysweep.specs.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau, TrialWilcoxon
 
 Limit = tuple[str, float | None, float | None, float | None]
+
+UNRANKED: Final = "\0"
+"""The metric of a sweep without one: no report has a value of this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,7 @@ class Rules:
         is_blind = not search.is_adaptive
         repeats = spec.repeat.times if spec.repeat is not None else 1
         return cls(
-            metric=spec.metric,
+            metric=spec.metric or UNRANKED,
             is_max=spec.mode == "max",
             others=tuple((name, -1.0 if mode == "max" else 1.0) for name, mode in spec.others.items()),
             constraints=spec.parsed_constraints,
@@ -219,7 +223,8 @@ def _compared(spec: SweepSpec) -> str:
 def reported_names(spec: SweepSpec) -> tuple[str, ...]:
     """The names of all values that a spec looks for in reports; not those in constraints."""
     time_attr = getattr(spec.scheduler.options, "time_attr", TRAINING_ITERATION)
-    return tuple(dict.fromkeys((*spec.objectives, spec.compared[0], time_attr, *_named(spec))))
+    names = dict.fromkeys((*spec.objectives, spec.compared[0], time_attr, *_named(spec)))
+    return tuple(name for name in names if name)
 
 
 def _named(spec: SweepSpec) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Checks of specs with several metrics, and of those with repeats: nothing in them may need one number."""
+"""Checks of specs without a metric, with several, and with repeats: nothing in them may need one number."""
 
 from __future__ import annotations
 
@@ -19,6 +19,40 @@ def _searches() -> list[str]:
 def _schedulers() -> list[str]:
     kinds = SchedulerSpec.kinds.items()
     return [kind for kind, options in kinds if options.metrics != "one" and options.needs_search is None]
+
+
+def check_unranked(spec: SweepFields) -> None:
+    """See that nothing in a spec without a metric ranks trials. Raises Problem."""
+    if spec.is_ranked:
+        return
+    for path, problem in _of_a_metric(spec):
+        raise Problem(f"without a metric, {problem}", "name metric and mode, or leave it out", path)
+
+
+def _of_a_metric(spec: SweepFields) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each field that is there and ranks trials: its path, and why that cannot be."""
+    stop, checkpoint, plateau = spec.stop, spec.checkpoint, spec.stop.trial_plateau
+    if spec.search.options.metrics != "none":
+        yield ("search",), f"{spec.search.kind} has nothing to learn from"
+    if spec.scheduler.options.metrics != "none":
+        yield ("scheduler",), f"{spec.scheduler.kind} has nothing to compare trials by"
+    if spec.others:
+        yield ("others",), "there are no metrics after the first"
+    if spec.constraints:
+        yield ("constraints",), "there is no best trial that could satisfy them"
+    if spec.score != "last":
+        yield ("score",), "a trial has no best report"
+    if spec.warm_start is not None:
+        yield ("warm_start",), "there is no champion, and nothing to learn from earlier nights"
+    if spec.repeat is not None and spec.repeat.race is not None:
+        yield ("repeat", "race"), "there is nothing to race for"
+    if checkpoint.keep_top_k is not None:
+        yield ("checkpoint", "keep_top_k"), "there are no best trials"
+    for name in ("target", "plateau", "trial_patience", "trial_wilcoxon"):
+        if getattr(stop, name) is not None:
+            yield ("stop", name), "there is no value that it could look at"
+    if plateau is not None and plateau.metric is None:
+        yield ("stop", "trial_plateau"), "it has to name one of its own"
 
 
 def check_several(spec: SweepFields) -> None:

@@ -19,9 +19,11 @@ _LEARNT: Final = ("choice", *_NUMBERS, *(f"q{word}" for word in _NUMBERS))
 def can_learn(spec: SweepFields) -> bool:
     """Whether `auto` would do anything else than `random`, and is a search for this space at all.
 
-    Not where so few trials are wanted that all are drawn, for a grid, for a population, which finds its
-    configs itself, nor where there is nothing to learn about.
+    Not without a metric, where so few trials are wanted that all are drawn, for a grid, for a population,
+    which finds its configs itself, nor where there is nothing to learn about.
     """
+    if not spec.is_ranked:
+        return False
     if spec.num_samples is not None and spec.num_samples <= STARTUP:
         return False
     if spec.scheduler.options.is_population or uses(spec.param_space, "grid_search"):

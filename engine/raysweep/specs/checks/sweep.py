@@ -7,7 +7,7 @@ from raysweep.schedulers.spec import check_scheduler
 from raysweep.space.parsed import uses
 from raysweep.space.where import check_where
 from raysweep.specs.checks.command import check_command
-from raysweep.specs.checks.metrics import check_repeat, check_several
+from raysweep.specs.checks.metrics import check_repeat, check_several, check_unranked
 from raysweep.specs.checks.resources import (
     check_by_config,
     check_end,
@@ -28,6 +28,7 @@ def check_sweep(spec: SweepFields) -> None:
             ("search",),
         )
     check_command(spec)
+    check_unranked(spec)
     check_pair(spec)
     check_scaling(spec)
     check_train_resources(spec)

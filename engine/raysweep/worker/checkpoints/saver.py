@@ -269,7 +269,7 @@ class Saver:
 
     def _score(self, metrics: dict[str, Any]) -> float | None:
         """By then the controller may know later reports, and not which one this belongs to."""
-        return _number(metrics.get(self._place.metric))
+        return _number(metrics.get(self._place.metric)) if self._place.metric else None
 
     def _find_parent(self, store: CheckpointStore) -> Manifest | None:
         """The trial's own newest checkpoint: what it holds need not be stored again.
