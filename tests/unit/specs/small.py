@@ -1,3 +1,7 @@
+"""Fixtures of a small sweep spec, and of the line that refuses one."""
+
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
