@@ -1,6 +1,6 @@
-"""Counts the structure of the code base: `make structure` prints it, `make check` holds four figures.
+"""Counts the structure of the code base: `make structure` prints it, `make check` holds six figures.
 
-The figures come from the source alone: nothing of the engine is imported. So the script also runs on another
+The figures come from the source alone: no code of the engine is imported. So the script also runs on another
 checkout (`python -m devtools.structure PATH`), to compare two versions.
 """
 
@@ -24,7 +24,10 @@ LIMITS: Final = {
     "names of policies outside their files": 0,
     "private imports of Ray": 0,
     "branches by behaviour": 0,
+    "imports of a test module by another": 0,
+    "test files over 500 lines": 0,
 }
+MAX_LINES: Final = 500
 PRIVATE_RAY: Final = re.compile(r"ray(\.\w+)*\.(_\w+|core\.generated)\b")
 
 
@@ -169,6 +172,26 @@ def private_imports_of_ray(modules: list[Module]) -> Iterator[str]:
             yield from (f"{module.name}: {name}" for name in names if PRIVATE_RAY.match(name))
 
 
+def read_tests(root: Path) -> list[Module]:
+    """Every Python file of the tests at `root`, which lie in `tests/`."""
+    return [
+        Module(
+            ".".join(path.relative_to(root).with_suffix("").parts),
+            path,
+            ast.parse(text := path.read_text(encoding="utf-8")),
+            text.count("\n"),
+        )
+        for path in sorted((root / "tests").rglob("*.py"))
+    ]
+
+
+def imports_of_tests(tests: list[Module]) -> Iterator[str]:
+    """Imports of a `test_*` module by another file of the tests: a helper belongs in a module of its own."""
+    names = {module.name for module in tests if module.path.stem.startswith("test_")}
+    for module in tests:
+        yield from (f"{module.name}: {name}" for name in sorted(imports_of(module, names)))
+
+
 def function_lengths(modules: list[Module]) -> list[int]:
     """The number of lines of each function."""
     return sorted(
@@ -233,7 +256,7 @@ def count(root: Path) -> Report:
         "files under 60 lines with one importer": sum(
             module.lines < 60 and importers[module.name] == 1 for module in modules
         ),
-        "files over 500 lines": sum(lines > 500 for lines in lengths),
+        "files over 500 lines": sum(lines > MAX_LINES for lines in lengths),
         "file lines, median and 95th percentile": spread(lengths),
         "function lines, median and 95th percentile": spread(functions),
         "most methods of a class, five largest": most_methods(modules),
@@ -246,6 +269,10 @@ def count(root: Path) -> Report:
     report.add("names of policies outside their files", list(names_of_policies(modules)))
     report.add("private imports of Ray", list(private_imports_of_ray(modules)))
     report.add("branches by behaviour", list(branches_by_behaviour(modules)))
+    tests = read_tests(root)
+    report.add("imports of a test module by another", list(imports_of_tests(tests)))
+    long = [f"{each.name}: {each.lines} lines" for each in tests if each.lines > MAX_LINES]
+    report.add("test files over 500 lines", long)
     decisions = [path.read_text(encoding="utf-8") for path in (root / "docs/adr").glob("[0-9]*.md")]
     pages = [path.read_text(encoding="utf-8") for path in (root / "docs").rglob("*.md")]
     report.figures |= {

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from raysweep.cluster.ray.connection import RayConnection
-from tests.unit.testing.test_guide import example  # noqa: F401  a fixture, used by its name
+from tests.unit.testing.guide import example as example  # a fixture
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(600)]
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(600)]
 @pytest.mark.slow
 def test_the_example_with_a_killed_worker(
     ray_cluster: RayConnection,
-    example: ModuleType,  # noqa: F811
+    example: ModuleType,
     tmp_path: Path,
 ) -> None:
     example.test_a_killed_worker_costs_one_step(tmp_path)

@@ -45,6 +45,10 @@ def test_the_docstring_says_what_the_classes_say() -> None:
             assert cls.exit_code == int(words[at + 1]), name
 
 
+def test_each_class_is_named_as_users_import_it() -> None:
+    assert {type(error).__module__ for error in EXAMPLES} == {"raysweep.errors"}
+
+
 def test_user_code_cannot_swallow_the_end_of_its_trial() -> None:
     assert not issubclass(errors.TrialStopped, Exception)
 

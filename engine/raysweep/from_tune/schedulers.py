@@ -1,6 +1,6 @@
 """Schedulers of Ray Tune as this spec's own, read without importing Ray.
 
-Ray 2.60 keeps what it was given in private attributes; `tests/unit/specs/test_ray_schedulers.py` notices if
+Ray 2.60 keeps what it was given in private attributes. `tests/unit/from_tune/test_ray_schedulers.py` fails if
 one moves. What a scheduler has learnt is not taken over: it is read before it has run.
 """
 

@@ -6,7 +6,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from msgspec.structs import asdict, replace
 
@@ -104,6 +104,13 @@ def run_trial(
                 job = replace(job, checkpoint=uri, iteration=iteration, next_checkpoint=saved + 1)
 
 
+_ENDS: Final[dict[type[End], Literal["returned", "stopped", "failed"]]] = {
+    msg.TrialReturned: "returned",
+    msg.TrialStopped: "stopped",
+    msg.TrialFailed: "failed",
+}
+
+
 class RecordingLink(ABC):
     """The `Link` of a worker in this process, without a controller: it answers each report that waits.
 
@@ -188,7 +195,7 @@ class _Recorder(RecordingLink):
                 reports=tuple(self._rows),
                 resumed_from=self._job.iteration,
                 checkpoints=tuple(number for number, _, _ in self.saved),
-                end=type(end).__name__.lower(),
+                end=_ENDS[type(end)],
                 error=asdict(end.failure) if isinstance(end, msg.TrialFailed) else None,
                 notes=tuple(dict.fromkeys(self._notes)),
             )

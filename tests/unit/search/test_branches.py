@@ -10,16 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from optuna.exceptions import ExperimentalWarning
 
 from raysweep.cli.commands.plan import _fixed
-from raysweep.documents.json_values import leaves
 from raysweep.errors import SpecError
 from raysweep.outcome import TrialOutcome, trial_row
 from raysweep.outcome.formatting import show_config
-from raysweep.search import Searcher, WarmStart, make_searcher
+from raysweep.search import WarmStart, make_searcher
 from raysweep.search.auto import AutoOptions
 from raysweep.search.base import Result
 from raysweep.search.machinery.warm_start import at_constants, refit
@@ -29,99 +26,21 @@ from raysweep.search.spec import SearchSpec
 from raysweep.search.tpe import TpeOptions
 from raysweep.simulate import simulate
 from raysweep.space.perturbation import explore, mutable_leaves
-from raysweep.specs import SweepSpec
+from tests.unit.search.branches import (
+    COUNT,
+    COUNTED,
+    DEAR_IS_SLOW,
+    MODELS,
+    SEARCHES,
+    TWO,
+    ask_all,
+    fits,
+    make_spec,
+    score,
+    text,
+)
 from tests.unit.simulate.exactness import Exact, kills_of
 from tests.unit.simulate.sweeps import shown
-
-MODELS: dict[str, Any] = {
-    "lr": {"loguniform": [1e-4, 1.0]},
-    "model": {
-        "choice": {
-            "svm": {
-                "c": {"uniform": [0, 10]},
-                "kernel": {"choice": {"rbf": {"gamma": {"uniform": [0, 1]}}, "linear": {}}},
-            },
-            "forest": {"depth": {"randint": [1, 9]}, "criterion": "gini"},
-        }
-    },
-}
-# 2 * (2 * 3 + 1) + 2 * (3 + 1) configs
-COUNTED: dict[str, Any] = {
-    "a": {"choice": [1, 2]},
-    "b": {
-        "choice": {
-            "x": {"p": {"choice": {"u": {"n": {"randint": [0, 2]}, "m": {"randint": [0, 3]}}, "v": None}}},
-            "y": {"q": {"choice": [1, 2, 3]}},
-            "z": 7,
-        }
-    },
-}
-COUNT = 22
-TWO = {"grid_search": [1, 2]}
-SEARCHES: dict[str, Any] = {
-    "random": "random",
-    "tpe": {"tpe": {"n_startup_trials": 4}},
-    "tpe_alone": {"tpe": {"n_startup_trials": 4, "multivariate": False}},
-    "gp": {"gp": {"n_startup_trials": 6}},
-    "cma_es": {"cma_es": {"population_size": 4}},
-    "nsga2": {"nsga2": {"population_size": 4}},
-    "auto": {"auto": {"switch_after": 10}},
-    "sobol": "sobol",
-    "halton": "halton",
-}
-# A Gaussian process is costly to ask; with points and a warm start it is asked once here, the rest is slow.
-DEAR_IS_SLOW = [pytest.param(name, marks=[pytest.mark.slow] * (name == "gp")) for name in SEARCHES]
-
-
-def make_spec(**fields: Any) -> SweepSpec:
-    plain = {"name": "w", "trainable": "m:f", "param_space": MODELS, "metric": "loss", "mode": "min"}
-    return SweepSpec.model_validate({**plain, "seed": 1, "num_samples": 20, **fields})
-
-
-def score(config: Mapping[str, Any]) -> float:
-    return sum(str(sorted(map(str, leaves(config)))).encode()) % 97 / 97
-
-
-def ask_all(spec: SweepSpec, most: int = 999) -> list[dict[str, Any]]:
-    searcher = make_searcher(spec, spec.seed or 0)
-    found: list[dict[str, Any]] = []
-    while len(found) < most and (config := searcher.ask(len(found))) is not None:
-        searcher.tell(len(found), score(config), "completed")
-        found.append(config)
-    return found
-
-
-def fits(node: Any, value: Any) -> bool:
-    """Whether a value is one that a normalised space allows: said apart from the code that is tested."""
-    if isinstance(node, dict) and len(node) == 1:
-        word, argument = next(iter(node.items()))
-        if word in ("choice", "grid_search"):
-            if isinstance(argument, list):
-                return value in argument
-            is_one = isinstance(value, dict) and len(value) == 1
-            return is_one and all(name in argument and fits(argument[name], value[name]) for name in value)
-        if word in ("uniform", "loguniform", "quniform"):
-            return isinstance(value, float) and argument[0] <= value <= argument[1]
-        if word in ("randint", "lograndint"):
-            return isinstance(value, int) and argument[0] <= value < argument[1]
-        if word in ("randn", "qrandn"):
-            return isinstance(value, float)
-        if word == "const":
-            return bool(value == argument)
-    if isinstance(node, dict):
-        return (
-            isinstance(value, dict)
-            and node.keys() == value.keys()
-            and all(fits(item, value[key]) for key, item in node.items())
-        )
-    if isinstance(node, list):
-        return isinstance(value, list) and len(node) == len(value) and all(map(fits, node, value))
-    return bool(node == value)
-
-
-def text(config: Mapping[str, Any]) -> str:
-    return str(sorted((path, str(value)) for path, value in leaves(config)))
-
 
 # -- what a config looks like ----------------------------------------------------------------------------
 
@@ -308,113 +227,6 @@ def test_what_does_not_walk_grids_refuses_one_of_branches(search: str) -> None:
     space = {"g": {"grid_search": {"x": 1, "y": {"n": {"uniform": [0, 1]}}}}}
     with pytest.raises(SpecError, match=r"^param_space\.g: grid_search cannot be combined"):
         make_searcher(make_spec(search=search, param_space=space), 1)
-
-
-# -- random nested spaces --------------------------------------------------------------------------------
-
-NUMBERS = st.sampled_from(
-    [
-        {"uniform": [0, 1]},
-        {"loguniform": [1e-3, 1]},
-        {"quniform": [0, 1, 0.25]},
-        {"randn": [0, 1]},
-        {"qrandn": [0, 1, 1]},
-    ]
-)
-DISCRETE = st.sampled_from(
-    [{"randint": [0, 4]}, {"lograndint": [1, 9]}, {"choice": [1, "a", None]}, {"const": {"k": 1}}, 5, "s"]
-)
-NAMES = st.sampled_from(["a", "b", "c.d", "e/f", "0"])
-
-
-def _nested(leaf: st.SearchStrategy[Any], word: str = "choice") -> st.SearchStrategy[dict[str, Any]]:
-    node = st.recursive(
-        leaf,
-        lambda inner: st.one_of(
-            st.dictionaries(NAMES, inner, min_size=1, max_size=3).map(lambda parts: {word: parts}),
-            st.dictionaries(NAMES, inner, max_size=2),
-            st.lists(inner, max_size=2),
-        ),
-        max_leaves=7,
-    )
-    return st.dictionaries(NAMES, node, min_size=1, max_size=3)
-
-
-def play(searcher: Searcher, until: int, told: dict[int, float]) -> list[dict[str, Any]]:
-    """Two at a time: each is told when the one after it has been asked for."""
-    found: list[dict[str, Any]] = []
-    for number in range(until):
-        config = searcher.ask(number)
-        if config is None:
-            break
-        found.append(config)
-        if number:
-            told[number - 1] = score(found[number - 1])
-            searcher.tell(number - 1, told[number - 1], "completed")
-    return found
-
-
-def check(spec: SweepSpec, asks: int, cut: int) -> None:
-    """Its configs fit the space, and a resume at any place goes on as if nothing had been."""
-    try:
-        searcher = make_searcher(spec, 3)
-    except SpecError as error:
-        if "all are in branches" in error.problem:
-            return
-        raise
-    told: dict[int, float] = {}
-    configs = play(searcher, asks, told)
-    assert configs
-    assert all(fits(spec.param_space, config) for config in configs)
-    assert searcher.total is None or len(configs) == min(asks, searcher.total)
-    cut %= len(configs)
-    rebuilt = make_searcher(spec, 3)
-    for number in range(cut):
-        rebuilt.restore(number, configs[number])
-        if number < cut - 1:
-            rebuilt.tell(number, told[number], "completed")
-    assert rebuilt.ask(cut) == configs[cut]
-
-
-CHEAP = ["random", "tpe", "tpe_alone", "cma_es", "nsga2", "sobol", "halton"]
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@pytest.mark.parametrize("search", CHEAP)
-@settings(SLOW, max_examples=12)
-@given(space=_nested(NUMBERS | DISCRETE), cut=st.integers(0, 12))
-def test_in_any_nested_space_configs_fit_and_a_resume_decides_the_same(
-    search: str, space: dict[str, Any], cut: int
-) -> None:
-    check(make_spec(search=SEARCHES[search], param_space=space, num_samples=12), 12, cut)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("search", SEARCHES)
-@settings(SLOW, max_examples=150)
-@given(space=_nested(NUMBERS | DISCRETE), cut=st.integers(0, 24))
-def test_in_very_many_nested_spaces(search: str, space: dict[str, Any], cut: int) -> None:
-    check(make_spec(search=SEARCHES[search], param_space=space, num_samples=24), 24, cut)
-
-
-@settings(SLOW, max_examples=20)
-@given(space=_nested(DISCRETE), cut=st.integers(0, 60))
-def test_of_any_discrete_tree_brute_force_has_each_config_once(space: dict[str, Any], cut: int) -> None:
-    spec = make_spec(search="brute_force", param_space=space, num_samples=1)
-    total = make_searcher(spec, 1).total or 0
-    assert total == spec.space.cardinality
-    if total <= 300:
-        assert len({str(config) for config in ask_all(spec)}) == total
-    check(spec, 12, cut)
-
-
-@settings(SLOW, max_examples=20)
-@given(
-    space=_nested(NUMBERS | DISCRETE | st.just({"grid_search": [1, 2]}), "grid_search"),
-    cut=st.integers(0, 60),
-)
-def test_in_any_grid_of_branches_configs_fit(space: dict[str, Any], cut: int) -> None:
-    check(make_spec(search="random", param_space=space, num_samples=2), 30, cut)
 
 
 # -- relations, points, memory ---------------------------------------------------------------------------

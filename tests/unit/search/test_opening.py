@@ -8,30 +8,14 @@ from typing import Any
 
 import pytest
 
-from raysweep.search import Searcher, make_searcher
+from raysweep.search import make_searcher
 from raysweep.search.base import substitution_of
 from raysweep.search.random_then_auto import STARTUP
 from raysweep.search.variants import VariantSearcher
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
 from raysweep.specs.changes import changes
-
-NUMBERS: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"loguniform": [0.01, 1]}}
-
-
-def spec(**fields: Any) -> SweepSpec:
-    plain = {"name": "a", "trainable": "m:f", "param_space": NUMBERS, "metric": "loss", "mode": "min"}
-    return SweepSpec(**plain | {"num_samples": 40} | fields)
-
-
-def play(searcher: Searcher, count: int) -> list[Any]:
-    configs = []
-    for number in range(count):
-        config = searcher.ask(number)
-        assert config is not None
-        searcher.tell(number, (config["x"] - 0.3) ** 2 + config["y"], "completed")
-        configs.append(config)
-    return configs
+from tests.unit.search.left_open import NUMBERS, play, spec
 
 
 def test_the_first_configs_are_those_of_random_and_then_it_learns() -> None:
@@ -95,7 +79,8 @@ def test_who_did_not_ask_for_auto_is_not_told_what_it_lacks(monkeypatch: pytest.
 
 def test_a_short_sweep_and_a_first_config_import_no_model() -> None:
     code = (
-        "import sys; from tests.unit.search.test_opening import *; s = make_searcher(spec(), 1);"
+        "import sys; from tests.unit.search.left_open import make_searcher, play, spec;"
+        "s = make_searcher(spec(), 1);"
         "play(s, 10); assert not {'optuna', 'torch', 'scipy'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

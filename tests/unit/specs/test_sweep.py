@@ -121,7 +121,9 @@ def test_missing_fields_say_what_they_are(fields: dict[str, Any]) -> None:
     del fields["name"], fields["param_space"]
     with pytest.raises(SpecError) as caught:
         SweepSpec(**fields)
-    assert str(caught.value) == "name: is required; add it: The sweep's name; its id starts with it (and 1 more)"
+    assert (
+        str(caught.value) == "name: is required; add it: The sweep's name; its id starts with it (and 1 more)"
+    )
     assert caught.value.others == (
         "param_space: is required; add it: The search space: a mapping of names to domains, constants and"
         " nested mappings",

@@ -264,7 +264,7 @@ def test_a_trial_that_waits_for_work_of_an_earlier_one_fails(stage: Stage, worke
         kept[0].result()
 
     worker.run(lambda config: kept.append(stage.pool.submit(late)), waits)
-    assert [type(end).__name__ for end in worker.ends] == ["Returned", "Failed"]
+    assert [type(end).__name__ for end in worker.ends] == ["TrialReturned", "TrialFailed"]
 
 
 def test_a_process_that_a_stray_thread_forks_reports_for_no_trial(stage: Stage, worker: Worker) -> None:
