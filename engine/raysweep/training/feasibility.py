@@ -45,7 +45,7 @@ def check_scaling(scaling: Scaling, nodes: Sequence[Totals], *, beside: float = 
         f"{_show_nodes(nodes, bundle)}",
         f"set {field} to {fits} or less, or add nodes"
         if fits
-        else "ask for less in resources_per_worker, or add nodes that have it",
+        else "ask for less in scaling.resources, or add nodes that have it",
     )
 
 
@@ -58,7 +58,7 @@ def _check_beside(workers: int, bundle: Totals, nodes: Sequence[Totals], beside:
         "datasets",
         f"Ray Data reads on CPUs beside the workers', and {workers} of {_show(bundle)} leave "
         f"{max(cpus - taken, 0.0):g} of {cpus:g}",
-        "ask for fewer workers, or less CPU in resources_per_worker, or add nodes",
+        "ask for fewer workers, or less CPU in scaling.resources, or add nodes",
     )
 
 

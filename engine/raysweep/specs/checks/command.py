@@ -18,7 +18,7 @@ def check_command(spec: SweepFields | TrainFields) -> None:
     elif spec.scaling.num_workers > 1:
         raise Problem(
             f"has {spec.scaling.num_workers} workers, and a command runs in one",
-            "write num_workers: 1, give it all GPUs by resources_per_worker, and start the ranks by a"
+            "write num_workers: 1, give it all GPUs by scaling.resources, and start the ranks by a"
             " launcher: command: [torchrun, --nproc_per_node, …]",
             ("scaling", "num_workers"),
         )
