@@ -213,7 +213,7 @@ class Resources(ProcessResources):
         bundles = (self._own(),) if self.bundles is None else self.bundles
         if self.train is not None:
             data: tuple[dict[str, float], ...] = ({"CPU": self.train.data_cpus},)
-            bundles = (*bundles, *(self.train.worker_bundle(),) * self.train.num_workers, *data)
+            bundles = (*bundles, *(self.train.worker_bundle(),) * self.train.max_workers, *data)
         stripped = [{name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles]
         return [bundle for bundle in stripped if bundle]
 
@@ -266,7 +266,7 @@ def resources_of(scaling: Scaling) -> Resources:
     """What a trial takes that is a gang: a bundle for each worker."""
     bundle = scaling.worker_bundle()
     return Resources(
-        bundles=(bundle,) * scaling.num_workers,
+        bundles=(bundle,) * scaling.max_workers,
         strategy=scaling.placement_strategy,
         label_selector=scaling.label_selector,
         pin_cpus=scaling.pin_cpus,

@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import (
     BeforeValidator,
     Field,
+    PlainSerializer,
+    PlainValidator,
     WithJsonSchema,
     model_validator,
 )
@@ -67,19 +69,34 @@ def _metrics(given: Any) -> Any:
     return dict(given)
 
 
-def _of_range(fields: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """`num_workers: [2, 8]` as its two numbers."""
-    given = fields.get("num_workers")
+def _number_of_workers(given: Any) -> int | tuple[int, int]:
+    """One number, or a range of two. Not validated as a union: its errors would name the branches."""
     if not isinstance(given, list | tuple):
-        return fields
-    if len(given) != 2 or "min_workers" in fields:
-        raise Problem(f"expected a number or two, got {show(given)}", "write [2, 8]", ("num_workers",))
-    return {**fields, "num_workers": given[1], "min_workers": given[0]}
+        return _count(given)
+    if len(given) != 2:
+        raise Problem(f"expected a number or two, got {show(given)}", "write 4, or a range: [2, 8]")
+    least, most = (_count(number) for number in given)
+    if least > most:
+        raise Problem(f"{show(given)} is no range", "write the smaller number first: [2, 8]")
+    return least, most
+
+
+def _count(given: Any) -> int:
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise Problem(f"expected a whole number, got {show(given)}", "write 4, or a range: [2, 8]")
+    if given < 1:
+        raise Problem(f"must be >= 1, got {given}", "give a number >= 1")
+    return given
 
 
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
 _RANGE: dict[str, Any] = {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2}
-Workers = Annotated[int, WithJsonSchema({"anyOf": [_COUNT, _RANGE]})]
+Workers = Annotated[
+    int | tuple[int, int],
+    PlainValidator(_number_of_workers),
+    PlainSerializer(lambda given: list(given) if isinstance(given, tuple) else given),
+    WithJsonSchema({"anyOf": [_COUNT, _RANGE]}),
+]
 
 
 class Scaling(SpecModel):
@@ -94,12 +111,11 @@ class Scaling(SpecModel):
         "labels": "label_selector",
         "use_gpu": "scaling.resources.gpu",
         "resources_per_worker": "scaling.resources",
+        "min_workers": "scaling.num_workers: [2, 8]",
     }
 
-    num_workers: Workers = Field(default=1, ge=1)
+    num_workers: Workers = 1
     """How many workers train together; in a training also a range, `[2, 8]`: as many as have room."""
-    min_workers: int | None = Field(default=None, ge=1)
-    """The smaller number of that range, of which `num_workers` is then the larger."""
     resize_interval_s: float | None = Field(default=None, ge=0)
     """With a range: workers have run so many seconds before they are ended for more; default: 10."""
     resources: ProcessResources = ProcessResources()
@@ -133,14 +149,10 @@ class Scaling(SpecModel):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
-        fields = ray_objects.scaling_fields(given) if ray_objects.is_scaling_config(given) else given
-        return _of_range(fields) if isinstance(fields, Mapping) else fields
+        return ray_objects.scaling_fields(given) if ray_objects.is_scaling_config(given) else given
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.min_workers is not None and self.min_workers > self.num_workers:
-            problem = f"{self.min_workers} is above num_workers, {self.num_workers}"
-            raise Problem(problem, "write num_workers: [2, 8], the smaller number first", ("min_workers",))
         if self.resize_interval_s is not None and self.min_workers is None:
             fix = "leave it out, or write num_workers: [2, 8]"
             raise Problem("is of a number of workers that may change", fix, ("resize_interval_s",))
@@ -156,6 +168,16 @@ class Scaling(SpecModel):
             raise Problem(problem, fix, ("by_config", "resources", "memory"))
         return self
 
+    @property
+    def max_workers(self) -> int:
+        """`num_workers`, or the larger number of its range."""
+        return self.num_workers if isinstance(self.num_workers, int) else self.num_workers[1]
+
+    @property
+    def min_workers(self) -> int | None:
+        """The smaller number where `num_workers` is a range."""
+        return None if isinstance(self.num_workers, int) else self.num_workers[0]
+
     def worker_bundle(self) -> dict[str, float]:
         """What one worker takes, in Ray's keys."""
         return self.resources.to_bundle()
@@ -165,7 +187,7 @@ class Scaling(SpecModel):
         """The number of workers and each worker's amounts, where they depend on a trial's config."""
         needs = []
         if (text := self.by_config.num_workers) is not None:
-            least = float(self.num_workers)
+            least = float(self.max_workers)
             needs.append(Need("scaling.by_config.num_workers", "num_workers", parse_amount(text), least))
         for name, text in self.by_config.resources.given.items():
             field, is_pinned = f"scaling.by_config.resources.{name}", self.pin_cpus and name == "cpu"

@@ -68,9 +68,9 @@ def _scaling(scaling: Scaling) -> dict[str, Any]:
 
 def _size(scaling: Scaling) -> dict[str, Any]:
     if scaling.min_workers is None:
-        return {"num_workers": scaling.num_workers}
+        return {"num_workers": scaling.max_workers}
     interval_s = DEFAULT_RESIZE_INTERVAL_S if scaling.resize_interval_s is None else scaling.resize_interval_s
-    bounds = (scaling.min_workers, scaling.num_workers)
+    bounds = (scaling.min_workers, scaling.max_workers)
     return {"num_workers": bounds, "elastic_resize_monitor_interval_s": interval_s}
 
 

@@ -48,9 +48,9 @@ def test_what_does_not_fit_is_refused_with_the_numbers(fields: dict[str, Any], s
 
 
 def test_of_a_range_the_smaller_number_has_to_fit() -> None:
-    check_scaling(Scaling(num_workers=[6, 60]), NODES)  # type: ignore[arg-type]
-    with pytest.raises(InfeasibleResourcesError, match=r"7 workers of .* set min_workers to 6 or less"):
-        check_scaling(Scaling(num_workers=[7, 60]), NODES)  # type: ignore[arg-type]
+    check_scaling(Scaling(num_workers=(6, 60)), NODES)
+    with pytest.raises(InfeasibleResourcesError, match=r"7 workers of .* set num_workers to \[6, 60\], or"):
+        check_scaling(Scaling(num_workers=(7, 60)), NODES)
 
 
 def test_only_nodes_with_the_labels_count() -> None:

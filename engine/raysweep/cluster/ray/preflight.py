@@ -93,7 +93,7 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
     except InfeasibleResourcesError as error:
         if scaling is None:
             raise
-        asked = f"{scaling.num_workers} workers of {show(scaling.worker_bundle())}"
+        asked = f"{scaling.max_workers} workers of {show(scaling.worker_bundle())}"
         name = error.field.rpartition(".")[2]
         if name == "label_selector":
             raise InfeasibleResourcesError("scaling.label_selector", error.problem, error.fix) from None
