@@ -8,8 +8,11 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import (
     BeforeValidator,
     Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from raysweep.documents import ray_objects
 from raysweep.documents.sizes import Bytes
@@ -60,8 +63,8 @@ class Resources(ProcessResources):
     """CPUs of one trial; fractions allowed. With `train` 0, unless given."""
     gpu_memory: Annotated[Bytes, Field(ge=1)] | None = None
     """In place of `gpu`: so much memory of one GPU, in bytes or as `10GiB`; trials share it."""
-    gpu_part: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Which part of a GPU that is. Found out when the sweep starts, not given."""
+    gpu_part: SkipJsonSchema[Annotated[float, Field(gt=0, le=1)] | None] = None
+    """The part of a GPU that `gpu_memory` is. No option: computed at each start, stored with the sweep."""
     by_config: ByConfig = ByConfig()
     """In a sweep: amounts by a trial's config; `cpu`, `gpu`, `memory` and `custom` are then the least."""
     bundles: Annotated[tuple[dict[str, Amount], ...] | None, BeforeValidator(_bundles)] = None
@@ -161,7 +164,7 @@ class Resources(ProcessResources):
     def _check_gpu_memory(self) -> None:
         if self.gpu_memory is None:
             if self.gpu_part is not None:
-                raise Problem("is found out from gpu_memory", "give gpu, or gpu_memory", ("gpu_part",))
+                raise Problem("is computed from gpu_memory", "give gpu, or gpu_memory", ("gpu_part",))
             return
         other = next((name for name in ("bundles", "train") if getattr(self, name) is not None), "")
         if other or self.gpu:
@@ -183,6 +186,13 @@ class Resources(ProcessResources):
                     f"remove {name}: with bundles, the first bundle says it",
                     (name,),
                 )
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        if self.gpu_part is None:
+            fields.pop("gpu_part", None)
+        return fields
 
     @property
     def needs(self) -> tuple[Need, ...]:
