@@ -94,7 +94,7 @@ def test_sweeps(refusal: Callable[..., str], changes: dict[str, Any], field: str
     ("changes", "field", "said"),
     [
         ({"scaling": {"num_workers": 999}}, "scaling", "set num_workers to 2 or less"),
-        ({"scaling": {"resources_per_worker": {"tpu": 1}}}, "scaling", "add nodes that have it"),
+        ({"scaling": {"resources": {"custom": {"tpu": 1}}}}, "scaling", "add nodes that have it"),
         ({"trainable": "examples.quick:stepz"}, "trainable", "did you mean 'steps'?"),
         ({"trainable": "math:pi"}, "trainable", "'math:pi' is a float, which cannot be called"),
     ],

@@ -73,7 +73,7 @@ def test_a_gang_has_as_many_members_as_its_config_says(
 
 # Of each size: how many workers, and the CPUs of each.
 SIZES = {0: (1, 1), 1: (2, 1), 2: (1, 2)}
-BY_SIZE = {"num_workers": "1 + size % 2", "resources_per_worker": {"CPU": "1 + size // 2"}}
+BY_SIZE = {"num_workers": "1 + size % 2", "resources": {"cpu": "1 + size // 2"}}
 SHARES = "tests.engine.gangs:shares"
 Lines = Callable[[], list[list[str]]]
 
@@ -122,14 +122,14 @@ def test_threads_of_each_worker_follow_its_cpus_and_its_memory_its_config(
     run: Callable[..., rs.SweepOutcome], lines: Lines, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    each = {**BY_SIZE["resources_per_worker"], "memory": "1e8 + 1e8 * size"}  # type: ignore[dict-item]
+    each = {**BY_SIZE["resources"], "memory": "1e8 + 1e8 * size"}  # type: ignore[dict-item]
     outcome = run(
         SHARES,
         {"size": {"grid_search": [0, 2, 1, 2, 0]}},
         isolation=isolation,
         scaling={
-            "resources_per_worker": {"CPU": 1, "memory": 100_000_000},
-            "by_config": {**BY_SIZE, "resources_per_worker": each},
+            "resources": {"cpu": 1, "memory": 100_000_000},
+            "by_config": {**BY_SIZE, "resources": each},
         },
     )
     assert outcome.counts == {"completed": 5}

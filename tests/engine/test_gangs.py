@@ -162,8 +162,8 @@ def test_a_gang_that_no_cluster_of_this_size_can_hold_is_refused_before_anything
     with pytest.raises(rs.RaysweepError, match=r"^scaling") as raised:
         run(f"{GANGS}:places", scaling={"num_workers": 3})
     assert "3 workers of {CPU: 1}" in str(raised.value)
-    with pytest.raises(rs.RaysweepError, match=r"^scaling\.resources_per_worker\.CPU: .* 4 CPU"):
-        run(f"{GANGS}:places", scaling={**TWO, "resources_per_worker": {"CPU": 4}})
+    with pytest.raises(rs.RaysweepError, match=r"^scaling\.resources\.cpu: .* 4 CPU"):
+        run(f"{GANGS}:places", scaling={**TWO, "resources": {"cpu": 4}})
 
 
 def test_reduced_reports_are_each_said_once_also_where_a_rank_was_killed_between_them(

@@ -37,7 +37,7 @@ def of(lines: list[list[str]], what: str) -> list[list[str]]:
 
 def train_run(workers: int, each: float, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """A config, and the resources of its trial."""
-    asked = {"num_workers": workers, "resources_per_worker": {"CPU": each}}
+    asked = {"num_workers": workers, "resources": {"cpu": each}}
     return {"workers": workers, "each": each, "steps": 2, **more}, {"train": asked}
 
 
@@ -252,7 +252,7 @@ def test_a_run_for_which_the_trial_holds_nothing_is_refused_with_what_to_write(r
     config, _ = train_run(2, 0.5)
     (trial,) = run(FIT, config, resources={"cpu": 1}).trials
     assert trial.error is not None
-    assert "resources: {train: {num_workers: 2, resources_per_worker: {CPU: 0.5}}}" in trial.error.message
+    assert "resources: {train: {num_workers: 2, resources: {cpu: 0.5}}}" in trial.error.message
 
 
 @pytest.mark.slow
@@ -282,7 +282,7 @@ def test_a_fresh_process_for_each_trial_drives_a_run_of_one_worker(run: Run, lin
 
 def data_run(workers: int, cpus: int, *read: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """A config, and the resources of its trial, whose CPUs are those for data alone."""
-    asked = {"num_workers": workers, "resources_per_worker": {"memory": 10_000_000}, "data_cpus": cpus}
+    asked = {"num_workers": workers, "resources": {"cpu": 0, "memory": 10_000_000}, "data_cpus": cpus}
     config = {"workers": workers, "read": list(read), "rows": 20, **more}
     return config, {"train": {name: value for name, value in asked.items() if value}}
 
@@ -417,7 +417,7 @@ def test_a_trainer_with_datasets_for_which_the_trial_holds_nothing_is_refused_wi
     config, resources = data_run(2, 0, "rows", "valid")
     (trial,) = run(FIT_DATA, config, resources=resources).trials
     assert trial.error is not None
-    assert "resources_per_worker: {memory: 1e+07}, data_cpus: 3}" in trial.error.message
+    assert "resources: {cpu: 0, memory: 1e+07}, data_cpus: 3}" in trial.error.message
     assert of(lines(), "rows") == []
 
 

@@ -313,7 +313,7 @@ def test_workers_that_fit_nowhere_are_refused_before_ray_starts(
         from raysweep.errors import InfeasibleResourcesError
         try:
             rs.run_training({"name": "big", "trainable": "examples.quick:steps", "storage_path": "/dev/null",
-                             "scaling": {"num_workers": 3, "resources_per_worker": {"CPU": 1000}}})
+                             "scaling": {"num_workers": 3, "resources": {"cpu": 1000}}})
         except InfeasibleResourcesError as error:
             print(error)
         import ray
@@ -339,7 +339,7 @@ def test_workers_that_fit_nowhere_in_the_cluster_are_refused(
             {"num_workers": 2, "placement_strategy": "STRICT_SPREAD"},
             "on nodes of their own: there is room for 1",
         ),
-        ({"num_workers": 1, "resources_per_worker": {"CPU": 1, "magic": 1}}, "magic: 0"),
+        ({"num_workers": 1, "resources": {"custom": {"magic": 1}}}, "magic: 0"),
     ):
         with pytest.raises(InfeasibleResourcesError, match=room):
             rs.run_training(make_spec(scaling=scaling), key="k")  # each mends the one before

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*"),
 ]
 
-HALF = {"num_workers": 2, "resources_per_worker": {"CPU": 0.5}}
+HALF = {"num_workers": 2, "resources": {"cpu": 0.5}}
 
 
 @pytest.fixture

@@ -218,7 +218,8 @@ GANG_AND_MEMORY = """
 
     outcome = rs.run_sweep(
         dict(name="gang", trainable="gpu_gang:train", param_space={"x": 1}, metric="loss", mode="min",
-             scaling={"num_workers": 2, "use_gpu": True, "backend": "gloo"}, storage_path=sys.argv[2]))
+             scaling={"num_workers": 2, "resources": {"cpu": 0, "gpu": 1}, "backend": "gloo"},
+             storage_path=sys.argv[2]))
     assert outcome.counts == {"completed": 1}, outcome.why
     said["gang"] = outcome.trials[0].metrics
 
@@ -231,8 +232,8 @@ GANG_AND_MEMORY = """
     outcome = rs.run_sweep(
         dict(name="sized", trainable=devices, param_space=space, search={"configs": {"configs": configs}},
              metric="loss", mode="min", storage_path=sys.argv[2],
-             scaling={"num_workers": 1, "use_gpu": True, "resources_per_worker": {"GPU": 0.5},
-                      "by_config": {"num_workers": "workers", "resources_per_worker": {"GPU": "each"}}}))
+             scaling={"num_workers": 1, "resources": {"cpu": 0, "gpu": 0.5},
+                      "by_config": {"num_workers": "workers", "resources": {"gpu": "each"}}}))
     said["sized"] = [[one.state, one.metrics or one.error.message] for one in outcome.trials]
 
     for isolation in ("process", "actor"):
@@ -265,7 +266,7 @@ def test_each_rank_is_on_its_gpu_and_a_trial_begins_when_the_memory_of_the_last_
     assert [rank[2:] for rank in ranks] == [[0], [1]], "each is on its own"
     sized = dict(zip(sizes, said["sized"], strict=True))
     state, why = sized.pop((1, 1.5))
-    assert (state, "scaling.by_config.resources_per_worker.GPU" in why) == ("failed", True), why
+    assert (state, "scaling.by_config.resources.gpu" in why) == ("failed", True), why
     for (workers, gpus), (state, seen) in sized.items():
         assert state == "completed", seen
         assert seen["total"] == workers * gpus

@@ -145,7 +145,10 @@ def test_label_selectors_of_a_placement_group_factory() -> None:
     ("config", "scaling"),
     [
         (lambda: train.ScalingConfig(num_workers=3), {"num_workers": 3}),
-        (lambda: train.ScalingConfig(num_workers=2, use_gpu=True), {"num_workers": 2, "use_gpu": True}),
+        (
+            lambda: train.ScalingConfig(num_workers=2, use_gpu=True),
+            {"num_workers": 2, "resources": {"cpu": 0, "gpu": 1}},
+        ),
         (
             lambda: train.ScalingConfig(
                 num_workers=2,
@@ -155,8 +158,7 @@ def test_label_selectors_of_a_placement_group_factory() -> None:
             ),
             {
                 "num_workers": 2,
-                "use_gpu": True,
-                "resources_per_worker": {"CPU": 4, "GPU": 2},
+                "resources": {"cpu": 4, "gpu": 2},
                 "placement_strategy": "SPREAD",
             },
         ),
@@ -173,7 +175,7 @@ def test_scaling_configs(config: Callable[[], Any], scaling: dict[str, Any]) -> 
 def test_rays_own_objects_make_gangs() -> None:
     config = train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 2}, placement_strategy="SPREAD")
     scaling = sweep(scaling=config).scaling
-    assert scaling == Scaling(num_workers=2, resources_per_worker={"CPU": 2.0}, placement_strategy="SPREAD")
+    assert scaling == Scaling(num_workers=2, resources={"cpu": 2}, placement_strategy="SPREAD")
     torch = pytest.importorskip("ray.train.torch")
     for backend, expected in ((None, "torch"), ("gloo", "gloo")):
         fields = {"num_workers": 2, "backend": torch.TorchConfig(backend=backend)}

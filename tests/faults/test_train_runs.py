@@ -48,7 +48,7 @@ def test_workers_of_a_trial_whose_node_will_go_are_asked_for_a_checkpoint_and_it
     tmp_path: Path, log: Path, said: Said, monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
     monkeypatch.setenv("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", "0.05")
-    train = {"num_workers": 2, "resources_per_worker": {"CPU": 1}}
+    train = {"num_workers": 2, "resources": {"cpu": 1}}
     spec = make_spec(tmp_path, log, "fit_seldom", train=train)
     with several_nodes() as cluster:
         for _ in range(nodes):
@@ -74,7 +74,7 @@ def test_workers_of_a_trial_whose_node_will_go_are_asked_for_a_checkpoint_and_it
 
 
 def test_drivers_and_workers_are_placed_each_by_their_labels(tmp_path: Path, log: Path, said: Said) -> None:
-    train = {"num_workers": 2, "resources_per_worker": {"CPU": 1}}
+    train = {"num_workers": 2, "resources": {"cpu": 1}}
     spec = make_spec(
         tmp_path,
         log,
@@ -100,7 +100,7 @@ def test_a_workers_node_that_goes_before_its_time_costs_the_run_no_failure(
 ) -> None:
     train = {
         "num_workers": 2,
-        "resources_per_worker": {"CPU": 1},
+        "resources": {"cpu": 1},
         "placement_strategy": "STRICT_SPREAD",
     }
     spec = make_spec(tmp_path, log, "fit_until", train=train)

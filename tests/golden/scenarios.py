@@ -268,7 +268,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             num_samples=20,
             scaling={
                 "num_workers": 2,
-                "resources_per_worker": {"CPU": 1},
+                "resources": {"cpu": 1},
                 "by_config": {"num_workers": f"1 + {_SIZE}"},
             },
             scheduler={"asha": ASHA | {"reduction_factor": 2}},

@@ -357,7 +357,7 @@ def _add_variants(rng: Random, spec: Spec, scheduler: str, search: str, is_pair:
     elif scheduler not in EXPLOITING and rng.random() < 0.3:
         spec["max_concurrent_trials"] = rng.choice([1, 2])
     if is_plain and isolation in ("worker", "process") and rng.random() < 0.12:
-        spec["scaling"] = {"num_workers": 2, "resources_per_worker": {"CPU": 1}}
+        spec["scaling"] = {"num_workers": 2, "resources": {"cpu": 1}}
         stop.pop("budget", None)
     elif isolation != "inline" and not is_pair and rng.random() < 0.2:
         spec["resources"] = {"cpu": 0.5}

@@ -114,16 +114,17 @@ def placement_group_fields(factory: Any) -> dict[str, Any]:
 
 def scaling_fields(config: Any) -> dict[str, Any]:
     """A ScalingConfig as the fields of `Scaling`."""
-    fields = {name: getattr(config, name) for name in ("num_workers", "use_gpu", "placement_strategy")}
+    fields = {name: getattr(config, name) for name in ("num_workers", "placement_strategy")}
     if isinstance(config.num_workers, tuple):
         fields["num_workers"] = list(config.num_workers)
         interval_s = getattr(config, "elastic_resize_monitor_interval_s", _RAYS_INTERVAL_S)
         if interval_s != _RAYS_INTERVAL_S:
             fields["resize_interval_s"] = interval_s
     _refuse_domains({**fields, "resources_per_worker": config.resources_per_worker})
-    if config.resources_per_worker is not None or config.accelerator_type:
-        # Ray's own reading: fills in the GPU and the accelerator type's constraint.
-        fields["resources_per_worker"] = dict(config._resources_per_worker_not_none)
+    # Ray's own reading: fills in the CPU or GPU, and the accelerator type's constraint.
+    bundle = dict(config._resources_per_worker_not_none)
+    own = {"cpu": bundle.pop("CPU", 0), "gpu": bundle.pop("GPU", 0), "memory": bundle.pop("memory", None)}
+    fields["resources"] = own | {"custom": bundle}
     if selector := _worker_labels(config):
         fields["label_selector"] = selector
     refused = [name for name in ("use_tpu", "topology", "trainer_resources") if getattr(config, name, None)]

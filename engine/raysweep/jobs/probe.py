@@ -162,7 +162,7 @@ def _room(spec: SweepSpec | TrainSpec) -> str:
     from raysweep.training.feasibility import check_cluster
 
     check_cluster(spec.scaling)
-    workers = spec.scaling.num_workers
+    workers = spec.scaling.max_workers
     return f"{workers} training worker{'s' * (workers != 1)}"
 
 

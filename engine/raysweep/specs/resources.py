@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import (
     BeforeValidator,
     Field,
-    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from raysweep.documents import ray_objects
-from raysweep.documents.base import SpecModel
 from raysweep.documents.sizes import Bytes
-from raysweep.documents.validation import Path, Problem, show
-from raysweep.space.amounts import CUSTOM, Need, Size, amounts_of, parse_amount, refusal
-from raysweep.specs.bundles import RAY_KEYS, bundle_of, ray_bundle
+from raysweep.documents.validation import Problem, show
+from raysweep.space.amounts import CUSTOM, Need, Size, amounts_of, parse_amount
+from raysweep.specs.bundles import (
+    Amount,
+    ProcessResources,
+    bundle_of,
+    check_custom,
+    process_fields,
+    ray_bundle,
+)
 from raysweep.specs.resources_by_config import ByConfig
-from raysweep.specs.scaling import Amount, RunScaling, Scaling, Strategy, check_pinned
+from raysweep.specs.scaling import RunScaling, Scaling, Strategy, check_pinned
 
 _FIXED: Final = {
     "cpu": ("bundles", "train", "pin_cpus"),
@@ -31,21 +37,13 @@ _FIXED: Final = {
 """What an amount by config does not go with, as that is the same for all trials."""
 
 
-def _check_custom(names: Iterable[str], path: Path) -> None:
-    """Raises Problem where a custom resource is one that has a field of its own."""
-    for name in names:
-        if name in RAY_KEYS:
-            fix = f"write {name.lower()!r} outside of custom"
-            raise Problem(f"{name!r} is not a custom resource", fix, path)
-
-
 def _bundles(given: Any) -> Any:
     if not isinstance(given, list | tuple):
         return given
     return tuple(ray_bundle(bundle, (number,)) for number, bundle in enumerate(given))
 
 
-class Resources(SpecModel):
+class Resources(ProcessResources):
     """What one trial takes: one bundle of amounts, or several `bundles`, the first being the trial's own.
 
     With `train`, the workers of a Ray Train run that the trial starts; its own amounts are then the driver's.
@@ -54,14 +52,7 @@ class Resources(SpecModel):
     """
 
     renamed_fields: ClassVar[dict[str, str]] = {
-        "CPU": "cpu",
-        "GPU": "gpu",
-        "cpus": "cpu",
-        "num_cpus": "cpu",
-        "gpus": "gpu",
-        "num_gpus": "gpu",
-        "custom_resources": "custom",
-        "resources": "custom",
+        **ProcessResources.renamed_fields,
         "labels": "label_selector",
         "scaling": "train",
         "scaling_config": "train",
@@ -70,18 +61,12 @@ class Resources(SpecModel):
 
     cpu: Amount = 1.0
     """CPUs of one trial; fractions allowed. With `train` 0, unless given."""
-    gpu: Amount = 0.0
-    """GPUs of one trial; fractions share a device."""
     gpu_memory: Annotated[Bytes, Field(ge=1)] | None = None
     """In place of `gpu`: so much memory of one GPU, in bytes or as `10GiB`; trials share it."""
-    gpu_part: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Which part of a GPU that is. Found out when the sweep starts, not given."""
-    memory: Annotated[int, Field(ge=1)] | None = None
-    """Heap memory of one trial to reserve, in bytes."""
+    gpu_part: SkipJsonSchema[Annotated[float, Field(gt=0, le=1)] | None] = None
+    """The part of a GPU that `gpu_memory` is. No option: computed at each start, stored with the sweep."""
     by_config: ByConfig = ByConfig()
     """In a sweep: amounts by a trial's config; `cpu`, `gpu`, `memory` and `custom` are then the least."""
-    custom: dict[str, Amount] = Field(default_factory=dict)
-    """Amounts of custom resources, by the name that the cluster gives them."""
     bundles: Annotated[tuple[dict[str, Amount], ...] | None, BeforeValidator(_bundles)] = None
     """Several bundles, placed as one group: the first is the trial's own, the rest is for what it starts.
 
@@ -111,7 +96,7 @@ class Resources(SpecModel):
             given = ray_objects.scaling_resources(given)
         if not isinstance(given, Mapping):
             return given
-        return _memory_as_int(_of_driver(_own_from_head(dict(given))))
+        return _of_driver(_own_from_head(dict(given)))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -124,10 +109,6 @@ class Resources(SpecModel):
             self._check_bundles(self.bundles)
         elif not self.to_bundles():
             raise Problem("asks for nothing", 'give an amount above 0, such as "cpu": 1')
-        _check_custom(self.custom, ("custom",))
-        for name, amount in self.custom.items():
-            if fix := refusal(CUSTOM + name, amount):
-                raise Problem(f"{amount:g} is no amount that Ray takes", fix, ("custom", name))
         return self
 
     def _check_train(self) -> None:
@@ -172,7 +153,7 @@ class Resources(SpecModel):
         if given.memory is not None and not self.memory:
             fix = "give memory too: the least that a trial takes, in bytes"
             raise Problem("says what a trial takes beyond memory, which is not given", fix, ("by_config",))
-        _check_custom(given.custom, ("by_config", "custom"))
+        check_custom(given.custom, ("by_config", "custom"))
         for name in given.given:
             others = _FIXED.get(name, ("bundles", "train"))
             other = next((other for other in others if getattr(self, other)), None)
@@ -183,7 +164,7 @@ class Resources(SpecModel):
     def _check_gpu_memory(self) -> None:
         if self.gpu_memory is None:
             if self.gpu_part is not None:
-                raise Problem("is found out from gpu_memory", "give gpu, or gpu_memory", ("gpu_part",))
+                raise Problem("is computed from gpu_memory", "give gpu, or gpu_memory", ("gpu_part",))
             return
         other = next((name for name in ("bundles", "train") if getattr(self, name) is not None), "")
         if other or self.gpu:
@@ -198,7 +179,7 @@ class Resources(SpecModel):
         for number, bundle in enumerate(bundles[1:], start=1):
             if not any(bundle.values()):
                 raise Problem("is empty", "remove it: only the first may be empty", ("bundles", number))
-        for name, value in _head_fields(bundles[0]).items():
+        for name, value in process_fields(bundles[0]).items():
             if getattr(self, name) != value:
                 raise Problem(
                     f"{show(getattr(self, name))} is not what the first bundle says, {show(value)}",
@@ -206,18 +187,20 @@ class Resources(SpecModel):
                     (name,),
                 )
 
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        if self.gpu_part is None:
+            fields.pop("gpu_part", None)
+        return fields
+
     @property
     def needs(self) -> tuple[Need, ...]:
         """The amounts that depend on a trial's config."""
         return tuple(
-            Need(f"resources.by_config.{name}", name, parse_amount(text), self._usual(name))
+            Need(f"resources.by_config.{name}", name, parse_amount(text), self.usual(name))
             for name, text in self.by_config.given.items()
         )
-
-    def _usual(self, name: str) -> float:
-        if name.startswith(CUSTOM):
-            return self.custom.get(name.removeprefix(CUSTOM), 0.0)
-        return float(getattr(self, name) or 0)
 
     @property
     def is_head_empty(self) -> bool:
@@ -240,7 +223,7 @@ class Resources(SpecModel):
         bundles = (self._own(),) if self.bundles is None else self.bundles
         if self.train is not None:
             data: tuple[dict[str, float], ...] = ({"CPU": self.train.data_cpus},)
-            bundles = (*bundles, *(self.train.worker_bundle(),) * self.train.num_workers, *data)
+            bundles = (*bundles, *(self.train.worker_bundle(),) * self.train.max_workers, *data)
         stripped = [{name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles]
         return [bundle for bundle in stripped if bundle]
 
@@ -290,18 +273,12 @@ class Resources(SpecModel):
         gpu = self.gpu if self.gpu_memory is None else (self.gpu_part or 1.0)
         return {"CPU": self.cpu, "GPU": gpu, "memory": float(self.memory or 0), **self.custom}
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core, handler))
-        schema["properties"]["memory"]["anyOf"][0]["type"] = "number"
-        return schema
-
 
 def resources_of(scaling: Scaling) -> Resources:
     """What a trial takes that is a gang: a bundle for each worker."""
     bundle = scaling.worker_bundle()
     return Resources(
-        bundles=(bundle,) * scaling.num_workers,
+        bundles=(bundle,) * scaling.max_workers,
         strategy=scaling.placement_strategy,
         label_selector=scaling.label_selector,
         pin_cpus=scaling.pin_cpus,
@@ -323,7 +300,7 @@ def resources_of_wrapped(asked: Any, given: Any) -> Resources:
         )
     fields = ray_objects.placement_group_fields(asked)
     if len(fields["bundles"]) == 1:
-        fields = {**_head_fields(fields["bundles"][0]), "label_selector": fields.get("label_selector", {})}
+        fields = {**process_fields(fields["bundles"][0]), "label_selector": fields.get("label_selector", {})}
     wrapped = Resources.model_validate(fields)
     if given is not None and Resources.model_validate(given).to_bundles() != wrapped.to_bundles():
         raise Problem(
@@ -332,13 +309,6 @@ def resources_of_wrapped(asked: Any, given: Any) -> Resources:
             ("resources",),
         )
     return wrapped if given is None else Resources.model_validate(given)
-
-
-def _head_fields(head: Mapping[str, Any]) -> dict[str, Any]:
-    memory = head.get("memory")
-    custom = {name: float(value) for name, value in head.items() if name not in RAY_KEYS.values()}
-    own = {"cpu": float(head.get("CPU", 0.0)), "gpu": float(head.get("GPU", 0.0))}
-    return {**own, "memory": int(memory) if memory else None, "custom": custom}
 
 
 def _own_from_head(fields: dict[Any, Any]) -> dict[Any, Any]:
@@ -353,7 +323,7 @@ def _own_from_head(fields: dict[Any, Any]) -> dict[Any, Any]:
         return fields
     if not all(isinstance(v, int | float) and 0 <= v < float("inf") for v in head.values()):
         return fields  # pydantic says what is wrong with the bundle
-    return {**_head_fields(head), **fields}
+    return {**process_fields(head), **fields}
 
 
 def _of_driver(fields: dict[Any, Any]) -> dict[Any, Any]:
@@ -364,11 +334,3 @@ def _of_driver(fields: dict[Any, Any]) -> dict[Any, Any]:
     given = train.get("placement_strategy") if isinstance(train, Mapping) else None
     strategy = given or getattr(train, "placement_strategy", "PACK")
     return {"cpu": 0.0, "strategy": strategy, **fields}
-
-
-def _memory_as_int(fields: dict[Any, Any]) -> dict[Any, Any]:
-    """Ray's users write `memory=1e9`."""
-    memory = fields.get("memory")
-    if isinstance(memory, float) and memory.is_integer():
-        return {**fields, "memory": int(memory)}
-    return fields

@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, mode
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem, show
 from raysweep.space.amounts import CUSTOM, parse_amount
-from raysweep.specs.bundles import ray_bundle
 
 if TYPE_CHECKING:
     pass
@@ -78,24 +77,18 @@ class ScalingByConfig(_ByConfig):
 
     renamed_fields: ClassVar[dict[str, str]] = {
         "workers": "num_workers",
-        "cpu": "resources_per_worker.CPU",
-        "gpu": "resources_per_worker.GPU",
-        "memory": "resources_per_worker.memory",
-        "custom": "resources_per_worker",
-        "resources": "resources_per_worker",
+        "resources_per_worker": "scaling.by_config.resources",
     }
 
     num_workers: Expression = None
     """Such as `"workers"`, rounded up; never below `scaling.num_workers`."""
-    resources_per_worker: Annotated[dict[str, Named], BeforeValidator(ray_bundle)] = Field(
-        default_factory=dict
-    )
-    """What each worker takes, in Ray's keys: `{"CPU": "threads", "memory": "1e9 + 4e6 * width"}`.
+    resources: ByConfig = ByConfig()
+    """What each worker takes: `{cpu: threads, memory: "1e9 + 4e6 * width"}`.
 
-    Never below `scaling.resources_per_worker`, which has to name memory where this does.
+    Never below `scaling.resources`, which has to name memory where this does.
     """
 
     @property
     def given(self) -> dict[str, str]:
-        """The expressions by field; what each worker takes by `resources_per_worker.CPU`."""
-        return super().given | {f"resources_per_worker.{k}": v for k, v in self.resources_per_worker.items()}
+        """The expressions by field; what each worker takes by `resources.cpu`."""
+        return super().given | {f"resources.{name}": text for name, text in self.resources.given.items()}

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
+    PlainSerializer,
+    PlainValidator,
     WithJsonSchema,
     model_validator,
 )
@@ -16,23 +17,14 @@ from pydantic import (
 from raysweep.documents import ray_objects
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem, did_you_mean, show
-from raysweep.space.amounts import Need, parse_amount, refusal
-from raysweep.specs.bundles import need_name, ray_bundle
+from raysweep.space.amounts import Need, parse_amount
+from raysweep.specs.bundles import ProcessResources
 from raysweep.specs.resources_by_config import ScalingByConfig
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 Backend = Literal["torch", "gloo", "nccl", "tensorflow", "horovod"]
 ProcessGroup = Literal["gloo", "nccl", "tensorflow", "horovod"]
 Reduction = Literal["rank0", "mean", "sum", "max", "min", "each"]
-
-
-def _countable(amount: float) -> float:
-    if fix := refusal("", amount):
-        raise Problem(f"{amount:g} is no amount that Ray takes", fix)
-    return amount
-
-
-Amount = Annotated[float, Field(ge=0), AfterValidator(_countable)]
 
 
 def check_pinned(cpus: float) -> None:
@@ -77,19 +69,34 @@ def _metrics(given: Any) -> Any:
     return dict(given)
 
 
-def _of_range(fields: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """`num_workers: [2, 8]` as its two numbers."""
-    given = fields.get("num_workers")
+def _number_of_workers(given: Any) -> int | tuple[int, int]:
+    """One number, or a range of two. Not validated as a union: its errors would name the branches."""
     if not isinstance(given, list | tuple):
-        return fields
-    if len(given) != 2 or "min_workers" in fields:
-        raise Problem(f"expected a number or two, got {show(given)}", "write [2, 8]", ("num_workers",))
-    return {**fields, "num_workers": given[1], "min_workers": given[0]}
+        return _count(given)
+    if len(given) != 2:
+        raise Problem(f"expected a number or two, got {show(given)}", "write 4, or a range: [2, 8]")
+    least, most = (_count(number) for number in given)
+    if least > most:
+        raise Problem(f"{show(given)} is no range", "write the smaller number first: [2, 8]")
+    return least, most
+
+
+def _count(given: Any) -> int:
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise Problem(f"expected a whole number, got {show(given)}", "write 4, or a range: [2, 8]")
+    if given < 1:
+        raise Problem(f"must be >= 1, got {given}", "give a number >= 1")
+    return given
 
 
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
 _RANGE: dict[str, Any] = {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2}
-Workers = Annotated[int, WithJsonSchema({"anyOf": [_COUNT, _RANGE]})]
+Workers = Annotated[
+    int | tuple[int, int],
+    PlainValidator(_number_of_workers),
+    PlainSerializer(lambda given: list(given) if isinstance(given, tuple) else given),
+    WithJsonSchema({"anyOf": [_COUNT, _RANGE]}),
+]
 
 
 class Scaling(SpecModel):
@@ -102,18 +109,17 @@ class Scaling(SpecModel):
         "workers": "num_workers",
         "strategy": "placement_strategy",
         "labels": "label_selector",
+        "use_gpu": "scaling.resources.gpu",
+        "resources_per_worker": "scaling.resources",
+        "min_workers": "scaling.num_workers: [2, 8]",
     }
 
-    num_workers: Workers = Field(default=1, ge=1)
+    num_workers: Workers = 1
     """How many workers train together; in a training also a range, `[2, 8]`: as many as have room."""
-    min_workers: int | None = Field(default=None, ge=1)
-    """The smaller number of that range, of which `num_workers` is then the larger."""
     resize_interval_s: float | None = Field(default=None, ge=0)
     """With a range: workers have run so many seconds before they are ended for more; default: 10."""
-    use_gpu: bool = False
-    """Whether each worker takes a GPU (one, unless `resources_per_worker` says otherwise)."""
-    resources_per_worker: Annotated[dict[str, Amount] | None, BeforeValidator(ray_bundle)] = None
-    """What each worker takes, in Ray's keys; default: 1 CPU, or 1 GPU with `use_gpu`."""
+    resources: ProcessResources = ProcessResources()
+    """What each worker takes; default: 1 CPU."""
     placement_strategy: Strategy = "PACK"
     """How the workers are placed on nodes."""
     label_selector: dict[str, str] = Field(default_factory=dict)
@@ -121,7 +127,7 @@ class Scaling(SpecModel):
     by_config: ScalingByConfig = ScalingByConfig()
     """In a sweep: how many workers a trial has, and what each takes, by its config.
 
-    `num_workers` and `resources_per_worker` are then the least.
+    `num_workers` and `resources` are then the least.
     """
     pin_cpus: bool = False
     """Whether each worker runs on CPUs that no other pinned worker or trial of the node runs on."""
@@ -143,63 +149,50 @@ class Scaling(SpecModel):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
-        fields = ray_objects.scaling_fields(given) if ray_objects.is_scaling_config(given) else given
-        return _of_range(fields) if isinstance(fields, Mapping) else fields
+        return ray_objects.scaling_fields(given) if ray_objects.is_scaling_config(given) else given
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.min_workers is not None and self.min_workers > self.num_workers:
-            problem = f"{self.min_workers} is above num_workers, {self.num_workers}"
-            raise Problem(problem, "write num_workers: [2, 8], the smaller number first", ("min_workers",))
         if self.resize_interval_s is not None and self.min_workers is None:
             fix = "leave it out, or write num_workers: [2, 8]"
             raise Problem("is of a number of workers that may change", fix, ("resize_interval_s",))
-        if self.backend == "nccl" and not self.use_gpu:
-            raise Problem("'nccl' needs GPUs", "set use_gpu: true, or write torch", ("backend",))
+        if self.backend == "nccl" and not self.resources.gpu:
+            raise Problem("'nccl' needs GPUs", "set resources: {gpu: 1}, or write torch", ("backend",))
+        if not self.worker_bundle():
+            raise Problem("asks for nothing", "give an amount above 0, such as cpu: 1", ("resources",))
         if self.pin_cpus:
-            check_pinned(self.worker_bundle().get("CPU", 0.0))
-        self._check_by_config()
-        each = self.resources_per_worker
-        if each is None:
-            return self
-        if not any(each.values()) and not self.use_gpu:
-            raise Problem(
-                "asks for nothing", 'give an amount above 0, such as {"CPU": 1}', ("resources_per_worker",)
-            )
-        if each.get("GPU") and not self.use_gpu:
-            raise Problem("has a GPU, but use_gpu is false", "set use_gpu: true", ("resources_per_worker",))
-        if self.use_gpu and each.get("GPU") == 0:
-            raise Problem("has 0 GPU, but use_gpu is true", "set use_gpu: false", ("resources_per_worker",))
+            check_pinned(self.resources.cpu)
+        if self.by_config.resources.memory is not None and not self.resources.memory:
+            fix = "give resources.memory too: the least that a worker takes, in bytes"
+            problem = "says what a worker takes beyond memory, which is not given"
+            raise Problem(problem, fix, ("by_config", "resources", "memory"))
         return self
 
-    def _check_by_config(self) -> None:
-        asked, where = self.by_config.resources_per_worker, ("by_config", "resources_per_worker")
-        if "GPU" in asked and not self.use_gpu:
-            raise Problem("has a GPU, but use_gpu is false", "set use_gpu: true", (*where, "GPU"))
-        if "memory" in asked and not self.worker_bundle().get("memory"):
-            fix = "give resources_per_worker.memory too: the least that a worker takes, in bytes"
-            problem = "says what a worker takes beyond memory, which is not given"
-            raise Problem(problem, fix, (*where, "memory"))
+    @property
+    def max_workers(self) -> int:
+        """`num_workers`, or the larger number of its range."""
+        return self.num_workers if isinstance(self.num_workers, int) else self.num_workers[1]
+
+    @property
+    def min_workers(self) -> int | None:
+        """The smaller number where `num_workers` is a range."""
+        return None if isinstance(self.num_workers, int) else self.num_workers[0]
 
     def worker_bundle(self) -> dict[str, float]:
         """What one worker takes, in Ray's keys."""
-        default = {"GPU": 1.0} if self.use_gpu else {"CPU": 1.0}
-        bundle = dict(self.resources_per_worker) if self.resources_per_worker is not None else default
-        if self.use_gpu:
-            bundle.setdefault("GPU", 1.0)
-        return {name: float(amount) for name, amount in bundle.items() if amount}
+        return self.resources.to_bundle()
 
     @property
     def needs(self) -> tuple[Need, ...]:
         """The number of workers and each worker's amounts, where they depend on a trial's config."""
-        asked, usual, needs = self.by_config, self.worker_bundle(), []
-        if asked.num_workers is not None:
-            amount, least = parse_amount(asked.num_workers), float(self.num_workers)
-            needs.append(Need("scaling.by_config.num_workers", "num_workers", amount, least))
-        for key, text in asked.resources_per_worker.items():
-            field, is_pinned = f"scaling.by_config.resources_per_worker.{key}", self.pin_cpus and key == "CPU"
-            amount, least = parse_amount(text), usual.get(key, 0.0)
-            needs.append(Need(field, need_name(key), amount, least, is_pinned=is_pinned))
+        needs = []
+        if (text := self.by_config.num_workers) is not None:
+            least = float(self.max_workers)
+            needs.append(Need("scaling.by_config.num_workers", "num_workers", parse_amount(text), least))
+        for name, text in self.by_config.resources.given.items():
+            field, is_pinned = f"scaling.by_config.resources.{name}", self.pin_cpus and name == "cpu"
+            least = self.resources.usual(name)
+            needs.append(Need(field, name, parse_amount(text), least, is_pinned=is_pinned))
         return tuple(needs)
 
     @property

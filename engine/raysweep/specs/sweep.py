@@ -150,7 +150,7 @@ class SweepSpec(SweepFields):
     @property
     def may_have_gpus(self) -> bool:
         """Whether trials, or some of them, take GPUs."""
-        return self.trial_resources.total_gpus > 0 or self.resources.by_config.gpu is not None
+        return self.trial_resources.total_gpus > 0 or any(need.name == "gpu" for need in self.needs)
 
     @property
     def compared(self) -> tuple[str, Mode]:

@@ -45,7 +45,7 @@ def make_data_config(spec: TrainSpec) -> Any:
 
 def _taken(scaling: Scaling) -> Mapping[str, float]:
     bundle = scaling.worker_bundle()
-    return {name: scaling.num_workers * bundle.get(name, 0.0) for name in ("CPU", "GPU")}
+    return {name: scaling.max_workers * bundle.get(name, 0.0) for name in ("CPU", "GPU")}
 
 
 def _function(name: str, source: DatasetSource) -> Callable[..., Any] | None:

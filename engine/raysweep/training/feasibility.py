@@ -32,20 +32,20 @@ def check_scaling(scaling: Scaling, nodes: Sequence[Totals], *, beside: float = 
         "STRICT_PACK": max(room, default=0),
         "STRICT_SPREAD": sum(1 for count in room if count),
     }[scaling.placement_strategy]
-    wanted = scaling.num_workers if scaling.min_workers is None else scaling.min_workers
+    wanted = scaling.min_workers or scaling.max_workers
     if fits >= wanted:
         _check_beside(wanted, bundle, nodes, beside)
         return
     where = {"STRICT_PACK": " on one node", "STRICT_SPREAD": " on nodes of their own"}
     asked = f"{wanted} worker{'s' * (wanted > 1)} of {_show(bundle)}"
-    field = "num_workers" if scaling.min_workers is None else "min_workers"
+    fewer = f"{fits} or less" if scaling.min_workers is None else f"[{fits}, {scaling.max_workers}]"
     raise InfeasibleResourcesError(
         "scaling",
         f"{asked} can never run{where.get(scaling.placement_strategy, '')}: there is room for {fits} on "
         f"{_show_nodes(nodes, bundle)}",
-        f"set {field} to {fits} or less, or add nodes"
+        f"set num_workers to {fewer}, or add nodes"
         if fits
-        else "ask for less in resources_per_worker, or add nodes that have it",
+        else "ask for less in scaling.resources, or add nodes that have it",
     )
 
 
@@ -58,7 +58,7 @@ def _check_beside(workers: int, bundle: Totals, nodes: Sequence[Totals], beside:
         "datasets",
         f"Ray Data reads on CPUs beside the workers', and {workers} of {_show(bundle)} leave "
         f"{max(cpus - taken, 0.0):g} of {cpus:g}",
-        "ask for fewer workers, or less CPU in resources_per_worker, or add nodes",
+        "ask for fewer workers, or less CPU in scaling.resources, or add nodes",
     )
 
 

@@ -93,7 +93,7 @@ def source_of(spec: TrainSpec) -> TrainSource | None:
 
 def _workers(scaling: Scaling) -> dict[str, Any]:
     bounds = {} if scaling.min_workers is None else {"at_least": scaling.min_workers}
-    return {"number": scaling.num_workers, **bounds, "each": scaling.worker_bundle()}
+    return {"number": scaling.max_workers, **bounds, "each": scaling.worker_bundle()}
 
 
 def _used(usage: Usage) -> dict[str, float]:

@@ -38,7 +38,7 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
         warm_start=spec.warm_start_checkpoint,
         attempt=attempt,
         schedule=spec.schedule,
-        pinned_cpus=spec.scaling.worker_bundle()["CPU"] if spec.scaling.pin_cpus else 0.0,
+        pinned_cpus=spec.scaling.resources.cpu if spec.scaling.pin_cpus else 0.0,
     )
     arguments: dict[str, Any] = {
         "train_loop_config": dict(spec.config),
@@ -59,7 +59,7 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
 def _scaling(scaling: Scaling) -> dict[str, Any]:
     return {
         **_size(scaling),
-        "use_gpu": scaling.use_gpu,
+        "use_gpu": scaling.resources.gpu > 0,
         "resources_per_worker": scaling.worker_bundle(),
         "placement_strategy": scaling.placement_strategy,
         "label_selector": dict(scaling.label_selector) or None,
@@ -68,9 +68,9 @@ def _scaling(scaling: Scaling) -> dict[str, Any]:
 
 def _size(scaling: Scaling) -> dict[str, Any]:
     if scaling.min_workers is None:
-        return {"num_workers": scaling.num_workers}
+        return {"num_workers": scaling.max_workers}
     interval_s = DEFAULT_RESIZE_INTERVAL_S if scaling.resize_interval_s is None else scaling.resize_interval_s
-    bounds = (scaling.min_workers, scaling.num_workers)
+    bounds = (scaling.min_workers, scaling.max_workers)
     return {"num_workers": bounds, "elastic_resize_monitor_interval_s": interval_s}
 
 

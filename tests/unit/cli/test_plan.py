@@ -60,14 +60,14 @@ def test_so_is_how_many_workers_a_gang_has(plan: Cli) -> None:
 
 
 def test_so_is_what_each_of_them_takes(plan: Cli) -> None:
-    by_config = {"num_workers": "threads", "resources_per_worker": {"cpu": "2 * threads"}}
+    by_config = {"num_workers": "threads", "resources": {"cpu": "2 * threads"}}
     scaling = {"num_workers": 2, "by_config": by_config}
     said = plan(scaling=scaling)
     assert "each takes  at least {CPU: 1} + {CPU: 1}" in said
     assert "by config   num_workers: threads" in said
-    assert "by config   resources_per_worker.CPU: 2 * threads" in said
+    assert "by config   resources.cpu: 2 * threads" in said
     found = json.loads(plan("--json", scaling=scaling))["by_config"]
-    assert found == {"num_workers": "threads", "resources_per_worker.CPU": "2 * threads"}
+    assert found == {"num_workers": "threads", "resources.cpu": "2 * threads"}
 
 
 def test_an_inline_trial_needs_no_room(plan: Cli) -> None:

@@ -49,7 +49,7 @@ TRAIN: dict[str, Any] = {
     "trainable": "examples.quick:steps",
     "config": {"lr": 0.1, "net": {"width": 3}},
     "framework": "torch",
-    "scaling": {"num_workers": 2, "use_gpu": False, "resources_per_worker": {"CPU": 1}},
+    "scaling": {"num_workers": 2, "resources": {"cpu": 1}},
     "warm_start_checkpoint": "s3://bucket/x",
     "failure": {"max_failures": 2},
     "storage_path": "/data/runs",

@@ -94,10 +94,10 @@ MEMORY = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{4 * GIB} * x"}}
 CPUS = {"cpu": 1, "by_config": {"cpu": "1 + n % 3"}}
 BOTH = {"cpu": 1, "memory": GIB, "by_config": {"cpu": "1 + n % 2", "memory": f"{4 * GIB} * x"}}
 CUSTOM = {"cpu": 1, "custom": {"seat": 1}, "by_config": {"custom": {"seat": "1 + n % 3", "a b": "n // 50"}}}
-WORKERS = {"resources_per_worker": {"CPU": "1 + n % 2", "memory": f"{4 * GIB} * x"}}
+WORKERS = {"resources": {"cpu": "1 + n % 2", "memory": f"{4 * GIB} * x"}}
 GANG = {
     "num_workers": 2,
-    "resources_per_worker": {"CPU": 1, "memory": GIB},
+    "resources": {"cpu": 1, "memory": GIB},
     "by_config": {**WORKERS, "num_workers": "2 + n % 3 // 2"},
 }
 BEYOND = st.sampled_from(

@@ -348,7 +348,7 @@ def test_a_usual_slot_behind_an_idle_one_of_another_size_gets_its_trial() -> Non
 
 # -- gangs: what each of their workers takes ---------------------------------------------------------------
 
-EACH = {"num_workers": 2, "resources_per_worker": {"CPU": 1, "memory": GIB}}
+EACH = {"num_workers": 2, "resources": {"cpu": 1, "memory": GIB}}
 
 
 def gangs(*needs: float, by_config: dict[str, Any], **fields: Any) -> Sweep:
@@ -362,7 +362,7 @@ def message_of(sweep: Sweep, trial: int) -> str:
 
 
 def test_a_gang_is_of_the_size_of_its_workers_and_of_their_number() -> None:
-    asked = {"num_workers": "x", "resources_per_worker": {"CPU": "x - 1", "seat": "x // 4"}}
+    asked = {"num_workers": "x", "resources": {"cpu": "x - 1", "custom": {"seat": "x // 4"}}}
     sweep = gangs(2.0, 3.0, 4.0, 3.0, by_config=asked)
     expected = ["", "cpu=2 num_workers=3", "cpu=3 custom.seat=1 num_workers=4", "cpu=2 num_workers=3"]
     assert sizes.needed_sizes(sweep.state) == sorted({size for size in expected if size})
@@ -371,7 +371,7 @@ def test_a_gang_is_of_the_size_of_its_workers_and_of_their_number() -> None:
 
 
 def test_the_memory_of_a_worker_is_no_size_and_grows_when_it_was_not_enough() -> None:
-    sweep = gangs(1.0, 3.0, by_config={"resources_per_worker": {"memory": f"{GIB} * x"}})
+    sweep = gangs(1.0, 3.0, by_config={"resources": {"memory": f"{GIB} * x"}})
     assert [trial.memory_bytes for trial in sweep.state.trials.values()] == [None, 3 * GIB]
     assert [trial.size for trial in sweep.state.trials.values()] == ["", ""]
     open_all(sweep)
@@ -383,13 +383,13 @@ def test_the_memory_of_a_worker_is_no_size_and_grows_when_it_was_not_enough() ->
 
 
 def test_the_usual_memory_of_a_worker_is_no_more_than_the_usual() -> None:
-    sweep = gangs(1.0, 0.5, by_config={"resources_per_worker": {"memory": f"{GIB} * x"}})
+    sweep = gangs(1.0, 0.5, by_config={"resources": {"memory": f"{GIB} * x"}})
     assert sweep.state.hungry_for_memory == 0
     assert run_all(sweep) == [(0, None), (1, None)]
 
 
 def test_a_gang_that_the_nodes_cannot_hold_fails_by_its_field_and_no_other() -> None:
-    asked = {"num_workers": "x", "resources_per_worker": {"CPU": "x"}}
+    asked = {"num_workers": "x", "resources": {"cpu": "x"}}
     failure = {**NO_WAIT, "placement_timeout_s": 5.0}
     sweep = gangs(3.0, 2.0, by_config=asked, failure=failure)
     (size,) = (size for size in sizes.needed_sizes(sweep.state) if "3" in size)
@@ -405,7 +405,7 @@ def test_a_gang_that_the_nodes_cannot_hold_fails_by_its_field_and_no_other() -> 
 
 def test_memory_that_the_largest_node_has_may_be_too_much_for_all_workers_of_a_gang() -> None:
     """Each fits a node of 16 GiB, and the two of them do not: only the size with its memory tells."""
-    asked = {"resources_per_worker": {"CPU": "x // 6", "memory": f"{GIB} * x"}}
+    asked = {"resources": {"cpu": "x // 6", "memory": f"{GIB} * x"}}
     sweep = gangs(1.0, 12.0, 5.0, by_config=asked, failure={**NO_WAIT, "placement_timeout_s": 5.0})
     found = sizes.needed_sizes(sweep.state)
     assert found == [f"cpu=2 memory={12 * GIB}", f"memory={5 * GIB}"]

@@ -129,8 +129,8 @@ def group_of_slot(policy: FleetPolicy, size: str, members: int) -> str:
     ],
 )
 def test_torch_is_nccl_where_the_size_has_whole_gpus(backend: str | None, groups: dict[str, str]) -> None:
-    each = {"num_workers": 2, "use_gpu": True, "resources_per_worker": {"GPU": 0.5}, "backend": backend}
-    asked = {"by_config": {"num_workers": "n", "resources_per_worker": {"GPU": "n"}}}
+    each = {"num_workers": 2, "resources": {"cpu": 0, "gpu": 0.5}, "backend": backend}
+    asked = {"by_config": {"num_workers": "n", "resources": {"gpu": "n"}}}
     policy = FleetPolicy.of(make_spec(param_space={"n": {"choice": [1, 2]}}, scaling=each | asked))
     for size, group in groups.items():
         assert group_of_slot(policy, size, 2) == group, size

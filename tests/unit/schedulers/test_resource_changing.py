@@ -87,7 +87,7 @@ def test_a_config_without_the_parameter_is_left_alone() -> None:
 
 BY_THREADS: dict[str, dict[str, Any]] = {
     "process": {"resources": {"cpu": 1, "by_config": {"cpu": "threads"}}},
-    "gang": {"resources": {"cpu": 1}, "scaling": {"by_config": {"resources_per_worker": {"CPU": "threads"}}}},
+    "gang": {"resources": {"cpu": 1}, "scaling": {"by_config": {"resources": {"cpu": "threads"}}}},
 }
 
 
@@ -154,7 +154,7 @@ def test_it_is_made_from_the_spec_and_its_state_is_its_own() -> None:
         (
             None,
             {"resources": {"cpu": 1}, "scaling": {}},
-            r"write scaling: {by_config: {resources_per_worker: {CPU",
+            r"write scaling: {by_config: {resources: {cpu",
         ),
         (
             SHARE | {"param": "thread"},

@@ -64,7 +64,7 @@ SIZED: dict[str, dict[str, Any]] = {
     },
     "sized3": {
         **SEARCHES["random"],
-        "scaling": {"by_config": {"num_workers": _TWICE, "resources_per_worker": {"CPU": _TWICE}}},
+        "scaling": {"by_config": {"num_workers": _TWICE, "resources": {"cpu": _TWICE}}},
     },
 }
 # With several metrics, which one scheduler compares by.

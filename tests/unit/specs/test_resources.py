@@ -87,9 +87,9 @@ def test_refused(given: dict[str, Any], line: str) -> None:
     ("given", "bundle"),
     [
         ({}, {"CPU": 1.0}),
-        ({"use_gpu": True}, {"GPU": 1.0}),
-        ({"resources_per_worker": {"cpu": 2}, "use_gpu": True}, {"CPU": 2.0, "GPU": 1.0}),
-        ({"resources_per_worker": {"CPU": 2, "GPU": 0}}, {"CPU": 2.0}),
+        ({"resources": {"cpu": 0, "gpu": 1}}, {"GPU": 1.0}),
+        ({"resources": {"gpu": 1}}, {"CPU": 1.0, "GPU": 1.0}),
+        ({"resources": {"cpu": 2, "gpu": 0}}, {"CPU": 2.0}),
     ],
 )
 def test_what_a_worker_takes(given: dict[str, Any], bundle: dict[str, float]) -> None:

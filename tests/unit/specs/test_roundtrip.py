@@ -169,12 +169,12 @@ def test_train_spec_in_every_form() -> None:
         trainable="m:train",
         config={"lr": 0.1, "layers": (64, 64)},
         framework="torch",
-        scaling={"num_workers": 2, "resources_per_worker": {"cpu": 2}},
+        scaling={"num_workers": 2, "resources": {"cpu": 2}},
         storage_path="s3://b/p",
         tags={"a": "b"},
     )
     assert spec.config["layers"] == (64, 64)
-    assert spec.scaling.resources_per_worker == {"CPU": 2.0}
+    assert spec.scaling.resources.cpu == 2
     assert TrainSpec.from_json(spec.to_json()) == TrainSpec.from_yaml(spec.to_yaml()) == spec
     TRAIN_SCHEMA.validate(spec.to_dict())
     assert spec.replace(tags={}).digest() == spec.digest()

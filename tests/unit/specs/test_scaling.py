@@ -22,9 +22,7 @@ def test_defaults_that_are_written_out_do_not_change_the_digest() -> None:
 
 
 def test_a_trial_takes_a_bundle_for_each_worker() -> None:
-    spec = sweep(
-        scaling={"num_workers": 3, "resources_per_worker": {"cpu": 2}, "placement_strategy": "SPREAD"}
-    )
+    spec = sweep(scaling={"num_workers": 3, "resources": {"cpu": 2}, "placement_strategy": "SPREAD"})
     assert spec.trial_resources.to_bundles() == [{"CPU": 2.0}] * 3
     assert spec.trial_resources.strategy == "SPREAD"
     assert rs.SweepSpec(**spec.to_dict()) == spec
@@ -47,10 +45,10 @@ def test_all_workers_are_on_nodes_with_the_labels() -> None:
     [
         ({}, None),
         ({"backend": "torch"}, "gloo"),
-        ({"backend": "gloo", "use_gpu": True}, "gloo"),
-        ({"backend": "torch", "use_gpu": True}, "nccl"),
-        ({"backend": "torch", "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}, "gloo"),
-        ({"backend": "nccl", "use_gpu": True}, "nccl"),
+        ({"backend": "gloo", "resources": {"gpu": 1}}, "gloo"),
+        ({"backend": "torch", "resources": {"gpu": 1}}, "nccl"),
+        ({"backend": "torch", "resources": {"gpu": 0.5}}, "gloo"),
+        ({"backend": "nccl", "resources": {"gpu": 1}}, "nccl"),
         ({"backend": "tensorflow"}, "tensorflow"),
         ({"backend": "horovod"}, "horovod"),
     ],
@@ -79,7 +77,7 @@ def test_tensorflow_has_fresh_processes_as_its_servers_end_only_with_theirs() ->
 
 
 def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
-    assert sweep(scaling={"use_gpu": True}).effective_isolation == "process"
+    assert sweep(scaling={"resources": {"gpu": 1}}).effective_isolation == "process"
     assert sweep(scaling={}).effective_isolation == "worker"
 
 
@@ -110,7 +108,7 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
             r"^resources\.train\.label_selector: .* write it as resources\.label_selector",
         ),
         (
-            {"scaling": {"pin_cpus": True, "resources_per_worker": {"CPU": 0.5}}},
+            {"scaling": {"pin_cpus": True, "resources": {"cpu": 0.5}}},
             r"^scaling\.pin_cpus: a process with 0\.5 CPUs cannot be pinned; give whole CPUs",
         ),
         ({"resources": {"cpu": 1.5, "pin_cpus": True}}, r"^resources\.pin_cpus: a process with 1\.5 CPUs"),
@@ -123,14 +121,22 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
             {"resources": {"pin_cpus": True}, "isolation": "inline", "max_concurrent_trials": 1},
             r"^resources\.pin_cpus: an inline trial",
         ),
-        ({"scaling": {"backend": "nccl"}}, r"^scaling\.backend: 'nccl' needs GPUs; set use_gpu: true"),
+        (
+            {"scaling": {"backend": "nccl"}},
+            r"^scaling\.backend: 'nccl' needs GPUs; set resources: \{gpu: 1\}",
+        ),
         ({"scaling": {"placement_strategy": "NEAR"}}, r"^scaling\.placement_strategy: 'NEAR'"),
-        ({"scaling": {"resources_per_worker": {"CPU": 0}}}, r"^scaling\.resources_per_worker: asks for"),
+        ({"scaling": {"resources": {"cpu": 0}}}, r"^scaling\.resources: asks for"),
         (
             {"scaling": {}, "resources": {"cpu": 2}},
-            r"^resources: scaling says already .*scaling\.resources_per_worker",
+            r"^resources: scaling says already .*scaling\.resources",
         ),
         ({"scaling": {}, "isolation": "inline"}, r"^isolation: .* use worker, process .* or actor"),
+        ({"scaling": {"use_gpu": True}}, r"^scaling\.use_gpu: .* did you mean 'scaling\.resources\.gpu'\?"),
+        (
+            {"scaling": {"resources_per_worker": {"CPU": 2}}},
+            r"^scaling\.resources_per_worker: .* did you mean 'scaling\.resources'\?",
+        ),
         ({"num_workers": 2}, r"did you mean 'scaling\.num_workers'"),
     ],
 )
@@ -165,10 +171,10 @@ def test_a_gang_that_never_fits_is_told_in_the_words_of_the_spec() -> None:
     spec = sweep(scaling={"num_workers": 3})
     with pytest.raises(InfeasibleResourcesError, match=r"^scaling: one trial asks for 3 workers of {CPU: 1}"):
         count_trials(spec, nodes(2))
-    large = sweep(scaling={"num_workers": 2, "resources_per_worker": {"CPU": 4}})
-    said = r"^scaling\.resources_per_worker\.CPU: one worker asks for 4 CPU; the largest node has 2;"
+    large = sweep(scaling={"num_workers": 2, "resources": {"cpu": 4}})
+    said = r"^scaling\.resources\.cpu: one worker asks for 4 CPU; the largest node has 2;"
     with pytest.raises(InfeasibleResourcesError, match=said):
         count_trials(large, nodes(2))
-    slow = sweep(scaling={"resources_per_worker": {"CPU": 1, "lab": 1}})
-    with pytest.raises(InfeasibleResourcesError, match=r"^scaling\.resources_per_worker\.lab: .* 1 lab"):
+    slow = sweep(scaling={"resources": {"custom": {"lab": 1}}})
+    with pytest.raises(InfeasibleResourcesError, match=r"^scaling\.resources\.custom\.lab: .* 1 lab"):
         count_trials(slow, nodes(2))

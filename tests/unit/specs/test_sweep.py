@@ -321,8 +321,8 @@ def test_train_spec_refusals() -> None:
         TrainSpec(trainable="m:f", scaling={"num_workers": 0})
     with pytest.raises(SpecError, match=r"^framework: 'pytorch' is not known here; did you mean 'torch'\?"):
         TrainSpec(trainable="m:f", framework="pytorch")
-    with pytest.raises(SpecError, match=r"^scaling\.resources_per_worker: has a GPU, but use_gpu is false"):
-        TrainSpec(trainable="m:f", scaling={"resources_per_worker": {"GPU": 1}})
+    with pytest.raises(SpecError, match=r"^scaling\.use_gpu: .* did you mean 'scaling\.resources\.gpu'"):
+        TrainSpec(trainable="m:f", scaling={"use_gpu": True})
     with pytest.raises(SpecError, match=r"^config: expected a mapping, got 3"):
         TrainSpec(trainable="m:f", config=3)  # type: ignore[arg-type]
 

@@ -9,8 +9,8 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.specs import Resources, Scaling, SweepSpec
 
-FOUR: dict[str, Any] = {"num_workers": 4, "resources_per_worker": {"CPU": 2}}
-TWO_GPUS: dict[str, Any] = {"num_workers": 2, "use_gpu": True}
+FOUR: dict[str, Any] = {"num_workers": 4, "resources": {"cpu": 2}}
+TWO_GPUS: dict[str, Any] = {"num_workers": 2, "resources": {"cpu": 0, "gpu": 1}}
 
 
 def spec(**fields: Any) -> SweepSpec:

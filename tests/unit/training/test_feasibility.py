@@ -19,8 +19,8 @@ NODES = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0}]
         {"num_workers": 6},
         {"num_workers": 4, "placement_strategy": "STRICT_PACK"},
         {"num_workers": 2, "placement_strategy": "STRICT_SPREAD"},
-        {"num_workers": 60, "resources_per_worker": {"CPU": 0.1}},
-        {"num_workers": 1, "use_gpu": True, "resources_per_worker": {"CPU": 4}},
+        {"num_workers": 60, "resources": {"cpu": 0.1}},
+        {"num_workers": 1, "resources": {"cpu": 4, "gpu": 1}},
     ],
 )
 def test_what_fits_passes(fields: dict[str, Any]) -> None:
@@ -36,9 +36,9 @@ def test_what_fits_passes(fields: dict[str, Any]) -> None:
             {"num_workers": 3, "placement_strategy": "STRICT_SPREAD"},
             "on nodes of their own: there is room for 2",
         ),
-        ({"num_workers": 2, "use_gpu": True}, "room for 1 on 2 nodes: {GPU: 1}, {GPU: 0}"),
-        ({"num_workers": 2, "resources_per_worker": {"CPU": 3}}, "set num_workers to 1 or less"),
-        ({"num_workers": 1, "resources_per_worker": {"tpu": 1}}, "ask for less"),
+        ({"num_workers": 2, "resources": {"cpu": 0, "gpu": 1}}, "room for 1 on 2 nodes: {GPU: 1}, {GPU: 0}"),
+        ({"num_workers": 2, "resources": {"cpu": 3}}, "set num_workers to 1 or less"),
+        ({"num_workers": 1, "resources": {"cpu": 0, "custom": {"tpu": 1}}}, "ask for less"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_numbers(fields: dict[str, Any], says: str) -> None:
@@ -48,9 +48,9 @@ def test_what_does_not_fit_is_refused_with_the_numbers(fields: dict[str, Any], s
 
 
 def test_of_a_range_the_smaller_number_has_to_fit() -> None:
-    check_scaling(Scaling(num_workers=[6, 60]), NODES)  # type: ignore[arg-type]
-    with pytest.raises(InfeasibleResourcesError, match=r"7 workers of .* set min_workers to 6 or less"):
-        check_scaling(Scaling(num_workers=[7, 60]), NODES)  # type: ignore[arg-type]
+    check_scaling(Scaling(num_workers=(6, 60)), NODES)
+    with pytest.raises(InfeasibleResourcesError, match=r"7 workers of .* set num_workers to \[6, 60\], or"):
+        check_scaling(Scaling(num_workers=(7, 60)), NODES)
 
 
 def test_only_nodes_with_the_labels_count() -> None:

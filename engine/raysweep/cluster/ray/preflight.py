@@ -73,7 +73,7 @@ def _name_of(number: int, resources: Resources) -> str:
     if resources.train is not None:
         is_driver = number == 0 and not resources.is_head_empty
         is_data = bool(resources.train.data_cpus) and number == len(resources.to_bundles()) - 1
-        name = "data_cpus" if is_data else "resources_per_worker"
+        name = "data_cpus" if is_data else "resources"
         return "resources" if is_driver else f"resources.train.{name}"
     is_single = resources.bundles is None or len(resources.to_bundles()) == 1
     return "resources" if is_single else f"resources.bundles[{number}]"
@@ -93,13 +93,13 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
     except InfeasibleResourcesError as error:
         if scaling is None:
             raise
-        asked = f"{scaling.num_workers} workers of {show(scaling.worker_bundle())}"
+        asked = f"{scaling.max_workers} workers of {show(scaling.worker_bundle())}"
         name = error.field.rpartition(".")[2]
         if name == "label_selector":
             raise InfeasibleResourcesError("scaling.label_selector", error.problem, error.fix) from None
         name = next((key for key in scaling.worker_bundle() if _field(key).rpartition(".")[2] == name), "")
         if name:
-            field, problem = f"scaling.resources_per_worker.{name}", error.problem.replace("trial", "worker")
+            field, problem = f"scaling.resources.{_field(name)}", error.problem.replace("trial", "worker")
             raise InfeasibleResourcesError(field, problem, error.fix) from None
         raise InfeasibleResourcesError(
             "scaling",
@@ -112,12 +112,12 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
 def _check_bundle(bundle: Bundle, where: str, nodes: Sequence[Node]) -> None:
     if any(_fits(bundle, node.total) for node in nodes):
         return
-    is_workers = where.endswith("per_worker")
+    is_workers = where.endswith(".resources")
     for name, amount in bundle.items():
         most = max(node.total.get(name, 0.0) for node in nodes)
         if amount > most + _EPSILON:
             raise InfeasibleResourcesError(
-                where if where.endswith("data_cpus") else f"{where}.{name if is_workers else _field(name)}",
+                where if where.endswith("data_cpus") else f"{where}.{_field(name)}",
                 f"one {'worker' if is_workers else 'trial'} asks for {_amount(name, amount)} {name};"
                 f" the largest node has {_amount(name, most)}",
                 f"ask for at most {_amount(name, most)}"

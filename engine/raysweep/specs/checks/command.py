@@ -15,10 +15,10 @@ def check_command(spec: SweepFields | TrainFields) -> None:
     is_sweep = isinstance(spec, SweepFields)
     if isinstance(spec, SweepFields):
         _check_sweep(spec)
-    elif spec.scaling.num_workers > 1:
+    elif spec.scaling.max_workers > 1:
         raise Problem(
-            f"has {spec.scaling.num_workers} workers, and a command runs in one",
-            "write num_workers: 1, give it all GPUs by resources_per_worker, and start the ranks by a"
+            f"has {spec.scaling.max_workers} workers, and a command runs in one",
+            "write num_workers: 1, give it all GPUs by scaling.resources, and start the ranks by a"
             " launcher: command: [torchrun, --nproc_per_node, …]",
             ("scaling", "num_workers"),
         )

@@ -21,7 +21,7 @@ def check_scaling(spec: SweepFields) -> None:
     if spec.resources != Resources():
         raise Problem(
             "scaling says already what a trial takes",
-            "remove resources, and give what each worker takes as scaling.resources_per_worker",
+            "remove resources, and give what each worker takes as scaling.resources",
             ("resources",),
         )
     if spec.isolation == "inline":

@@ -67,7 +67,7 @@ def _check_share(spec: SweepFields, param: str) -> None:
         raise Problem(f"by_config is not made of {show(param)}", did_you_mean(param, sorted(names)), where)
     fix = f"write resources: {{by_config: {{cpu: {param}}}}}"
     if spec.scaling is not None:
-        fix = f"write scaling: {{by_config: {{resources_per_worker: {{CPU: {param}}}}}}}"
+        fix = f"write scaling: {{by_config: {{resources: {{cpu: {param}}}}}}}"
     raise Problem("changes what a trial takes, and by_config does not say what that is", fix, where)
 
 

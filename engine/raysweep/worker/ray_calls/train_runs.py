@@ -38,6 +38,7 @@ FOLDER: Final = "train"
 _SCHEMES: Final = ("file", "s3", "gs")
 _FIELD: Final = "resources.train"
 _EPSILON: Final = 1e-6
+_NAMES: Final = {"CPU": "cpu", "GPU": "gpu", "memory": "memory"}
 
 
 def check_asked(asked: Asked, room: InnerRoom) -> int:
@@ -102,7 +103,7 @@ def _line(asked: Asked, workers: int, room: InnerRoom) -> str:
     """What is to be written for a trainer with so many workers."""
     data_cpus = max(room.data_cpus, _data_cpus(asked, workers))
     data = f", data_cpus: {data_cpus}" * bool(data_cpus)
-    needed = f"{{num_workers: {workers}, resources_per_worker: {_show(asked.bundle)}{data}}}"
+    needed = f"{{num_workers: {workers}, resources: {_fields(asked.bundle)}{data}}}"
     return f"write resources: {{train: {needed}}} into the spec"
 
 
@@ -290,6 +291,14 @@ def _await_end(running: Future[Any]) -> None:
 
 def _fits(asked: dict[str, float], bundle: Any) -> bool:
     return all(amount <= bundle.get(name, 0.0) + _EPSILON for name, amount in asked.items())
+
+
+def _fields(bundle: Any) -> str:
+    """A bundle in Ray's keys, as the resources of a spec are written."""
+    own = {name: f"{bundle[key]:g}" for key, name in _NAMES.items() if bundle.get(key)}
+    custom = {name: amount for name, amount in bundle.items() if name not in _NAMES}
+    own = {"cpu": "0"} | own | ({"custom": _show(custom)} if custom else {})
+    return "{" + ", ".join(f"{name}: {amount}" for name, amount in own.items()) + "}"
 
 
 def _show(bundle: Any) -> str:

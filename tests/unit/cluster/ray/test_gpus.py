@@ -77,6 +77,9 @@ def test_what_a_cluster_makes_of_it_is_no_part_of_the_digest_and_may_change() ->
     assert SweepSpec(**began.to_dict()) == began
     assert began.resources.to_bundles() == [{"CPU": 1.0, "GPU": 0.125}]
     assert began.digest() == asked.digest() != spec(gpu=1).digest()
+    assert "gpu_part" in began.to_dict()["resources"]
+    assert "gpu_part" not in asked.to_dict()["resources"]
+    assert "gpu_part" not in SweepSpec.json_schema()["$defs"]["Resources"]["properties"]
     assert not changes(began, asked)
     elsewhere = asked.replace(resources=asked.resources.with_gpu_part(0.25))
     assert changes(began, elsewhere).safe == ("resources.gpu_part: 0.125 -> 0.25",)
@@ -95,7 +98,7 @@ def test_what_a_cluster_makes_of_it_is_no_part_of_the_digest_and_may_change() ->
         ({"bundles": [{"CPU": 1}], "gpu_memory": 5}, r"^resources\.gpu_memory: .*parts of GPUs in bundles"),
         ({"gpu_memory": "10 apples"}, r"^resources\.gpu_memory: .* write one such as"),
         ({"gpu_memory": 0}, r"^resources\.gpu_memory: must be >= 1"),
-        ({"gpu_part": 0.5}, r"^resources\.gpu_part: is found out from gpu_memory; give gpu, or gpu_memory"),
+        ({"gpu_part": 0.5}, r"^resources\.gpu_part: is computed from gpu_memory; give gpu, or gpu_memory"),
     ],
 )
 def test_what_cannot_be_is_refused(resources: dict[str, Any], said: str) -> None:

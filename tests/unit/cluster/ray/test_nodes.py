@@ -70,7 +70,7 @@ GIB = 2**30
 
 
 def gang(**scaling: Any) -> SweepSpec:
-    each = {"num_workers": 2, "resources_per_worker": {"CPU": 1, "memory": GIB}}
+    each = {"num_workers": 2, "resources": {"cpu": 1, "memory": GIB}}
     return SweepSpec.model_validate(
         {
             "name": "t",
@@ -78,7 +78,7 @@ def gang(**scaling: Any) -> SweepSpec:
             "metric": "loss",
             "mode": "min",
             "param_space": {"x": {"choice": [1, 2]}},
-            "scaling": {**each, "by_config": {"resources_per_worker": {"CPU": "x"}}, **scaling},
+            "scaling": {**each, "by_config": {"resources": {"cpu": "x"}}, **scaling},
         }
     )
 
@@ -125,7 +125,7 @@ def test_all_workers_of_a_gang_must_have_room_with_what_each_takes(
 
 def test_workers_are_told_what_each_of_them_takes(tmp_path: Path) -> None:
     """Their threads, the CPUs that they are pinned to and their GPUs follow from it."""
-    spec = gang(use_gpu=True, resources_per_worker={"CPU": 1, "GPU": 0.5})
+    spec = gang(resources={"cpu": 1, "gpu": 0.5})
     server = cast("Any", SimpleNamespace(host="h", port=1, token="t"))
     usual = make_setup(spec, SweepFolder(open_store(tmp_path), "a-1"), server)
     assert usual.place.is_sized, "what tune.with_resources asks for is not what each trial has"

@@ -137,7 +137,7 @@ PAIR = [
         labels={"kind": "safe"},
     ),
 ]
-FOUR = {"num_workers": 4, "resources_per_worker": {"CPU": 1}}
+FOUR = {"num_workers": 4, "resources": {"cpu": 1}}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ FOUR = {"num_workers": 4, "resources_per_worker": {"CPU": 1}}
         (EIGHT, {"train": {**FOUR, "data_cpus": 1}}, 1),
         (EIGHT, {"train": {**FOUR, "num_workers": 1, "data_cpus": 1}}, 4),
         (PAIR, {"train": {**FOUR, "num_workers": 1, "data_cpus": 3}}, 2),
-        (EIGHT, {"train": {**FOUR, "resources_per_worker": {"CPU": 0.5}}}, 4),
+        (EIGHT, {"train": {**FOUR, "resources": {"cpu": 0.5}}}, 4),
         (EIGHT, {"train": {**FOUR, "num_workers": 8}}, 1),
         (PAIR, {"train": FOUR}, 2),
         (PAIR, {"train": {**FOUR, "num_workers": 2, "placement_strategy": "STRICT_SPREAD"}}, 4),
@@ -176,7 +176,7 @@ def test_as_many_drivers_run_as_their_workers_fit(
 @pytest.mark.parametrize(
     ("resources", "field"),
     [
-        ({"train": {"resources_per_worker": {"CPU": 5}}}, "resources.train.resources_per_worker.CPU"),
+        ({"train": {"resources": {"cpu": 5}}}, "resources.train.resources.cpu"),
         ({"train": FOUR, "cpu": 5}, "resources.cpu"),
         ({"train": {**FOUR, "data_cpus": 5}}, "resources.train.data_cpus"),
         (
