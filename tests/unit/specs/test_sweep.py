@@ -124,9 +124,9 @@ def test_missing_fields_say_what_they_are(fields: dict[str, Any]) -> None:
     assert (
         str(caught.value) == "name: is required; add it: The sweep's name; its id starts with it (and 1 more)"
     )
-    assert caught.value.others == (
-        "param_space: is required; add it: The search space: a mapping of names to domains, constants and"
-        " nested mappings",
+    (other,) = caught.value.others
+    assert other.startswith(
+        "param_space: is required; add it: The search space: a mapping of names to domains"
     )
 
 
