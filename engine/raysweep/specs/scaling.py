@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -39,6 +39,10 @@ def check_pinned(cpus: float) -> None:
     """Raises Problem where a process has no whole CPUs to be pinned to."""
     if cpus < 1 or cpus % 1:
         raise Problem(f"a process with {cpus:g} CPUs cannot be pinned", "give whole CPUs", ("pin_cpus",))
+
+
+_HALF: Final = 0.5
+"""With more of a GPU than this, two workers do not share it."""
 
 
 def torch_group(gpus: float) -> Literal["gloo", "nccl"]:
@@ -156,6 +160,7 @@ class Scaling(SpecModel):
             raise Problem("is of a number of workers that may change", fix, ("resize_interval_s",))
         if self.backend == "nccl" and not self.use_gpu:
             raise Problem("'nccl' needs GPUs", "set use_gpu: true, or write torch", ("backend",))
+        self._check_shared_gpus()
         if self.pin_cpus:
             check_pinned(self.worker_bundle().get("CPU", 0.0))
         self._check_by_config()
@@ -171,6 +176,15 @@ class Scaling(SpecModel):
         if self.use_gpu and each.get("GPU") == 0:
             raise Problem("has 0 GPU, but use_gpu is true", "set use_gpu: false", ("resources_per_worker",))
         return self
+
+    def _check_shared_gpus(self) -> None:
+        gpus = self.worker_bundle().get("GPU", 0.0)
+        has_several = self.num_workers > 1 or self.by_config.num_workers is not None
+        may_share = 0 < gpus <= _HALF and has_several and self.placement_strategy != "STRICT_SPREAD"
+        if self.backend == "nccl" and may_share:
+            problem = f"nccl connects no two workers on one GPU, and these have {gpus:g} of one each"
+            fix = "write torch, which uses gloo then, or give each worker a whole GPU"
+            raise Problem(problem, fix, ("backend",))
 
     def _check_by_config(self) -> None:
         asked, where = self.by_config.resources_per_worker, ("by_config", "resources_per_worker")

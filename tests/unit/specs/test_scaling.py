@@ -42,6 +42,9 @@ def test_all_workers_are_on_nodes_with_the_labels() -> None:
         count_trials(sweep(scaling={"label_selector": {"kind": "huge"}}), kinds)
 
 
+HALVES = {"backend": "nccl", "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}
+
+
 @pytest.mark.parametrize(
     ("scaling", "group"),
     [
@@ -51,6 +54,9 @@ def test_all_workers_are_on_nodes_with_the_labels() -> None:
         ({"backend": "torch", "use_gpu": True}, "nccl"),
         ({"backend": "torch", "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}, "gloo"),
         ({"backend": "nccl", "use_gpu": True}, "nccl"),
+        (HALVES, "nccl"),
+        ({**HALVES, "num_workers": 2, "placement_strategy": "STRICT_SPREAD"}, "nccl"),
+        ({**HALVES, "num_workers": 2, "resources_per_worker": {"GPU": 0.6}}, "nccl"),
         ({"backend": "tensorflow"}, "tensorflow"),
         ({"backend": "horovod"}, "horovod"),
     ],
@@ -124,6 +130,11 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
             r"^resources\.pin_cpus: an inline trial",
         ),
         ({"scaling": {"backend": "nccl"}}, r"^scaling\.backend: 'nccl' needs GPUs; set use_gpu: true"),
+        (
+            {"scaling": {**HALVES, "num_workers": 2}},
+            r"^scaling\.backend: nccl connects no two workers on one GPU, .* 0\.5 of one each; write torch",
+        ),
+        ({"scaling": {**HALVES, "by_config": {"num_workers": "x"}}}, r"^scaling\.backend: nccl connects"),
         ({"scaling": {"placement_strategy": "NEAR"}}, r"^scaling\.placement_strategy: 'NEAR'"),
         ({"scaling": {"resources_per_worker": {"CPU": 0}}}, r"^scaling\.resources_per_worker: asks for"),
         (
