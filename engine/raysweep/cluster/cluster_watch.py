@@ -65,8 +65,8 @@ class ClusterWatch:
         self._told: Room | None = None
         self._sizes: Collection[str] = ()
 
-    def see_room(self, room: Room) -> None:
-        """Tell the core of the room, at first and whenever it is another than before."""
+    def see_room(self, room: Room, note: str = "") -> None:
+        """Tell the core of the room, at first and when it is another than before; `note`: for the user."""
         if room != self._told:
             self._told = room
             self._emit(
@@ -77,6 +77,7 @@ class ClusterWatch:
                     memory_bytes=room.memory_bytes,
                     problem=room.problem,
                     beyond=room.beyond,
+                    note=note,
                 )
             )
 

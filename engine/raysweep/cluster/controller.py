@@ -61,8 +61,9 @@ class Controller:
         connection: RayConnection,
         on_progress: OnProgress | None,
         stage: InlineStage | None = None,
+        note: str = "",
     ) -> None:
-        self._stage = stage
+        self._stage, self._note = stage, note
         self.state = held.state
         self._held = held
         self._clock = SteadyClock(held.started.at)
@@ -231,7 +232,7 @@ class Controller:
             self._core.begin(held.started)
             if held.changed is not None:
                 self._core.emit(held.changed)
-            self._watch.see_room(find_room_or_why(self.state.spec, self.state.excluded))
+            self._watch.see_room(find_room_or_why(self.state.spec, self.state.excluded), self._note)
         self._slots.flush()
 
     def emit(self, event: ev.Event) -> None:

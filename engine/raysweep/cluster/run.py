@@ -170,10 +170,11 @@ def _run(
             interrupts.check()
             if listener is not None:
                 listener.stage("claiming the sweep")
-            from raysweep.cluster.ray.gpus import with_gpu_part
+            from raysweep.cluster.ray.gpus import share_gpus
             from raysweep.cluster.ray.nodes import find_room
 
-            asked = replace(asked, spec=with_gpu_part(asked.spec))
+            spec, share = share_gpus(asked.spec)
+            asked = replace(asked, spec=spec)
             find_room(asked.spec)
             with interrupts.keeping():
                 held = hold(folder, asked, after=None if takeover else generation)
@@ -181,7 +182,8 @@ def _run(
                     continue
                 is_late = asked.continuing.retry is not None and held.state.phase in ("stopping", "ending")
                 try:
-                    outcome = _carry_through(held, connection, on_progress, interrupts, stage)
+                    note = "" if share is None else str(share)
+                    outcome = _carry_through(held, connection, on_progress, interrupts, stage, note)
                 finally:
                     if held.state.started_at is not None:
                         note_left(folder.sweep_id, held.claim.generation, held.state.started_at)
@@ -220,11 +222,12 @@ def _carry_through(
     on_progress: OnProgress | None,
     interrupts: Interrupts,
     stage: InlineStage | None,
+    note: str,
 ) -> SweepOutcome:
     from raysweep.cluster.controller import Controller
 
     folder, state = held.folder, held.state
-    controller = Controller(held, connection, on_progress, stage)
+    controller = Controller(held, connection, on_progress, stage, note)
     interrupts.pass_to(controller.requests)
     try:
         controller.run_to_end()

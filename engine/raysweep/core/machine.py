@@ -140,6 +140,8 @@ def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None
 def _on_capacity_changed(state: SweepState, event: ev.CapacityChanged, out: Out) -> None:
     state.capacity, state.slot_failures = event.slots, 0
     state.nodes, state.largest_memory, state.beyond = event.nodes, event.memory_bytes, event.beyond
+    if event.note:
+        transitions.note(state, event.note)
     if event.slots:
         state.no_room_since = None
     elif state.no_room_since is None:

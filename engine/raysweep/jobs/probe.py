@@ -154,11 +154,12 @@ def _check_resources(spec: SweepSpec | TrainSpec) -> Check:
 
 def _room(spec: SweepSpec | TrainSpec) -> str:
     if isinstance(spec, SweepSpec):
-        from raysweep.cluster.ray.gpus import with_gpu_part
+        from raysweep.cluster.ray.gpus import share_gpus
         from raysweep.cluster.ray.nodes import find_room
 
-        slots = find_room(with_gpu_part(spec)).slots
-        return f"{slots} trial{'s' * (slots != 1)} at once"
+        spec, share = share_gpus(spec)
+        slots = find_room(spec).slots
+        return f"{slots} trial{'s' * (slots != 1)} at once{'' if share is None else f'; {share}'}"
     from raysweep.training.feasibility import check_cluster
 
     check_cluster(spec.scaling)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -31,6 +31,10 @@ def check_pinned(cpus: float) -> None:
     """Raises Problem where a process has no whole CPUs to be pinned to."""
     if cpus < 1 or cpus % 1:
         raise Problem(f"a process with {cpus:g} CPUs cannot be pinned", "give whole CPUs", ("pin_cpus",))
+
+
+_HALF: Final = 0.5
+"""With more of a GPU than this, two workers do not share it."""
 
 
 def torch_group(gpus: float) -> Literal["gloo", "nccl"]:
@@ -158,6 +162,7 @@ class Scaling(SpecModel):
             raise Problem("is of a number of workers that may change", fix, ("resize_interval_s",))
         if self.backend == "nccl" and not self.resources.gpu:
             raise Problem("'nccl' needs GPUs", "set resources: {gpu: 1}, or write torch", ("backend",))
+        self._check_shared_gpus()
         if not self.worker_bundle():
             raise Problem("asks for nothing", "give an amount above 0, such as cpu: 1", ("resources",))
         if self.pin_cpus:
@@ -177,6 +182,15 @@ class Scaling(SpecModel):
     def min_workers(self) -> int | None:
         """The smaller number where `num_workers` is a range."""
         return None if isinstance(self.num_workers, int) else self.num_workers[0]
+
+    def _check_shared_gpus(self) -> None:
+        gpus = self.worker_bundle().get("GPU", 0.0)
+        has_several = self.max_workers > 1 or self.by_config.num_workers is not None
+        may_share = 0 < gpus <= _HALF and has_several and self.placement_strategy != "STRICT_SPREAD"
+        if self.backend == "nccl" and may_share:
+            problem = f"nccl connects no two workers on one GPU, and these have {gpus:g} of one each"
+            fix = "write torch, which uses gloo then, or give each worker a whole GPU"
+            raise Problem(problem, fix, ("backend",))
 
     def worker_bundle(self) -> dict[str, float]:
         """What one worker takes, in Ray's keys."""

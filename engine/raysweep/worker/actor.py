@@ -76,7 +76,9 @@ class TrialWorker:
         # Imported only here, as what pins and what forks: each module costs a start a millisecond or two.
         if setup.gpus:
             from raysweep.worker.host.gpu_memory import watch_gpus
+            from raysweep.worker.host.gpu_share import limit_share
 
+            limit_share(setup.gpus)
             memory = watch_gpus(setup.gpus)
         if memory is not None:
             memory.await_idle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,25 @@ def test_nothing_is_said_where_all_are_alike(plan: Cli) -> None:
     assert "by config" not in said
     assert "at most" not in said
     assert json.loads(plan("--json"))["by_config"] == {}
+
+
+def test_so_is_how_many_trials_share_a_gpu(
+    plan: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`nvidia-smi` stands in for itself, and Ray counts one GPU."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho '0, GPU-a, 9, 81559, H100'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("raysweep.raycompat.machine.count_gpus", lambda: 1.0)
+    monkeypatch.setattr("raysweep.raycompat.machine.count_cpus", lambda: 16.0)
+    said = " ".join(plan(resources={"cpu": 1, "gpu_memory": "10GiB"}).split())
+    assert "each takes {CPU: 1, GPU: 0.125}" in said
+    assert "at once 8 on this machine" in said
+    assert (
+        "shares 8 trials share each GPU (resources.gpu_memory: 10 GiB): the smallest, of this machine,"
+        in said
+    )
+    assert json.loads(plan("--json", resources={"cpu": 1, "gpu": 1}))["shares"] == ""
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert "shares" not in plan(resources={"cpu": 1, "gpu_memory": "10GiB"})

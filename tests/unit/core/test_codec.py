@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any, get_args, get_type_hints
 
 import hypothesis.strategies as st
@@ -133,3 +133,10 @@ def test_a_slot_on_one_node_is_written_as_before_there_were_gangs() -> None:
     assert decode(encode(alone)) == alone
     spread = ev.SlotOpened(at=1.0, slot=2, node="n", others=("a", "b"))
     assert decode(encode(spread)) == spread
+
+
+def test_a_note_about_the_room_is_written_only_where_there_is_one() -> None:
+    plain = ev.CapacityChanged(at=1.0, slots=8)
+    assert b"note" not in encode(plain)
+    for event in (plain, replace(plain, note="8 trials share each GPU"), replace(plain, beyond=("gpu=2",))):
+        assert decode(encode(event)) == event

@@ -80,3 +80,11 @@ def test_demand_that_may_yet_be_met_is_only_said() -> None:
     sweep.at += 1000
     stuck(sweep, can_never=False)
     assert not sweep.state.is_interrupted
+
+
+def test_how_trials_share_what_there_is_is_noted_once() -> None:
+    sweep = Sweep(num_samples=2)
+    sweep.start()
+    for _ in range(2):
+        sweep.send(ev.CapacityChanged, slots=8, note="8 trials share each GPU")
+    assert sweep.state.notes == ("8 trials share each GPU",)

@@ -40,6 +40,9 @@ def test_all_workers_are_on_nodes_with_the_labels() -> None:
         count_trials(sweep(scaling={"label_selector": {"kind": "huge"}}), kinds)
 
 
+HALVES = {"backend": "nccl", "resources": {"gpu": 0.5}}
+
+
 @pytest.mark.parametrize(
     ("scaling", "group"),
     [
@@ -49,6 +52,9 @@ def test_all_workers_are_on_nodes_with_the_labels() -> None:
         ({"backend": "torch", "resources": {"gpu": 1}}, "nccl"),
         ({"backend": "torch", "resources": {"gpu": 0.5}}, "gloo"),
         ({"backend": "nccl", "resources": {"gpu": 1}}, "nccl"),
+        (HALVES, "nccl"),
+        ({**HALVES, "num_workers": 2, "placement_strategy": "STRICT_SPREAD"}, "nccl"),
+        ({**HALVES, "num_workers": 2, "resources": {"gpu": 0.6}}, "nccl"),
         ({"backend": "tensorflow"}, "tensorflow"),
         ({"backend": "horovod"}, "horovod"),
     ],
@@ -125,6 +131,11 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
             {"scaling": {"backend": "nccl"}},
             r"^scaling\.backend: 'nccl' needs GPUs; set resources: \{gpu: 1\}",
         ),
+        (
+            {"scaling": {**HALVES, "num_workers": 2}},
+            r"^scaling\.backend: nccl connects no two workers on one GPU, .* 0\.5 of one each; write torch",
+        ),
+        ({"scaling": {**HALVES, "by_config": {"num_workers": "x"}}}, r"^scaling\.backend: nccl connects"),
         ({"scaling": {"placement_strategy": "NEAR"}}, r"^scaling\.placement_strategy: 'NEAR'"),
         ({"scaling": {"resources": {"cpu": 0}}}, r"^scaling\.resources: asks for"),
         (

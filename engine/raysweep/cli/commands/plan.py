@@ -29,7 +29,8 @@ class Plan:
     """What would run.
 
     `trials` is None where the search has no end of its own; `at_once` counts what the cluster could hold if
-    it were idle, and `where` names the cluster. `state` is `new`, or how the sweep of this key stands.
+    it were idle, and `where` names the cluster; `shares` says how many share a GPU by
+    `gpu_memory`. `state` is `new`, or how the sweep of this key stands.
     `fixed`: the parameters that are the same in every trial; `by_config`: what some trials take more than
     `resources` says, as expressions of the others. `at_once` is counted without.
     """
@@ -43,6 +44,7 @@ class Plan:
     resources: list[dict[str, float]]
     at_once: int
     where: str
+    shares: str
     search: str
     scheduler: str
     isolation: str
@@ -73,6 +75,7 @@ def show_plan(
         ("each takes", f"{'at least ' if plan.by_config else ''}{each}"),
         *(("by config", f"{name}: {amount}") for name, amount in plan.by_config.items()),
         ("at once", f"{'at most ' if plan.by_config else ''}{plan.at_once} on {plan.where}"),
+        *([("shares", plan.shares)] if plan.shares else []),
         ("search", f"{plan.search}, scheduler {plan.scheduler}, isolation {plan.isolation}"),
         *([("fixed", show_config(plan.fixed))] if plan.fixed else []),
         ("state", plan.state),
@@ -99,7 +102,7 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
     state, differences = _state(folder, spec)
     if state == "new":
         check_new(spec, spec.seed or 0, time.time())
-    at_once, where = _at_once(spec, address)
+    spec, at_once, where, shares = _find_room(spec, address)
     fields = spec.to_dict()
     return Plan(
         sweep_id=run.id,
@@ -111,6 +114,7 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
         resources=[dict(bundle) for bundle in spec.trial_resources.to_bundles()],
         at_once=at_once,
         where=where,
+        shares=shares,
         search=_kind(fields.get("search")),
         scheduler=_kind(fields.get("scheduler")),
         isolation=spec.effective_isolation,
@@ -150,8 +154,11 @@ def _standing(status: RunStatus, diff: Changes, outcome: SweepOutcome | None) ->
     return head, "returned as it is, and nothing run"
 
 
-def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
-    """How many trials an idle cluster could hold, and which cluster that is."""
+def _find_room(spec: SweepSpec, address: str | None) -> tuple[SweepSpec, int, str, str]:
+    """How many trials an idle cluster could hold, which cluster that is, and how they share its GPUs.
+
+    The spec comes with the part of a GPU that its `gpu_memory` is, where that can be looked up from here.
+    """
     from raysweep.cluster.ray.preflight import count_trials
 
     limit = spec.max_concurrent_trials
@@ -164,16 +171,36 @@ def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
 
         nodes = live_nodes_of(Cluster(address))
         if spec.autoscaled and limit:
-            return limit, f"{address} ({_nodes(len(nodes))}, more on demand)"
-        return count_trials(spec, nodes, limit), f"{address} ({_nodes(len(nodes))})"
+            return spec, limit, f"{address} ({_nodes(len(nodes))}, more on demand)", ""
+        return spec, count_trials(spec, nodes, limit), f"{address} ({_nodes(len(nodes))})", ""
     if address in (None, "local"):
-        return count_trials(spec, [_this_machine(spec.trial_resources)], limit), "this machine"
+        spec, shares = _share_here(spec)
+        return spec, count_trials(spec, [_this_machine(spec.trial_resources)], limit), "this machine", shares
     from raysweep.cluster.ray.connection import connect
-    from raysweep.cluster.ray.gpus import with_gpu_part
+    from raysweep.cluster.ray.gpus import share_gpus
     from raysweep.cluster.ray.nodes import find_room
 
     with connect(address):
-        return find_room(with_gpu_part(spec)).slots, str(address)
+        spec, share = share_gpus(spec)
+        return spec, find_room(spec).slots, str(address), "" if share is None else str(share)
+
+
+def _share_here(spec: SweepSpec) -> tuple[SweepSpec, str]:
+    """The spec with the part of this machine's GPUs that its `gpu_memory` is, and how that came.
+
+    As it is where they cannot be looked up from here.
+    """
+    resources = spec.resources
+    if resources.gpu_memory is None or spec.is_inline:
+        return spec, ""
+    from raysweep.cluster.gpu_shares import find_share, smallest_here
+    from raysweep.worker.host.nvidia import DriverError
+
+    try:
+        share = find_share(resources.gpu_memory, [("this machine", smallest_here())])
+    except DriverError:
+        return spec, ""
+    return spec.replace(resources=resources.with_gpu_part(share.part)), str(share)
 
 
 def _this_machine(resources: Resources) -> Any:

@@ -5,67 +5,44 @@ Ray knows how many GPUs a node has and shares each by fractions. The driver of a
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 import ray
 
+from raysweep.cluster.gpu_shares import FIELD, Share, find_share, smallest_here
 from raysweep.cluster.ray.nodes import NODE_LABEL, live_nodes
 from raysweep.cluster.ray.preflight import Node
 from raysweep.documents.sizes import to_bytes
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.labels import has_labels
 from raysweep.specs import SweepSpec
+from raysweep.worker.host.nvidia import DriverError
 
 LABEL: Final = "gpu-memory"
 """The label of a node that says how much memory each of its GPUs has, in place of its driver: 24GiB."""
-_FIELD: Final = "resources.gpu_memory"
-# Ray counts GPUs in ten-thousandths: of more trials on one, an equal part would have room for another.
-_PARTS: Final = 10_000
-_MOST: Final = 99
 _LOOK_S: Final = 60.0
-_GIB: Final = 2**30
 
 
-def with_gpu_part(spec: SweepSpec) -> SweepSpec:
-    """The spec with the part of a GPU that its `gpu_memory` is on the connected cluster; inline it has none.
+def share_gpus(spec: SweepSpec) -> tuple[SweepSpec, Share | None]:
+    """The spec with the part of a GPU that its `gpu_memory` is on the connected cluster, and how that came.
+
+    As it is, and None, without `gpu_memory`, or inline, where a trial holds nothing of the cluster.
 
     Raises:
         InfeasibleResourcesError: A GPU of a node that may be used has less, or it cannot be found out.
     """
     resources = spec.resources
     if resources.gpu_memory is None or spec.is_inline:
-        return spec
+        return spec, None
     nodes = [
         node
         for node in live_nodes()
         if node.total.get("GPU") and has_labels(node.labels, resources.label_selector)
     ]
-    part = find_part(resources.gpu_memory, gpu_sizes(nodes))
-    return spec.replace(resources=resources.with_gpu_part(part))
-
-
-def find_part(wanted: int, sizes: Sequence[tuple[str, int]]) -> float:
-    """The part with which as many trials share a GPU as its memory holds `wanted` bytes.
-
-    That of the smallest GPU, as Ray gives a trial the same part on whatever node. `sizes`: of each node the
-    name, which several may have, and the bytes.
-    """
-    if not sizes:
-        fix = "give gpu, the part of a GPU, or add a node with GPUs"
-        raise InfeasibleResourcesError(_FIELD, "no live node has GPUs whose memory could be looked up", fix)
-    name, size = min(sizes, key=lambda each: each[1])
-    if size < wanted:
-        fix = f"ask for at most {_show(size)}"
-        if any(other >= wanted for _, other in sizes):
-            fix += ", or keep to other nodes with resources.label_selector"
-        raise InfeasibleResourcesError(
-            _FIELD, f"one trial asks for {_show(wanted)}; a GPU of {name} has {_show(size)}", fix
-        )
-    trials = min(size // wanted, _MOST)
-    return _PARTS // trials / _PARTS
+    share = find_share(resources.gpu_memory, gpu_sizes(nodes))
+    return spec.replace(resources=resources.with_gpu_part(share.part)), share
 
 
 def gpu_sizes(nodes: Sequence[Node]) -> list[tuple[str, int]]:
@@ -87,7 +64,7 @@ def _said(node: Node) -> int:
         size = to_bytes(node.labels[LABEL])
     if not isinstance(size, int) or size < 1:
         problem = f"the label {LABEL} of {node.name} is {node.labels[LABEL]!r}"
-        raise InfeasibleResourcesError(_FIELD, problem, "write it such as 24GiB")
+        raise InfeasibleResourcesError(FIELD, problem, "write it such as 24GiB")
     return size
 
 
@@ -98,12 +75,10 @@ def _look_on(node: Node) -> Any:
 
 def _look() -> int | str:
     """The memory of this node's smallest GPU, in bytes; or what went wrong."""
-    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=_LOOK_S / 2, check=True).stdout
-        return min(int(line) for line in said.split()) * 2**20
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return f"{type(error).__name__}: {error}"
+        return smallest_here()
+    except (DriverError, ValueError) as error:
+        return str(error) or type(error).__name__
 
 
 def _answer(node: Node, answer: Any) -> int:
@@ -115,9 +90,5 @@ def _answer(node: Node, answer: Any) -> int:
         return found
     fix = f"give gpu, the part of a GPU, or start the node with the label {LABEL}, such as {LABEL}=24GiB"
     raise InfeasibleResourcesError(
-        _FIELD, f"how much memory the GPUs of {node.name} have is not known: nvidia-smi: {found}", fix
+        FIELD, f"how much memory the GPUs of {node.name} have is not known: {found}", fix
     )
-
-
-def _show(size: int) -> str:
-    return f"{size / _GIB:.4g} GiB"

@@ -55,6 +55,8 @@ def _shares_gpu(state: SweepState, amounts: Mapping[str, float]) -> bool:
     resources = state.spec.resources
     if state.spec.scaling is not None or state.spec.is_inline or resources.bundles or resources.train:
         return False
+    if state.rules.budgets:  # they count slots that are all alike
+        return False
     usual = resources.to_bundles()[0].get("GPU", 0.0)
     return 0 < amounts.get("gpu", usual) < 1
 

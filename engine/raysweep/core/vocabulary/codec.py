@@ -24,6 +24,7 @@ _PLAIN: Final = frozenset(
 )
 _NO_OTHERS: Final = b',"others":[]}'
 _NONE_BEYOND: Final = b',"beyond":[]}'
+_NO_NOTE: Final = b',"note":""}'
 
 
 class OtherBehaviourError(ValueError):
@@ -35,7 +36,8 @@ def encode(event: ev.Event) -> bytes:
     body = orjson.dumps(event)[1:]
     if type(event) is ev.SlotOpened:
         body = body.removesuffix(_NO_OTHERS) + b"}" * (not event.others)
-    elif type(event) is ev.CapacityChanged:
+    elif type(event) is ev.CapacityChanged and not event.note:
+        body = body.removesuffix(_NO_NOTE) + b"}"
         body = body.removesuffix(_NONE_BEYOND) + b"}" * (not event.beyond)
     return _HEADS[type(event)] + body
 

@@ -88,7 +88,8 @@ class CapacityChanged:
     """The cluster can hold `slots` placement groups of this sweep's shape at once, on its usable nodes.
 
     `memory_bytes` is what the largest of them offers a trial (0: not known); `problem` says why `slots` is 0.
-    `beyond`: of the sizes that active trials need, those that these nodes cannot hold.
+    `beyond`: of the sizes that active trials need, those that these nodes cannot hold. `note`: how trials
+    share what these nodes have, for the sweep's notes.
     """
 
     at: float
@@ -97,6 +98,7 @@ class CapacityChanged:
     memory_bytes: int = 0
     problem: str = ""
     beyond: tuple[str, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

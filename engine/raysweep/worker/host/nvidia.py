@@ -97,6 +97,17 @@ class NvidiaSmi:
                 return Memory(int(used) * 2**20, int(total) * 2**20)
         raise DriverError(f"{PROGRAM} names no GPU {device}")
 
+    def all(self) -> list[Memory]:
+        """The memory of each GPU of this machine.
+
+        Raises:
+            DriverError: There is no driver, or no GPU.
+        """
+        found = [Memory(int(used) * 2**20, int(total) * 2**20) for _, _, used, total, _ in self._rows()]
+        if not found:
+            raise DriverError(f"{PROGRAM} names no GPU")
+        return found
+
     def processes(self, device: str) -> frozenset[int] | None:
         """See `Driver`."""
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -195,6 +196,14 @@ def _broken_torch(torch: Any) -> str:
     if torch.cuda.is_initialized():
         try:
             torch.cuda.synchronize()
+            _free_memory(torch)
         except RuntimeError as error:
             return f"a broken context of CUDA ({str(error).splitlines()[0]})"
     return ""
+
+
+def _free_memory(torch: Any) -> None:
+    """Give the GPU's memory back that PyTorch keeps for its next tensors: others may share the GPU."""
+    if torch.cuda.memory_allocated():  # by tensors in circles of references, or in the module's globals
+        gc.collect()
+    torch.cuda.empty_cache()

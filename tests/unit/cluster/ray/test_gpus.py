@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from raysweep.cluster.gpu_shares import find_share
 from raysweep.cluster.ray import gpus
 from raysweep.cluster.ray.preflight import Node
+from raysweep.documents.sizes import to_bytes
 from raysweep.errors import InfeasibleResourcesError, SpecError
 from raysweep.specs import SweepSpec
 from raysweep.specs.changes import changes
@@ -22,30 +24,77 @@ def spec(**resources: Any) -> SweepSpec:
     return SweepSpec(**plain, resources=resources)
 
 
+MIB = 2**20
+H100, RTX_4090, A100_40, V100_16, L4, T4 = (mib / 1024 for mib in (81559, 24564, 40536, 16160, 23034, 15360))
+
+
 @pytest.mark.parametrize(
     ("wanted", "sizes", "trials"),
-    [(10, [80], 8), (8, [24], 3), (10, [80, 24, 40], 2), (24, [24], 1), (13, [24], 1), (1, [81], 81)],
+    [
+        (10, [80], 8),
+        (8, [24], 3),
+        (10, [80, 24, 40], 2),
+        (24, [24], 1),
+        (13, [24], 1),
+        (1, [81], 81),
+        # As the driver counts what is left of a card of 80, 24, 40 or 16 GB.
+        (10, [H100], 8),
+        (20, [H100], 4),
+        (40, [H100], 2),
+        (80, [H100], 1),
+        (12, [RTX_4090], 2),
+        (20, [A100_40], 2),
+        (8, [V100_16], 2),
+        # What is sold as 24 or 16 GB, and has so much less that the trials would feel it.
+        (12, [L4], 1),
+        (8, [T4], 1),
+    ],
 )
-def test_as_many_trials_share_a_gpu_as_the_smallest_holds(wanted: int, sizes: list[int], trials: int) -> None:
-    part = gpus.find_part(wanted * GIB, [("n", size * GIB) for size in sizes])
-    ray_counts = round(part * 10_000)
+def test_as_many_trials_share_a_gpu_as_the_smallest_holds(
+    wanted: int, sizes: list[float], trials: int
+) -> None:
+    share = find_share(wanted * GIB, [("n", int(size * GIB)) for size in sizes])
+    ray_counts = round(share.part * 10_000)
+    assert share.trials == trials
     assert ray_counts * trials <= 10_000 < ray_counts * (trials + 1)
 
 
 def test_however_little_is_asked_for_no_more_trials_share_a_gpu_than_can_be_told_apart() -> None:
-    part = gpus.find_part(1, [("a", 80 * GIB)])
-    assert round(part * 10_000) * 100 > 10_000
+    share = find_share(1, [("a", 80 * GIB)])
+    assert round(share.part * 10_000) * 100 > 10_000
+    assert str(share).endswith("about 0.5 GiB")
+
+
+NAME = "resources.gpu_memory:"
+BEFORE = "the smallest, of n, has 79.65 GiB; each trial has"
+AFTER = "GiB with its CUDA context, about 0.5 GiB"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (10, f"8 trials share each GPU ({NAME} 10 GiB): {BEFORE} 9.956 {AFTER}; 9 would from 8.88GiB down"),
+        (70, f"one trial has each GPU ({NAME} 70 GiB): {BEFORE} 70 {AFTER}; 2 would from 40GiB down"),
+    ],
+)
+def test_a_share_says_from_which_figure_one_more_would_have_room(wanted: int, said: str) -> None:
+    share = find_share(wanted * GIB, [("n", 81559 * MIB)])
+    assert str(share) == said
+    figure = to_bytes(said.rpartition("from ")[2].removesuffix(" down"))
+    assert isinstance(figure, int)
+    assert find_share(figure, [("n", 81559 * MIB)]).trials == share.trials + 1
+    assert find_share(int(figure * 1.01), [("n", 81559 * MIB)]).trials == share.trials
 
 
 def test_what_a_gpu_does_not_hold_is_refused_with_the_numbers() -> None:
     with pytest.raises(InfeasibleResourcesError, match=r"^resources\.gpu_memory: .* 30 GiB; a GPU of b"):
-        gpus.find_part(30 * GIB, [("a", 80 * GIB), ("b", 24 * GIB)])
+        find_share(30 * GIB, [("a", 80 * GIB), ("b", 24 * GIB)])
     with pytest.raises(InfeasibleResourcesError, match=r"at most 24 GiB, or keep to other nodes"):
-        gpus.find_part(30 * GIB, [("a", 80 * GIB), ("b", 24 * GIB)])
+        find_share(30 * GIB, [("a", 80 * GIB), ("b", 24 * GIB)])
     with pytest.raises(InfeasibleResourcesError, match=r"at most 24 GiB$"):
-        gpus.find_part(30 * GIB, [("b", 24 * GIB)])
+        find_share(30 * GIB, [("b", 24 * GIB)])
     with pytest.raises(InfeasibleResourcesError, match="no live node has GPUs"):
-        gpus.find_part(30 * GIB, [])
+        find_share(30 * GIB, [])
 
 
 def test_a_label_says_it_where_the_driver_does_not() -> None:
@@ -60,12 +109,12 @@ def test_the_driver_is_asked_for_the_smallest(tmp_path: Path, monkeypatch: pytes
     """`nvidia-smi` stands in for itself: this machine may have none."""
     program = tmp_path / "nvidia-smi"
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    program.write_text("#!/bin/sh\necho 81559\necho 24576\n")
+    program.write_text("#!/bin/sh\necho '0, GPU-a, 9, 81559, H100'\necho '1, GPU-b, 9, 24576, X'\n")
     program.chmod(0o755)
     assert gpus._look() == 24 * GIB
-    for wrong in ("echo '[N/A]'", "exit 9", ""):
+    for wrong in ("echo '0, GPU-a, 9, [N/A], X'", "exit 9", "true"):
         program.write_text(f"#!/bin/sh\n{wrong}\n")
-        assert "Error" in str(gpus._look())
+        assert "nvidia-smi" in str(gpus._look())
 
 
 def test_what_a_cluster_makes_of_it_is_no_part_of_the_digest_and_may_change() -> None:
