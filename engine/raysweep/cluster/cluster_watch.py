@@ -60,7 +60,7 @@ class ClusterWatch:
         self._emit = emit
         self._threads = threads
         self._clock = clock
-        self._demand = DemandWatch(state.rules.placement_timeout_s)
+        self._demand = DemandWatch(state.rules.slots.placement_timeout_s)
         self._said_at: dict[str, float] = {}
         self._told: Room | None = None
         self._sizes: Collection[str] = ()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from raysweep import faultplan
 from raysweep.cluster.trial_logs import log_limit
 from raysweep.core.handlers.missing_metrics import NOTHING_REPORTED
-from raysweep.core.state.compiled_spec import checkpoint_metric, reported_names
+from raysweep.core.state.compiled_parts import checkpoint_metric
+from raysweep.core.state.compiled_spec import reported_names
 from raysweep.core.state.sweep import SweepState
 from raysweep.documents import allow_list
 from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_name

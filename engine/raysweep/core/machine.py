@@ -61,7 +61,7 @@ def step(state: SweepState, event: ev.Event) -> list[Command]:
         retention.rank(state, out)
     if type(event) is ev.SlotOpened or (len(state.slots), state.next_slot) != slots:
         sweep_end.meter(state, at)
-        if state.rules.budgets:
+        if state.rules.ends.budgets:
             follow_up.keep_time(state, out)
     return out
 
@@ -128,7 +128,7 @@ def _note_space(state: SweepState) -> None:
 def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None:
     state.spec = SweepSpec.model_validate(event.spec)
     state.rules = Rules.of(state.spec, state.scheduler)
-    state.deadline_at, state.deadline_text = state.rules.deadline, ""
+    state.deadline_at, state.deadline_text = state.rules.ends.deadline, ""
     sweep_end.set_deadline(state, event.deadline)
     if state.has_cut and state.phase == "running":
         sweep_end.bring_back(state)
@@ -259,7 +259,7 @@ def _preempt(state: SweepState, trial: Trial, at: float, deadline: float | None,
 
 def _on_demand_stuck(state: SweepState, event: ev.DemandStuck, out: Out) -> None:
     transitions.note(state, event.problem)
-    silence_s = state.rules.placement_timeout_s
+    silence_s = state.rules.slots.placement_timeout_s
     heads = [slot for slot in state.slots.values() if slot.queue]
     are_silent = all(
         event.at - slot.heard_at >= silence_s and not transitions.may_be_silent(state, slot) for slot in heads
@@ -304,7 +304,7 @@ def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Ou
     state.is_exhausted = event.is_exhausted or not event.configs
     if event.note:
         transitions.note(state, event.note)
-    if state.rules.repeats > 1:
+    if state.rules.search.repeats > 1:
         repeats.note_suggested(state, event.first, len(event.configs))
     for number, failure in failed.items():
         attempts.fail_config(state, state.trials[number], failure, event.at, out)
@@ -327,7 +327,7 @@ def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> 
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and trial.state in ("running", "stopping"):
         reports.take_reports(state, trial, event, out)
-        if state.rules.has_end:
+        if state.rules.ends.has_end:
             sweep_end.note_report(state, trial, len(event.rows), event.at)
             sweep_end.plan_end_of(state, trial, event.at, out)
 
@@ -350,7 +350,7 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
     elif event.number >= trial.next_checkpoint:
         trial = transitions.thaw(state, trial)
         reports.take_checkpoint(state, trial, event, out)
-        if state.rules.has_end:
+        if state.rules.ends.has_end:
             sweep_end.note_checkpoint(state, trial, event.at)
             sweep_end.plan_end_of(state, trial, event.at, out)
 

@@ -179,7 +179,7 @@ def test_a_sweep_with_results_ends_without_the_trial_that_no_node_can_hold() -> 
     sweep = out_of_reach()
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
     run_all_others(sweep)
-    due = sweep.at + sweep.state.rules.placement_timeout_s
+    due = sweep.at + sweep.state.rules.slots.placement_timeout_s
     assert sweep.state.timer_at == due
     commands = sweep.timer(due)
     assert commands == [
@@ -213,7 +213,7 @@ def test_a_sweep_without_results_is_left_where_no_node_can_hold_its_trials() -> 
     # A smaller cluster again: nothing is opened for it, and the wait begins anew.
     sweep.start(generation=2)
     assert sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB) == [
-        cmd.SetTimer(at=sweep.at + sweep.state.rules.placement_timeout_s)
+        cmd.SetTimer(at=sweep.at + sweep.state.rules.slots.placement_timeout_s)
     ]
     commands = sweep.send(ev.CapacityChanged, slots=1, memory_bytes=8 * GIB)
     assert commands[0] == cmd.OpenSlot(slot=sweep.state.next_slot - 1, memory_bytes=4 * GIB)

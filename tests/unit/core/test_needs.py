@@ -430,7 +430,7 @@ def test_a_gang_that_ran_out_of_memory_is_out_of_reach_where_not_all_of_it_has_r
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB, beyond=(f"memory={2 * GIB}",))
     sweep.send(ev.TimerFired)
     assert dict(run_all(sweep)) == {1: None}
-    sweep.timer(sweep.at + sweep.state.rules.placement_timeout_s)
+    sweep.timer(sweep.at + sweep.state.rules.slots.placement_timeout_s)
     assert "trial 0 ran out of memory: it needs 2 workers of {CPU: 1, memory: 2 GiB}, for" in message_of(
         sweep, 0
     )

@@ -30,7 +30,7 @@ import orjson
 
 from raysweep.core import SweepState, decode, step
 from raysweep.core.loop import Loop
-from raysweep.core.state.compiled_spec import checkpoint_metric
+from raysweep.core.state.compiled_parts import checkpoint_metric
 from raysweep.core.state.frozen import FrozenState, freeze
 from raysweep.core.state.invariants import check
 from raysweep.core.state.trial import Slot, Trial
@@ -226,7 +226,7 @@ class World:
 
     def _check_verdicts(self, event: ev.Event) -> None:
         """What has been reported counts: a target that was reached, a time that was told."""
-        state, target = self.state, self.state.rules.target
+        state, target = self.state, self.state.rules.ends.target
         if isinstance(event, ev.TrialReported):
             trial = state.trials[event.trial]
             self.has_told_time |= STEP in trial.last
@@ -423,7 +423,7 @@ class World:
 
     def _searcher(self) -> Searcher:
         rules = self.state.rules
-        return Searcher(self.total, not rules.is_blind, heeds_order=rules.logs_search)
+        return Searcher(self.total, not rules.search.is_blind, heeds_order=rules.search.is_logged)
 
     def _tell(self, command: cmd.TellSearch) -> None:
         self.searcher.tell(command.trial, command.value, command.end)
@@ -433,9 +433,9 @@ class World:
         for number, is_told in in_order(self.state):
             trial = self.state.trials[number]
             known = told(self.state, trial) if is_told else None
-            if known is not None and (number not in retried or self.state.rules.logs_search):
+            if known is not None and (number not in retried or self.state.rules.search.is_logged):
                 self.searcher.tell(number, known.value, known.end)
-            elif not is_told and self.state.rules.logs_search:
+            elif not is_told and self.state.rules.search.is_logged:
                 config = trial.config if trial.suggested is None else trial.suggested
                 assert self.searcher.ask(number) == config, f"trial {number} would be another one"
 
@@ -587,7 +587,7 @@ class World:
         elif worker.job.iteration >= self.length:
             self.finish(worker, "returned")
         else:
-            keys = (METRIC, STEP) if self.state.rules.time_attr == STEP else (METRIC,)
+            keys = (METRIC, STEP) if self.state.rules.objective.time_attr == STEP else (METRIC,)
             self.report(worker, [self.value(worker.job.start.trial, worker.job.iteration + 1)], keys=keys)
             if self.save_every and worker.job.iteration % self.save_every == 0:
                 self.save(worker)

@@ -142,11 +142,11 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
             trial=trial.number,
             attempt=trial.attempt,
             config=trial.config,
-            seed=derive_seed(state.seed, state.rules.seed_number(trial.number)),
+            seed=derive_seed(state.seed, state.rules.search.seed_number(trial.number)),
             checkpoint=checkpoint.uri if checkpoint else None,
             iteration=trial.iteration,
             next_checkpoint=trial.next_checkpoint,
-            has_older=state.rules.falls_back and len(trial.checkpoints) > 1,
+            has_older=state.rules.checkpoints.falls_back and len(trial.checkpoints) > 1,
         )
     )
 

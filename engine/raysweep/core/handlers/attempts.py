@@ -215,7 +215,7 @@ def _too_large(state: SweepState, failure: Failure) -> Failure:
 
 
 def _hung(state: SweepState, where: str) -> Failure:
-    limit = state.rules.report_timeout_s or 0.0
+    limit = state.rules.limits.report_timeout_s or 0.0
     message = f"no report for {limit:g} s (failure.report_timeout_s)"
     return Failure(origin="hang", type="TrialHung", message=message, traceback=where)
 
@@ -252,7 +252,7 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         _give_up(state, trial, failure, at, out)
         return
     lacking = None
-    if state.rules.constraints or state.rules.others:
+    if state.rules.objective.constraints or state.rules.objective.others:
         lacking = missing_metrics.missing_other(state, trial)
     if lacking is not None:
         _give_up(state, trial, lacking, at, out)
@@ -260,10 +260,10 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     _close(state, trial, at, cause, out)
     if trial.config != ran:
         trial.attempts = (*trial.attempts[:-1], replace(trial.attempts[-1], config=ran))
-    if state.rules.time_attr not in trial.last:
-        _note_missing(state, trial, state.rules.time_attr, "time_attr", at, out)
-    if state.rules.compared and state.rules.compared not in trial.last:
-        _note_missing(state, trial, state.rules.compared, "metric", at, out)
+    if state.rules.objective.time_attr not in trial.last:
+        _note_missing(state, trial, state.rules.objective.time_attr, "time_attr", at, out)
+    if state.rules.objective.compared and state.rules.objective.compared not in trial.last:
+        _note_missing(state, trial, state.rules.objective.compared, "metric", at, out)
     if state.rules.named:
         unreported.note_missing(state, f"trial {trial.number}")
 
@@ -275,11 +275,14 @@ def _inherit(state: SweepState, trial: Trial) -> bool:
     """
     if not trial.inherited or not up_to(trial.lineage, trial.attempt_iteration):
         return False
-    score = as_number(trial.inherited.get(state.rules.metric))
+    score = as_number(trial.inherited.get(state.rules.objective.metric))
     own, trial.last, trial.best = (trial.last, trial.best), trial.inherited, trial.inherited
     lacks = missing_metrics.missing_other(state, trial)
     trial.last, trial.best = own
-    looked_at = (state.rules.time_attr, state.rules.compared or state.rules.time_attr)
+    looked_at = (
+        state.rules.objective.time_attr,
+        state.rules.objective.compared or state.rules.objective.time_attr,
+    )
     if score is None or lacks is not None or any(name not in trial.inherited for name in looked_at):
         return False
     inherit(trial)
@@ -362,7 +365,7 @@ def _close(
             slot.queue.remove(number)
         transitions.mark_hungry(state, slot)
     trial.slot = trial.stop_reason = trial.attempt_started_at = None
-    if state.rules.tells_pauses and cause in ("paused", "resumed"):
+    if state.rules.search.tells_pauses and cause in ("paused", "resumed"):
         _tell_pause(state, trial, out)
     if cause in ("resumed", "exploited") and trial.turn is not None:
         continuations.follow(state, trial, trial.turn, out)
@@ -392,20 +395,20 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     if known is not None and known.end != "paused":
         state.paused.pop(trial.number, None)
         out.append(tell_search(trial.number, known))
-        if state.rules.logs_search:
+        if state.rules.search.is_logged:
             state.search_log.append(trial.number)
     if trial.state != "failed":
         consider_best(state, trial)
     if started_at is not None and trial.state in ("completed", "stopped"):
         seconds, mean = max(0.0, at - started_at), state.mean_duration_s
         state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
-    if state.rules.keep_top is not None:
+    if state.rules.checkpoints.keep_top is not None:
         state.unranked.append(trial.number)
     if trial.max_t is not None:
         return  # neither scheduler nor searcher has a say in it any more
-    if state.rules.remembers_reports or state.histories or state.curves:
+    if state.rules.stoppers.remember_reports or state.histories or state.curves:
         trial_rules.conclude(state, trial)
-    if state.rules.repeats > 1 and trial.state == "completed":
+    if state.rules.search.repeats > 1 and trial.state == "completed":
         repeats.note_completed(state, trial)
     if trial.state == "completed":
         decisions = _tell_end(state, trial)
@@ -416,7 +419,7 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
 
 
 def _tell_end(state: SweepState, trial: Trial) -> Decisions:
-    time, compared = trial_time(state, trial), state.rules.compared
+    time, compared = trial_time(state, trial), state.rules.objective.compared
     if compared:
         return state.scheduler.end(trial.number, time, as_number(trial.last.get(compared)))
     return tell_end(state.scheduler, trial.number, time, trial.last_score, other_values(state, trial))

@@ -41,7 +41,7 @@ def advance(state: SweepState, at: float, out: Out) -> None:
     """Emit whatever follows from the state as it is now."""
     if state.target_trial is not None and state.phase == "running":
         sweep_end.note_target(state)
-        why = f"trial {state.target_trial} reached the target {state.rules.target:g}"
+        why = f"trial {state.target_trial} reached the target {state.rules.ends.target:g}"
         transitions.stop_sweep(state, "target", why, at, out)
     if state.undecided:
         verdicts.settle(state, at, out)
@@ -52,7 +52,7 @@ def advance(state: SweepState, at: float, out: Out) -> None:
             _close_leaving(state, out)
         if state.hungry_for_memory or state.tally.may_have_large:
             large_trials.place(state, out)
-        may_begin = not state.rules.has_end or sweep_end.admits(state, at)
+        may_begin = not state.rules.ends.has_end or sweep_end.admits(state, at)
         if may_begin and not (state.waiting and sequential.holds(state)):
             if state.hungry_for_memory and state.tally.has_large:
                 assignment.assign_large(state, out)
@@ -107,7 +107,7 @@ def _close_leaving(state: SweepState, out: Out) -> None:
 def _suggest(state: SweepState, out: Out) -> None:
     if state.asked > state.suggested:
         return
-    if state.rules.is_blind:
+    if state.rules.search.is_blind:
         slots, there = (
             max(len(state.slots), transitions.slot_limit(state)),
             large_trials.count_in_reach(state),
@@ -127,7 +127,7 @@ def _suggest(state: SweepState, out: Out) -> None:
     if count:
         state.asked = state.suggested + count
         out.append(SuggestConfigs(first=state.suggested, count=count))
-        if state.rules.logs_search:
+        if state.rules.search.is_logged:
             state.search_log.append(~state.suggested)
 
 
@@ -141,10 +141,10 @@ def _needed_slots(state: SweepState) -> int:
     if state.is_exhausted:
         return state.tally.busy_slots + large_trials.count_in_reach(state) + len(state.waiting)
     active = len(state.active) - len(large_trials.out_of_reach(state)) - state.counts.get("paused", 0)
-    if state.rules.max_trials is not None:
-        return state.rules.max_trials - state.suggested + active
+    if state.rules.search.max_trials is not None:
+        return state.rules.search.max_trials - state.suggested + active
     # Who suggests late gives each slot one when it is there; how many there will be is not known.
-    return active if state.rules.is_blind else transitions.slot_limit(state)
+    return active if state.rules.search.is_blind else transitions.slot_limit(state)
 
 
 def _open_slots(state: SweepState, out: Out) -> None:
@@ -238,7 +238,7 @@ def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
 def take_due(state: SweepState, at: float, out: Out) -> None:
     """Do what the time has come for."""
     rules = state.rules
-    if rules.has_end:
+    if rules.ends.has_end:
         sweep_end.take_end(state, at, out)
     while (due := state.tally.next_due()) is not None and due[0] <= at:
         del state.waiting[due[1]]
@@ -248,9 +248,9 @@ def take_due(state: SweepState, at: float, out: Out) -> None:
         slot = state.slots[number]
         _take_due_trial(state, slot, state.trials[slot.queue[0]], at, out)
     no_room = state.no_room_since
-    is_over = no_room is not None and _is_over(no_room, rules.placement_timeout_s, at)
+    is_over = no_room is not None and _is_over(no_room, rules.slots.placement_timeout_s, at)
     if is_over and not state.tally.busy_slots:
-        why = f"for {rules.placement_timeout_s:g} s no node could hold a trial: {state.no_room_problem}"
+        why = f"for {rules.slots.placement_timeout_s:g} s no node could hold a trial: {state.no_room_problem}"
         transitions.interrupt(state, why, out, fault="infrastructure")
     no_memory_at = large_trials.due_at(state)
     if no_memory_at is not None and at >= no_memory_at:
@@ -267,7 +267,7 @@ def _is_over(since: float, limit_s: float, at: float) -> bool:
 
 def _slots_due(state: SweepState, at: float) -> list[int]:
     """The slots whose trial has run, or been silent, for too long."""
-    limit_s, timeout_s = state.rules.trial_time_s, state.rules.report_timeout_s
+    limit_s, timeout_s = state.rules.limits.trial_time_s, state.rules.limits.report_timeout_s
     due: set[int] = set()
     if limit_s is not None:
         due |= state.tally.running_for(lambda since: _is_over(since, limit_s, at))
@@ -277,8 +277,8 @@ def _slots_due(state: SweepState, at: float) -> list[int]:
 
 
 def _take_due_trial(state: SweepState, slot: Slot, trial: Trial, at: float, out: Out) -> None:
-    limit, started_at = state.rules.trial_time_s, trial.attempt_started_at
-    timeout = state.rules.report_timeout_s
+    limit, started_at = state.rules.limits.trial_time_s, trial.attempt_started_at
+    timeout = state.rules.limits.report_timeout_s
     runs = trial.state == "running"
     if runs and limit is not None and started_at is not None and _is_over(started_at, limit, at):
         transitions.ask_to_end(state, trial, "limit", out)
@@ -293,16 +293,16 @@ def keep_time(state: SweepState, out: Out) -> None:
     rules, tally = state.rules, state.tally
     waiting = tally.next_due() if state.waiting else None
     times = [waiting[0]] if waiting is not None else []
-    end = sweep_end.end_in_sight(state) if state.phase == "running" and rules.has_end else None
+    end = sweep_end.end_in_sight(state) if state.phase == "running" and rules.ends.has_end else None
     if end is not None:
         times.append(end.at)
-    if rules.trial_time_s is not None:
+    if rules.limits.trial_time_s is not None:
         since = tally.running_since()
         if since is not None:
-            times.append(since[0] + rules.trial_time_s)
+            times.append(since[0] + rules.limits.trial_time_s)
     times += [due for due in (_no_room_due_at(state), large_trials.due_at(state)) if due is not None]
-    if rules.report_timeout_s is not None:
-        due = _next_silence(state, rules.report_timeout_s)
+    if rules.limits.report_timeout_s is not None:
+        due = _next_silence(state, rules.limits.report_timeout_s)
         if due is not None:
             times.append(due)
     at = min(times, default=None)
@@ -317,7 +317,7 @@ def _no_room_due_at(state: SweepState) -> float | None:
         return None
     if state.tally.busy_slots:
         return None
-    return state.no_room_since + state.rules.placement_timeout_s
+    return state.no_room_since + state.rules.slots.placement_timeout_s
 
 
 def _next_silence(state: SweepState, timeout_s: float) -> float | None:

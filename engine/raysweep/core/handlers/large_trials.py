@@ -72,7 +72,7 @@ def place(state: SweepState, out: Out) -> None:
 
     One is opened at a time; until it has its place, slots that fall idle are closed to make room for it.
     """
-    if state.rules.needs:
+    if state.rules.slots.needs:
         _undo_resizes(state)
     _close_hopeless(state, out)
     wanted = [trial for trial in in_turn(state) if not is_out_of_reach(state, trial)]
@@ -90,7 +90,7 @@ def place(state: SweepState, out: Out) -> None:
         transitions.open_slot(state, out, trial.memory_bytes, trial.size)
         if _is_last_event(state, wanted):
             _make_way(state, wanted, out)
-    elif state.rules.needs and len(wanted) < count_in_reach(state):
+    elif state.rules.slots.needs and len(wanted) < count_in_reach(state):
         # What waits cannot have those of a size of which no trial waits.
         for slot in _idle_large(state):
             if slot.size and not any(fits(trial, slot) for trial in wanted):
@@ -124,7 +124,7 @@ def _is_last_event(state: SweepState, wanted: list[Trial]) -> bool:
 def in_turn(state: SweepState) -> list[Trial]:
     """The large trials that may begin, in the line's order."""
     large = large_pending(state)
-    if not large or not state.rules.needs or not sequential.is_kept(state):
+    if not large or not state.rules.slots.needs or not sequential.is_kept(state):
         return large
     reachable = [n for n in state.pending if not is_out_of_reach(state, state.trials[n])]
     return [trial for trial in large if reachable and trial.number == sequential.next_of(state, reachable)]
@@ -143,7 +143,7 @@ def _next(state: SweepState, wanted: list[Trial]) -> Trial | None:
         most = max((t for t in wanted if t.size == size), key=lambda trial: trial.memory_bytes or 0)
         if not _has_slot_for(state, most):
             return most
-    if not state.rules.needs or state.slot_failures or _waits_usual(state):
+    if not state.rules.slots.needs or state.slot_failures or _waits_usual(state):
         return None
     served = {trial.number for trial, _ in _matched(state, wanted)}
     return next((trial for trial in wanted if trial.number not in served), None)
@@ -168,7 +168,7 @@ def _matched(state: SweepState, wanted: list[Trial]) -> list[tuple[Trial, Slot]]
 
 def _spare(state: SweepState, wanted: list[Trial]) -> list[Slot]:
     """The idle slots that may be closed for a larger one: none that a large trial is about to have."""
-    if not state.rules.needs:
+    if not state.rules.slots.needs:
         return transitions.idle(state)
     taken = {slot.number for _, slot in _matched(state, wanted)}
     return [slot for slot in transitions.idle(state) if slot.number not in taken]
@@ -176,7 +176,7 @@ def _spare(state: SweepState, wanted: list[Trial]) -> list[Slot]:
 
 def _serving(state: SweepState, wanted: list[Trial]) -> set[int]:
     """The idle slots that do for a trial as well as the one that is opening would."""
-    if not state.rules.needs:
+    if not state.rules.slots.needs:
         return set()
     opening = next(slot for slot in state.tally.large_slots if not slot.is_open)
     idle = [slot for slot in _idle_large(state) if slot.size == opening.size]
@@ -197,7 +197,7 @@ def watch(state: SweepState, at: float) -> None:
         state.no_memory_since = None
     elif state.no_memory_since is None:
         state.no_memory_since = at
-        wait = f"waited for during {state.rules.placement_timeout_s:g} s (failure.placement_timeout_s)"
+        wait = f"waited for during {state.rules.slots.placement_timeout_s:g} s (failure.placement_timeout_s)"
         transitions.note(state, f"{_missing(state, beyond)}; {wait}")
 
 
@@ -205,13 +205,13 @@ def due_at(state: SweepState) -> float | None:
     """When the wait for more memory is over; None: nobody waits for it."""
     if state.no_memory_since is None or state.phase != "running" or state.is_interrupted:
         return None
-    return state.no_memory_since + state.rules.placement_timeout_s
+    return state.no_memory_since + state.rules.slots.placement_timeout_s
 
 
 def give_up(state: SweepState, at: float, out: Out) -> None:
     """End the wait: what has results ends with them, what has none is left as it is, to be resumed."""
     beyond = out_of_reach(state)
-    problem = f"{_missing(state, beyond)}; waited {state.rules.placement_timeout_s:g} s for more"
+    problem = f"{_missing(state, beyond)}; waited {state.rules.slots.placement_timeout_s:g} s for more"
     transitions.note(state, problem)
     state.no_memory_since = None  # what is resumed, or extended, upon this waits as long in its turn
     if not state.counts.get("completed") and not state.counts.get("stopped"):
@@ -245,7 +245,11 @@ def _close_hopeless(state: SweepState, out: Out) -> None:
 def _missing(state: SweepState, beyond: list[Trial]) -> str:
     first, others = beyond[0], len(beyond) - 1
     more = f"; so do {others} more trials" if others else ""
-    field = "".join(state.rules.needs[0].field.partition(".by_config")[:2]) if state.rules.needs else ""
+    field = (
+        "".join(state.rules.slots.needs[0].field.partition(".by_config")[:2])
+        if state.rules.slots.needs
+        else ""
+    )
     is_beyond = sizes.is_beyond(state, first)
     is_size = is_beyond or first.memory_bytes is None
     is_by_config = field and (not first.attempts or (is_size and first.size))

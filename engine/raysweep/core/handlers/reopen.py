@@ -23,7 +23,7 @@ def retry(state: SweepState, numbers: Sequence[int]) -> None:
     for number in sorted({*numbers} & {*find_failed(state)}):
         known = told(state, state.trials[number])
         trial = sweep_end.take_back(state, state.trials[number], "again")
-        if state.rules.logs_search:
+        if state.rules.search.is_logged:
             # What it suggested since then followed from the failure, too: it cannot be told otherwise now.
             trial.told = known
         kind = trial.attempts[-1].kind

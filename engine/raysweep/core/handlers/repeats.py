@@ -50,7 +50,7 @@ class Group:
 
 def group_of(state: SweepState, number: int) -> Group:
     """The repeats of config `number` as they are now."""
-    times = state.rules.repeats
+    times = state.rules.search.repeats
     numbers = range(number * times, min((number + 1) * times, state.suggested))
     trials = tuple(state.trials[each] for each in numbers)
     scores: dict[int, float] = {}
@@ -70,10 +70,10 @@ def _state_of(trials: tuple[Trial, ...], is_whole: bool) -> GroupState:
 
 def ranked_groups(state: SweepState) -> list[Group]:
     """The configs of which a repeat has completed, the best first."""
-    times = state.rules.repeats
+    times = state.rules.search.repeats
     count = -(-state.suggested // times)
     groups = [group for number in range(count) if (group := group_of(state, number)).scores]
-    sign = -1.0 if state.rules.is_max else 1.0
+    sign = -1.0 if state.rules.objective.is_max else 1.0
     return sorted(
         groups, key=lambda each: (_RANKS[each.state], -len(each.scores), sign * each.mean, each.number)
     )
@@ -81,20 +81,20 @@ def ranked_groups(state: SweepState) -> list[Group]:
 
 def best_trial(state: SweepState, group: Group) -> Trial:
     """The repeat with the best score; the first of equal ones."""
-    sign = -1.0 if state.rules.is_max else 1.0
+    sign = -1.0 if state.rules.objective.is_max else 1.0
     repeat = min(group.scores, key=lambda each: (sign * group.scores[each], each))
     return group.trials[repeat]
 
 
 def note_completed(state: SweepState, trial: Trial) -> None:
     """A repeat has completed: drop what it shows to be worse."""
-    race, number = state.spec.repeat, trial.number // state.rules.repeats
+    race, number = state.spec.repeat, trial.number // state.rules.search.repeats
     if race is None or race.race is None:
         return
     group = group_of(state, number)
     if group.state == "completed" and _leads(state, group):
         state.best_group = number
-        for other in dict.fromkeys(each // state.rules.repeats for each in state.active):
+        for other in dict.fromkeys(each // state.rules.search.repeats for each in state.active):
             _drop_if_worse(state, other)
     else:
         _drop_if_worse(state, number)
@@ -104,7 +104,7 @@ def note_suggested(state: SweepState, first: int, count: int) -> None:
     """Trials have been suggested: those of a config that was dropped never start."""
     if state.best_group is None:
         return
-    times = state.rules.repeats
+    times = state.rules.search.repeats
     for number in dict.fromkeys(each // times for each in range(first, first + count)):
         _drop_if_worse(state, number)
 
@@ -112,7 +112,7 @@ def note_suggested(state: SweepState, first: int, count: int) -> None:
 def _leads(state: SweepState, group: Group) -> bool:
     if state.best_group is None:
         return True
-    sign = -1.0 if state.rules.is_max else 1.0
+    sign = -1.0 if state.rules.objective.is_max else 1.0
     return sign * group.mean < sign * group_of(state, state.best_group).mean
 
 
@@ -128,7 +128,7 @@ def _is_worse(state: SweepState, group: Group) -> bool:
     if race is None or race.race is None or best is None or best == group.number:
         return False
     others = group_of(state, best).scores
-    sign = -1.0 if state.rules.is_max else 1.0
+    sign = -1.0 if state.rules.objective.is_max else 1.0
     differences = [sign * (score - others[repeat]) for repeat, score in group.scores.items()]
     if len(differences) < 2 or mean_of(differences) <= 0:
         return False

@@ -28,7 +28,7 @@ _UNDER_WAY: Final[frozenset[Cause]] = frozenset({"lost", "kept", "moved", "retri
 
 def is_kept(state: SweepState) -> bool:
     """Whether trials are decided one after the other."""
-    if state.rules.max_concurrent != 1:
+    if state.rules.slots.max_concurrent != 1:
         return False
     counts = state.counts
     return state.rules.looks_at_order or not (counts.get("completed") or counts.get("stopped"))

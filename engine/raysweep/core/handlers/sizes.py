@@ -19,7 +19,7 @@ def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failu
     Its memory only grows: what a trial had run out of memory with, it does not try again with another config.
     `is_given_up`: the config before this one was never run, and what memory it needed does not count.
     """
-    needs = state.rules.needs
+    needs = state.rules.slots.needs
     if not needs:
         return None
     try:
@@ -44,7 +44,7 @@ def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failu
 def is_more(state: SweepState, config: Mapping[str, JsonValue], *, than: Mapping[str, JsonValue]) -> bool:
     """Whether a trial with this config needs more of anything than with the other, as far as can be told."""
     try:
-        pairs = [(need.of(config), need.of(than)) for need in state.rules.needs]
+        pairs = [(need.of(config), need.of(than)) for need in state.rules.slots.needs]
     except SpecError:
         return False
     return any((now or 0) > (before or 0) for now, before in pairs)

@@ -60,10 +60,10 @@ def end_in_sight(state: SweepState) -> End | None:
         limit = state.deadline_text or state.deadline_at
         at = state.deadline_at - state.clock_ahead_s
         ends.append(End(at=at, status="deadline", rule="stop.deadline", limit=limit))
-    if rules.time_budget_s is not None:
-        at = state.generation_started_at + rules.time_budget_s - state.active_before_s
-        ends.append(End(at=at, status="budget", rule="stop.time_budget_s", limit=rules.time_budget_s))
-    for rule, limit, limit_s in rules.budgets:
+    if rules.ends.time_budget_s is not None:
+        at = state.generation_started_at + rules.ends.time_budget_s - state.active_before_s
+        ends.append(End(at=at, status="budget", rule="stop.time_budget_s", limit=rules.ends.time_budget_s))
+    for rule, limit, limit_s in rules.ends.budgets:
         if state.open_slots or state.has_cut or state.slot_s >= limit_s:
             at = state.slot_s_at + max(0.0, limit_s - state.slot_s) / max(1, state.open_slots)
             ends.append(End(at=at, status="budget", rule=rule, limit=limit))
@@ -90,7 +90,7 @@ def count_until(state: SweepState, at: float) -> None:
 def usage(state: SweepState, at: float) -> dict[str, float]:
     """What the sweep has used up to `at`: CPU-hours, GPU-hours, cost, and the seconds it was at work."""
     seconds = state.slot_s + state.open_slots * max(0.0, at - state.slot_s_at)
-    used = {name: amount * seconds / 3600.0 for name, amount in state.rules.use_per_slot_hour}
+    used = {name: amount * seconds / 3600.0 for name, amount in state.rules.ends.use_per_slot_hour}
     return used | {"active_s": state.active_s(at)}
 
 
@@ -215,7 +215,7 @@ def end_sweep(state: SweepState, end: End, at: float, out: Out) -> None:
 
 def note_completed(state: SweepState, trial: Trial, score: float | None, at: float, out: Out) -> None:
     """A trial has completed: has the sweep come to a plateau?"""
-    plateau = state.rules.plateau
+    plateau = state.rules.ends.plateau
     if plateau is None or score is None:
         return
     best = state.plateau_best
@@ -224,7 +224,7 @@ def note_completed(state: SweepState, trial: Trial, score: float | None, at: flo
         if best is None:
             return
         score = best
-    gain = 0.0 if best is None else (score - best if state.rules.is_max else best - score)
+    gain = 0.0 if best is None else (score - best if state.rules.objective.is_max else best - score)
     if best is None or (gain >= plateau.min_improvement and is_better(state, score, best)):
         state.plateau_best, state.plateau_since = score, 0
         return
@@ -253,7 +253,7 @@ def note_target(state: SweepState) -> None:
         trial = state.trials[state.target_trial]
         state.ended_by = {
             "rule": "stop.target",
-            "limit": state.rules.target,
+            "limit": state.rules.ends.target,
             "value": trial.last_score,
             "trial": trial.number,
         }
@@ -285,8 +285,8 @@ def wanted_trials(state: SweepState) -> int | None:
     spec = state.spec
     if spec.is_open_ended or not spec.search.options.is_counted or spec.num_samples is None:
         return None
-    points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
-    return spec.num_samples * points * state.rules.repeats
+    points = 1 if state.rules.search.max_trials is not None else grid_points(spec.param_space)
+    return spec.num_samples * points * state.rules.search.repeats
 
 
 def wait_no_longer(state: SweepState, last_at: float, at: float) -> None:

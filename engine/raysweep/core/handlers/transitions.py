@@ -158,7 +158,7 @@ def cut_unbegun(state: SweepState, at: float) -> None:
 def depth(state: SweepState) -> int:
     """How many trials a slot may hold, the running one included."""
     mean = state.mean_duration_s
-    if mean is None or mean >= SHORT_TRIAL_S or not state.rules.is_blind or sequential.is_kept(state):
+    if mean is None or mean >= SHORT_TRIAL_S or not state.rules.search.is_blind or sequential.is_kept(state):
         return 1
     # A mean that has sunk to next to nothing divides into infinity, which has no ceiling.
     return MAX_DEPTH if mean * MAX_DEPTH <= AHEAD_S else min(MAX_DEPTH, 1 + ceil(AHEAD_S / mean))
@@ -181,7 +181,7 @@ def mark_hungry(state: SweepState, slot: Slot) -> None:
 
 def slot_limit(state: SweepState) -> int:
     """How many slots there may be."""
-    limit = state.rules.max_concurrent
+    limit = state.rules.slots.max_concurrent
     return state.capacity if limit is None else min(limit, state.capacity)
 
 
@@ -279,7 +279,7 @@ def ask_to_end(
             trial=trial.number,
             attempt=trial.attempt,
             reason=reason,
-            grace_s=state.rules.grace_s if grace_s is None else grace_s,
+            grace_s=state.rules.limits.grace_s if grace_s is None else grace_s,
             wants_checkpoint=wants_checkpoint,
         )
     )

@@ -48,7 +48,7 @@ def _check_trials(state: SweepState) -> None:
         assert (trial.ended_at is not None) == (trial.state in FINAL), f"trial {number}: end time"
         numbers = [checkpoint.number for checkpoint in trial.checkpoints]
         assert numbers == sorted(set(numbers)), f"trial {number}: checkpoints {numbers}"
-        assert retention.kept(state.rules, trial.checkpoints) == trial.checkpoints, (
+        assert retention.kept(state.rules.checkpoints, trial.checkpoints) == trial.checkpoints, (
             f"trial {number}: more checkpoints than its policy keeps: {numbers}"
         )
         starts = [start for start, _ in trial.lineage]
@@ -60,7 +60,7 @@ def _check_trials(state: SweepState) -> None:
 
 
 def _check_slots(state: SweepState) -> None:
-    limit = state.rules.max_concurrent
+    limit = state.rules.slots.max_concurrent
     assert limit is None or len(state.slots) <= limit, (
         f"{len(state.slots)} slots, max_concurrent_trials={limit}"
     )
@@ -90,7 +90,7 @@ def _check_slots(state: SweepState) -> None:
 
 def _check_top(state: SweepState) -> None:
     """Of the trials that are done, none but the best keep checkpoints."""
-    limit = state.rules.keep_top
+    limit = state.rules.checkpoints.keep_top
     assert not state.unranked, f"trials are not ranked: {state.unranked}"
     if limit is None:
         assert not state.top

@@ -151,7 +151,7 @@ class SweepState:
             seed=seed,
             scheduler=scheduler,
             rules=rules,
-            deadline_at=rules.deadline,
+            deadline_at=rules.ends.deadline,
         )
 
     def active_s(self, at: float) -> float:

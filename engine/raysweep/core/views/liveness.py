@@ -59,7 +59,7 @@ def _explain_idle(state: SweepState, under_way: UnderWay) -> str:
     """Nothing runs, and there is room: what could begin?"""
     beyond = len(large_trials.out_of_reach(state))
     in_reach = len(state.pending) - beyond
-    if state.rules.has_end and not sweep_end.admits(state, state.last_at):
+    if state.rules.ends.has_end and not sweep_end.admits(state, state.last_at):
         return f"nothing that begins now can report in time, and the sweep does not end ({_where(state)})"
     if in_reach and not sequential.holds(state):
         return f"{in_reach} trials are pending, and nobody runs or opens a slot ({_where(state)})"

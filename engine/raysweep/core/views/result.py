@@ -106,7 +106,7 @@ def explain(state: SweepState) -> str:
     if first is not None:
         nearest = trial_outcome(state, first, "")
         parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric, state.spec.others))
-    groups = ranked_groups(state) if state.rules.repeats > 1 else []
+    groups = ranked_groups(state) if state.rules.search.repeats > 1 else []
     if groups:
         parts.append(_show_group(state, groups[0]))
     elif best is not None:
@@ -116,13 +116,13 @@ def explain(state: SweepState) -> str:
 
 def best_shown(state: SweepState) -> Trial | None:
     """The best trial; with `repeat`, the best one of the best config."""
-    groups = ranked_groups(state) if state.rules.repeats > 1 else []
+    groups = ranked_groups(state) if state.rules.search.repeats > 1 else []
     return best_trial(state, groups[0]) if groups else best_ranked(state)
 
 
 def _show_group(state: SweepState, group: Group) -> str:
     spread = f" ± {group.std:.3g}" if group.std is not None else ""
-    of = f"{len(group.scores)} of {state.rules.repeats} repeats"
+    of = f"{len(group.scores)} of {state.rules.search.repeats} repeats"
     return f"best {state.spec.metric} {group.mean:.6g}{spread} (config {group.number}, {of})"
 
 
@@ -179,7 +179,9 @@ def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:
         score=score_of(state, trial),
         violations={
             constraint.text: far
-            for constraint, far in zip(state.rules.constraints, violations(state, trial), strict=True)
+            for constraint, far in zip(
+                state.rules.objective.constraints, violations(state, trial), strict=True
+            )
         }
         if score_of(state, trial) is not None
         else {},

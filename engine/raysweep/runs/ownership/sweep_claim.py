@@ -261,7 +261,7 @@ def rebuild_searcher(
             for time_reached, value in rungs.get(number, ()):
                 tell_rung(searcher, number, time_reached, value)
         known = told(state, trial) if is_told else None
-        if known is not None and (number not in retried or state.rules.logs_search):
+        if known is not None and (number not in retried or state.rules.search.is_logged):
             result = result_of(known.value, known.violations, known.others, known.cost)
             tell_end(searcher, number, result, state=known.end)
     return searcher

@@ -22,7 +22,7 @@ def make_progress(
     state: SweepState, *, sweep_id: str, holder: Holder, at: float, total: int | None
 ) -> SweepProgress:
     """The state of a sweep, as much as is worth showing."""
-    best = best_shown(state) if state.rules.repeats > 1 else current_best(state)
+    best = best_shown(state) if state.rules.search.repeats > 1 else current_best(state)
     end = end_in_sight(state) if total is None and state.phase == "running" else None
     return SweepProgress(
         sweep_id=sweep_id,

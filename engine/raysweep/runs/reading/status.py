@@ -302,7 +302,7 @@ def status_of_state(
             )
             for trial in trials
         ),
-        is_max=state.rules.is_max,
+        is_max=state.rules.objective.is_max,
     )
     found, on_front = _front_first(state)
     # Only those that are shown are made into outcomes: there may be ten thousand.
@@ -369,7 +369,7 @@ def status_of_training(
 def _front_first(state: SweepState) -> tuple[list[Trial], list[Trial]]:
     """All trials that have a score, with several metrics the Pareto front first; and those on the front."""
     found = ranked(state)
-    if not state.rules.others:
+    if not state.rules.objective.others:
         return found, []
     first = [trial for trial in found if may_be_best(state, trial)]
     points = [place(state, trial)[2] for trial in first]
