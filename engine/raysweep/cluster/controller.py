@@ -197,7 +197,7 @@ class Controller:
             self._core.begin(held.started)
             if held.changed is not None:
                 self._core.emit(held.changed)
-            self._watch.see_room(find_room_or_why(self.state.spec, self.state.excluded))
+            self._watch.see_room(find_room_or_why(self.state.spec, self.state.room.excluded))
         self._slots.flush()
         self._has_begun = True
 
@@ -364,12 +364,12 @@ class Controller:
     def _see_storage(self) -> None:
         """Say when the journal begins to lag behind, and when it has caught up: silence is no sign then."""
         is_stalled = self._server.is_held or self._writer.is_stalled
-        if is_stalled != self.state.is_stalled and not self._is_over:
+        if is_stalled != self.state.controller.is_stalled and not self._is_over:
             self.emit(ev.StorageStalled(at=self._now(), is_over=not is_stalled))
 
     def _see_clock(self) -> None:
         """Say when the wall clock was set, or the machine slept: deadlines go by it."""
-        if self._clock.has_moved(self.state.clock_ahead_s) and not self._is_over:
+        if self._clock.has_moved(self.state.clock.ahead_s) and not self._is_over:
             self.emit(ev.ClockMoved(at=self._now(), ahead_s=self._clock.ahead_s()))
 
     @property
@@ -400,9 +400,9 @@ class Controller:
 
     async def _leave_slowly(self, command: cmd.LeaveSweep) -> None:
         await self._settle()
-        if self.state.fault == "spec":
+        if self.state.end.fault == "spec":
             self._fail(spec_fault(self.state))
-        elif self.state.fault == "infrastructure":
+        elif self.state.end.fault == "infrastructure":
             self._fail(
                 ClusterLostError(
                     self._connection.address, command.why, "run it again with the same key to resume"

@@ -23,7 +23,7 @@ from raysweep.storage.objects.store import ObjectInfo, Store
 
 FORMAT_VERSION = 1
 """Of sweep.json: raise it with any change after which an older version would misread the folder."""
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2
 """Of snapshots: raise it with any change of the fields of the state."""
 SNAPSHOTS_KEPT = 2
 

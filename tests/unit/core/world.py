@@ -209,7 +209,7 @@ class World:
     def _check_circles(self, event: ev.Event) -> None:
         """A livelock is a failure, not a slow test."""
         state = self.state
-        is_leaving = state.phase != "running" or state.is_interrupted
+        is_leaving = state.phase != "running" or state.end.is_interrupted
         for command in self.carried:
             if isinstance(command, cmd.RecallTrials) and not is_leaving:
                 slot = state.slots.get(command.slot)
@@ -218,7 +218,8 @@ class World:
         if not isinstance(event, ev.TimerFired):
             self.fired_in_a_row = 0
             return
-        assert state.timer_at is None or state.timer_at > event.at, "a timer is set to what has been declined"
+        timer_at = state.clock.timer_at
+        assert timer_at is None or timer_at > event.at, "a timer is set to what has been declined"
         if not self.fired_in_a_row or event.at >= self.fired_since + 1.0:
             self.fired_in_a_row, self.fired_since = 0, event.at
         self.fired_in_a_row += 1
@@ -234,7 +235,7 @@ class World:
                 assert trial.best_score > target, (
                     f"trial {event.trial} reached the target, and nobody noticed"
                 )
-        if state.fault_field == "scheduler.asha.time_attr":
+        if state.end.fault_field == "scheduler.asha.time_attr":
             assert not self.has_told_time, "a time that was reported is said to be missing in the spec"
 
     def _write(self, line: bytes) -> None:
@@ -255,9 +256,8 @@ class World:
             assert b"".join(frozen.parts()) == then, "an ended trial was changed"
 
     def snapshot(self) -> bytes:
-        """The state as JSON text: what `to_json` is made from, without the copy."""
-        plain = self.state.rest() | {"trials": tuple(self.state.trials.values())}
-        return orjson.dumps(plain, default=list)
+        """The state as JSON text, as a snapshot has it."""
+        return b"".join(freeze(self.state).parts())
 
     def fork_twin(self) -> None:
         """From here on a second state, restored from the JSON of the first, must do the same."""
@@ -325,7 +325,7 @@ class World:
             step(self.state, decode(line))
         if keep in self.recent:
             assert self.snapshot() == self.recent[keep], "the replayed state is not the one that was lost"
-        self.has_told_time = self.state.has_timed
+        self.has_told_time = self.state.reports.has_timed
         self.twin = None
         self._lose_cluster()
         if self.state.phase != "ended":
@@ -395,7 +395,7 @@ class World:
                 # One thread has both: what is told while it is asked is told afterwards.
                 (self.untold.append if self.asks else self._tell)(command)
             case cmd.TellRung():
-                assert (command.trial, command.time, command.value) in self.state.rungs
+                assert (command.trial, command.time, command.value) in self.state.search.rungs
             case cmd.StartTrial():
                 goes_further = self.state.trials[command.trial].max_t is not None
                 assert command.trial not in self.finished or goes_further, (
@@ -414,7 +414,7 @@ class World:
             case cmd.ExcludeNode():
                 self.avoided.add(command.node)
             case cmd.EndSweep():
-                assert not self.state.active
+                assert not self.state.line.active
                 self.is_ending = True
                 self.workers.clear()
             case cmd.LeaveSweep():
@@ -661,8 +661,8 @@ class World:
         }
         return {
             "trials": trials,
-            "status": self.state.status,
-            "best": self.state.best_ended,
+            "status": self.state.end.status,
+            "best": self.state.ranking.best_ended,
             "scheduler": self.state.scheduler.to_json(),
             "told": self.searcher.told,
         }

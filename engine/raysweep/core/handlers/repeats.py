@@ -51,7 +51,7 @@ class Group:
 def group_of(state: SweepState, number: int) -> Group:
     """The repeats of config `number` as they are now."""
     times = state.rules.search.repeats
-    numbers = range(number * times, min((number + 1) * times, state.suggested))
+    numbers = range(number * times, min((number + 1) * times, state.search.suggested))
     trials = tuple(state.trials[each] for each in numbers)
     scores: dict[int, float] = {}
     for repeat, trial in enumerate(trials):
@@ -71,7 +71,7 @@ def _state_of(trials: tuple[Trial, ...], is_whole: bool) -> GroupState:
 def ranked_groups(state: SweepState) -> list[Group]:
     """The configs of which a repeat has completed, the best first."""
     times = state.rules.search.repeats
-    count = -(-state.suggested // times)
+    count = -(-state.search.suggested // times)
     groups = [group for number in range(count) if (group := group_of(state, number)).scores]
     sign = -1.0 if state.rules.objective.is_max else 1.0
     return sorted(
@@ -93,8 +93,8 @@ def note_completed(state: SweepState, trial: Trial) -> None:
         return
     group = group_of(state, number)
     if group.state == "completed" and _leads(state, group):
-        state.best_group = number
-        for other in dict.fromkeys(each // state.rules.search.repeats for each in state.active):
+        state.ranking.best_group = number
+        for other in dict.fromkeys(each // state.rules.search.repeats for each in state.line.active):
             _drop_if_worse(state, other)
     else:
         _drop_if_worse(state, number)
@@ -102,7 +102,7 @@ def note_completed(state: SweepState, trial: Trial) -> None:
 
 def note_suggested(state: SweepState, first: int, count: int) -> None:
     """Trials have been suggested: those of a config that was dropped never start."""
-    if state.best_group is None:
+    if state.ranking.best_group is None:
         return
     times = state.rules.search.repeats
     for number in dict.fromkeys(each // times for each in range(first, first + count)):
@@ -110,21 +110,21 @@ def note_suggested(state: SweepState, first: int, count: int) -> None:
 
 
 def _leads(state: SweepState, group: Group) -> bool:
-    if state.best_group is None:
+    if state.ranking.best_group is None:
         return True
     sign = -1.0 if state.rules.objective.is_max else 1.0
-    return sign * group.mean < sign * group_of(state, state.best_group).mean
+    return sign * group.mean < sign * group_of(state, state.ranking.best_group).mean
 
 
 def _drop_if_worse(state: SweepState, number: int) -> None:
     group = group_of(state, number)
     if group.state == "dropped" or _is_worse(state, group):
-        stopped = (trial.number for trial in group.trials if trial.number in state.active)
-        state.undecided.extend((each, Stop()) for each in stopped)
+        stopped = (trial.number for trial in group.trials if trial.number in state.line.active)
+        state.work.undecided.extend((each, Stop()) for each in stopped)
 
 
 def _is_worse(state: SweepState, group: Group) -> bool:
-    race, best = state.spec.repeat, state.best_group
+    race, best = state.spec.repeat, state.ranking.best_group
     if race is None or race.race is None or best is None or best == group.number:
         return False
     others = group_of(state, best).scores

@@ -33,8 +33,8 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
     """
     doubled = trial.attempt_reports - event.first
     rows = event.rows[doubled:] if doubled > 0 else event.rows
-    if event.keys != state.reported_keys and event.keys:
-        state.reported_keys = event.keys
+    if event.keys != state.reports.keys and event.keys:
+        state.reports.keys = event.keys
         if state.rules.named:
             unreported.see(state, event.keys)
     trial.attempt_reports += len(rows)
@@ -63,7 +63,7 @@ def _take_plainly(state: SweepState, trial: Trial, keys: tuple[str, ...], rows: 
     best = max(values) if objective.is_max else min(values)  # type: ignore[type-var]
     start = trial.iteration
     trial.iteration += len(rows)
-    state.has_scored = True
+    state.reports.has_scored = True
     trial.last_score = float(values[-1])  # type: ignore[arg-type]
     trial.last = _metrics(keys, rows[-1], trial.iteration)
     if is_better(state, float(best), trial.best_score):  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> St
     if rules.stoppers.remember_reports:
         trial_rules.record(state, trial, metrics, value)
     if value is not None:
-        state.has_scored = True
+        state.reports.has_scored = True
         trial.last_score = value
         if is_better_report(state, trial, value, metrics):
             trial.best_score, trial.best = value, metrics
@@ -119,7 +119,7 @@ def _verdict(
     time = as_number(metrics.get(objective.time_attr))
     decisions = NOTHING
     if time is not None:
-        state.has_timed = True
+        state.reports.has_timed = True
         if objective.compared:
             decisions = _compare(state, trial, time, metrics)
         elif value is not None and trial.max_t is None:
@@ -131,7 +131,7 @@ def _verdict(
             if rules.search.tells_rungs:
                 _tell_rung(state, trial, decisions, time, value, out)
         if decisions:
-            state.undecided.extend(each for each in decisions if each[0] != trial.number)
+            state.work.undecided.extend(each for each in decisions if each[0] != trial.number)
     # What ends the whole sweep counts before what would only end the trial.
     if rules.ends.target is not None and _reaches_target(state, trial, metrics, value):
         return "limit"
@@ -165,7 +165,7 @@ def _tell_rung(
     """Where the scheduler has compared the trial by this report, or it has done all its work."""
     is_done = state.rules.limits.max_t is not None and time >= state.rules.limits.max_t
     if is_done or any(number == trial.number for number, _ in decisions):
-        state.rungs.append((trial.number, time, value))
+        state.search.rungs.append((trial.number, time, value))
         out.append(TellRung(trial=trial.number, time=time, value=value))
 
 
@@ -182,13 +182,13 @@ def _own_verdict(state: SweepState, trial: Trial, decisions: Decisions, out: Out
 def _reaches_target(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> bool:
     rules = state.rules
     # A search that has ended by its target has trials go further than that.
-    if state.ended_as is not None or value is None or rules.ends.target is None:
+    if state.end.of_search is not None or value is None or rules.ends.target is None:
         return False
     if not _hits(value, rules.ends.target, rules.objective.is_max):
         return False
     if violation(state, metrics):
         return False
-    state.target_trial = trial.number
+    state.end.target_trial = trial.number
     return True
 
 

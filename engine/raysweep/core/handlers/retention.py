@@ -39,7 +39,7 @@ def add(state: SweepState, trial: Trial, checkpoint: Checkpoint, out: Out) -> No
     if every is not None and trial.saved % every == 0:
         checkpoint = replace(checkpoint, is_nth=True)
     before = (*trial.checkpoints, checkpoint)
-    is_out = rules.keep_top is not None and trial.state in RANKED and trial.number not in state.top
+    is_out = rules.keep_top is not None and trial.state in RANKED and trial.number not in state.ranking.top
     trial.checkpoints = () if is_out else kept(rules, before)
     for old in before:
         if old not in trial.checkpoints:
@@ -67,13 +67,13 @@ def rank(state: SweepState, out: Out) -> None:
 
     At the end of an event: what its verdicts go on from is pinned by then.
     """
-    ended, state.unranked = state.unranked, []
+    ended, state.work.unranked = state.work.unranked, []
     limit = state.rules.checkpoints.keep_top
     assert limit is not None, "nobody ranks where all are kept"
-    numbers = dict.fromkeys([*state.top, *ended])
+    numbers = dict.fromkeys([*state.ranking.top, *ended])
     there = [state.trials[number] for number in numbers if state.trials[number].state in RANKED]
     there.sort(key=lambda trial: _place(state, trial))
-    state.top = [trial.number for trial in there[:limit]]
+    state.ranking.top = [trial.number for trial in there[:limit]]
     for trial in there[limit:]:
         _empty(state, trial, out)
 

@@ -33,7 +33,7 @@ def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failu
     if memory > (trial.memory_bytes or 0):
         trial.memory_bytes = memory
     trial.size = size_of(amounts)
-    state.hungry_for_memory += trial.is_large - was_large
+    state.line.hungry_for_memory += trial.is_large - was_large
     if trial.is_large:
         state.tally.large.add(trial.number)
     else:
@@ -52,15 +52,15 @@ def is_more(state: SweepState, config: Mapping[str, JsonValue], *, than: Mapping
 
 def needed_sizes(state: SweepState) -> list[Size]:
     """The sizes that active trials need, each once; those of gangs with their memory."""
-    if not state.hungry_for_memory:
+    if not state.line.hungry_for_memory:
         return []
-    trials = (state.trials[number] for number in sorted(state.tally.large) if number in state.active)
+    trials = (state.trials[number] for number in sorted(state.tally.large) if number in state.line.active)
     return sorted({size for trial in trials if (size := _with_memory(state, trial))})
 
 
 def is_beyond(state: SweepState, asking: Trial | Slot) -> bool:
     """Whether no node has room for the size of a trial or a slot, or of a gang for that with its memory."""
-    beyond = state.beyond
+    beyond = state.room.beyond
     return bool(beyond) and (asking.size in beyond or _with_memory(state, asking) in beyond)
 
 

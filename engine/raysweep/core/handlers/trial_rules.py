@@ -28,9 +28,9 @@ def record(state: SweepState, trial: Trial, metrics: Metrics, value: float | Non
     if trial.max_t is not None:
         return
     if rules.stoppers.wilcoxon is not None and value is not None:
-        _append(state.curves.setdefault(trial.number, []), trial.iteration, value)
+        _append(state.reports.curves.setdefault(trial.number, []), trial.iteration, value)
     if rules.stoppers.judge is not None:
-        _append(state.histories.setdefault(trial.number, []), trial.iteration, metrics)
+        _append(state.reports.histories.setdefault(trial.number, []), trial.iteration, metrics)
 
 
 def _append(entries: list[tuple[int, EntryT]], iteration: int, entry: EntryT) -> None:
@@ -48,7 +48,7 @@ def judge(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason | Non
     if has_settled(rules, trial, metrics):
         return "limit"
     if rules.stoppers.judge is not None:
-        history = [metrics for _, metrics in state.histories.get(trial.number, ())]
+        history = [metrics for _, metrics in state.reports.histories.get(trial.number, ())]
         if rules.stoppers.judge.ends(trial.number, history):
             return "limit"
     wilcoxon = rules.stoppers.wilcoxon
@@ -60,10 +60,13 @@ def _is_worse(wilcoxon: TrialWilcoxon, state: SweepState, trial: Trial) -> bool:
 
     Decided as Optuna's WilcoxonPruner does. A report without a number is left out.
     """
-    if state.reference is None:
+    if state.ranking.reference is None:
         return False
     sign = -1.0 if state.rules.objective.is_max else 1.0
-    own, best = dict(state.curves.get(trial.number, ())), dict(state.curves.get(state.reference, ()))
+    own, best = (
+        dict(state.reports.curves.get(trial.number, ())),
+        dict(state.reports.curves.get(state.ranking.reference, ())),
+    )
     differences = [sign * (value - best[step]) for step, value in own.items() if step in best]
     if len(differences) < max(2, wilcoxon.n_startup_steps):
         return False
@@ -84,25 +87,25 @@ def conclude(state: SweepState, trial: Trial) -> None:
     if state.rules.stoppers.wilcoxon is not None and trial.state == "completed":
         _consider_reference(state, trial)
     if trial.state in ("completed", "stopped"):
-        state.histories.pop(trial.number, None)
-        if trial.number != state.reference:
-            state.curves.pop(trial.number, None)
+        state.reports.histories.pop(trial.number, None)
+        if trial.number != state.ranking.reference:
+            state.reports.curves.pop(trial.number, None)
 
 
 def _consider_reference(state: SweepState, trial: Trial) -> None:
-    score, known = score_of(state, trial), state.reference
+    score, known = score_of(state, trial), state.ranking.reference
     if score is None or not may_be_best(state, trial):
         return
     if known is None or is_better(state, score, score_of(state, state.trials[known])):
-        state.reference = trial.number
+        state.ranking.reference = trial.number
         if known is not None:
-            state.curves.pop(known, None)
+            state.reports.curves.pop(known, None)
 
 
 def forget(state: SweepState, number: int) -> None:
     """The trial goes on with another config or checkpoint: what it reported before was not its own."""
-    state.histories.pop(number, None)
-    state.curves.pop(number, None)
+    state.reports.histories.pop(number, None)
+    state.reports.curves.pop(number, None)
 
 
 def has_settled(rules: Rules, trial: Trial, metrics: Metrics) -> bool:

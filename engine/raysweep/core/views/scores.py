@@ -103,7 +103,7 @@ def told(state: SweepState, trial: Trial) -> Told | None:
     if trial.told is not None:
         return trial.told
     end = _TOLD_AS.get(trial.state)
-    return state.paused.get(trial.number) if end is None else told_at(state, trial, end)
+    return state.search.paused.get(trial.number) if end is None else told_at(state, trial, end)
 
 
 def told_at(state: SweepState, trial: Trial, end: ToldEnd) -> Told:
@@ -205,7 +205,7 @@ def best_of(state: SweepState, trials: Iterable[Trial]) -> Trial | None:
 
 def consider_best(state: SweepState, trial: Trial) -> None:
     """Remember a trial that has ended, and did not fail, if it is the best of these."""
-    objective, best = state.rules.objective, state.best_ended
+    objective, best = state.rules.objective, state.ranking.best_ended
     score = trial.best_score if objective.ranks_by_best else trial.last_score
     if score is None:
         return
@@ -215,7 +215,7 @@ def consider_best(state: SweepState, trial: Trial) -> None:
         if known is not None and (score < known if objective.is_max else score > known):
             return
     if may_be_best(state, trial) and (best is None or _is_ahead(state, trial, state.trials[best])):
-        state.best_ended = trial.number
+        state.ranking.best_ended = trial.number
 
 
 def _is_ahead(state: SweepState, trial: Trial, other: Trial) -> bool:
@@ -247,8 +247,8 @@ def best_ranked(state: SweepState) -> Trial | None:
 
 def current_best(state: SweepState) -> Trial | None:
     """The best trial so far, running ones included; costs as much as there are trials that have not ended."""
-    ended = [state.trials[state.best_ended]] if state.best_ended is not None else []
-    return best_of(state, [*ended, *(state.trials[number] for number in state.active)])
+    ended = [state.trials[state.ranking.best_ended]] if state.ranking.best_ended is not None else []
+    return best_of(state, [*ended, *(state.trials[number] for number in state.line.active)])
 
 
 def trial_time(state: SweepState, trial: Trial) -> float | None:
