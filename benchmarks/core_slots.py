@@ -58,8 +58,8 @@ class Driven:
         self.state = SweepState.create(_spec(), 1)
         self.send(ev.ControllerStarted(at=self.at, generation=1))
         self.send(ev.CapacityChanged(at=self.at, slots=slots))
-        while self.state.suggested < trials:
-            self._suggest(trials - self.state.suggested)
+        while self.state.search.suggested < trials:
+            self._suggest(trials - self.state.search.suggested)
         for slot in list(self.state.slots):
             self.send(ev.SlotOpened(at=self.at, slot=slot, node=f"node{slot % 8}"))
         self.took_s = self.events = 0
@@ -102,7 +102,7 @@ class Driven:
             self.send(ev.TrialStarted(at=self.at, trial=trial.number, attempt=trial.attempt))
 
     def _suggest(self, count: int) -> None:
-        first = self.state.suggested
+        first = self.state.search.suggested
         configs = tuple({"lr": number * 1e-6} for number in range(first, first + count))
         is_exhausted = not self.is_endless
         self.send(ev.ConfigsSuggested(at=self.at, first=first, configs=configs, is_exhausted=is_exhausted))
@@ -110,7 +110,7 @@ class Driven:
     def tick(self) -> None:
         """Time goes on; the timer fires when it is due."""
         self.at += self.tick_s
-        if self.state.timer_at is not None and self.at >= self.state.timer_at:
+        if self.state.clock.timer_at is not None and self.at >= self.state.clock.timer_at:
             self.send(ev.TimerFired(at=self.at))
 
     def running(self, turn: int) -> dict[str, int] | None:

@@ -46,7 +46,7 @@ def _ask_on_thread(self: Any, loop: Any) -> None:
 
 def _ask_as_cut(state: Any, trial: Any, grace_s: float, out: Any, *, wants_checkpoint: bool) -> None:
     """`stopping._ask`, which takes a trial that is asked to end for one that was cut."""
-    state.has_cut = True
+    state.end.has_cut = True
     moves = import_module("raysweep.core.handlers.transitions")
     moves.ask_to_end(
         state, trial, "ending", out, grace_s=max(0.0, grace_s), wants_checkpoint=wants_checkpoint

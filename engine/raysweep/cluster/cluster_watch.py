@@ -60,7 +60,7 @@ class ClusterWatch:
         self._emit = emit
         self._threads = threads
         self._clock = clock
-        self._demand = DemandWatch(state.rules.placement_timeout_s)
+        self._demand = DemandWatch(state.rules.slots.placement_timeout_s)
         self._said_at: dict[str, float] = {}
         self._told: Room | None = None
         self._sizes: Collection[str] = ()
@@ -88,7 +88,7 @@ class ClusterWatch:
         while True:
             await asyncio.sleep(min(DRAIN_S, self._demand.timeout_s))
             at = self._clock.now()
-            sees_room = at - room_at >= ROOM_S or not self._state.capacity
+            sees_room = at - room_at >= ROOM_S or not self._state.room.capacity
             held = self._find_holdings() if at - demand_at >= min(DEMAND_S, self._demand.timeout_s) else None
             sizes = needed_sizes(self._state)
             sees_room = sees_room or any(size not in self._sizes for size in sizes)
@@ -105,18 +105,20 @@ class ClusterWatch:
     def _look(self, sees_room: bool, held: Holdings | None, sizes: Collection[str]) -> Sight:
         self._orphans.remove()
         draining = draining_nodes()
-        is_news = any(node not in self._state.draining for node in draining)
+        is_news = any(node not in self._state.room.draining for node in draining)
         sees_room = sees_room or is_news
         return Sight(
             draining=draining,
-            room=find_room_or_why(self._state.spec, list(self._state.excluded), sizes) if sees_room else None,
+            room=find_room_or_why(self._state.spec, list(self._state.room.excluded), sizes)
+            if sees_room
+            else None,
             waiting=look_for_waiting(held) if held is not None else None,
         )
 
     def _tell(self, sight: Sight, at: float) -> None:
         self._avoid(sight.draining)
         for node, deadline in sight.draining.items():
-            if node not in self._state.draining:
+            if node not in self._state.room.draining:
                 # Ray tells it by the wall clock.
                 goes_at = None if deadline is None else deadline - self._clock.ahead_s()
                 self._emit(ev.NodeDraining(at=at, node=node, deadline=goes_at, reason="drained"))

@@ -232,7 +232,7 @@ class Controller:
             self._core.begin(held.started)
             if held.changed is not None:
                 self._core.emit(held.changed)
-            self._watch.see_room(find_room_or_why(self.state.spec, self.state.excluded), self._note)
+            self._watch.see_room(find_room_or_why(self.state.spec, self.state.room.excluded), self._note)
         self._slots.flush()
 
     def emit(self, event: ev.Event) -> None:
@@ -297,7 +297,7 @@ class Controller:
 
     def _look(self) -> None:
         """With each heartbeat: has the wall clock moved, does the journal lag, is anything due?"""
-        if self._clock.has_moved(self.state.clock_ahead_s) and self.state.phase != "ended":
+        if self._clock.has_moved(self.state.clock.ahead_s) and self.state.phase != "ended":
             self.emit(ev.ClockMoved(at=self._now(), ahead_s=self._clock.ahead_s()))
         self._backpressure.see_storage()
         self._delete_discarded()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from raysweep import faultplan
 from raysweep.cluster.trial_logs import log_limit
 from raysweep.core.handlers.missing_metrics import NOTHING_REPORTED
-from raysweep.core.state.compiled_spec import checkpoint_metric, reported_names
+from raysweep.core.state.compiled_parts import checkpoint_metric
+from raysweep.core.state.compiled_spec import reported_names
 from raysweep.core.state.sweep import SweepState
 from raysweep.documents import allow_list
 from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_name
@@ -251,17 +252,18 @@ def keeping_parameters(trainable: str | Callable[..., Any]) -> Iterator[None]:
 
 def spec_fault(state: SweepState) -> SpecError:
     """The error for a sweep that cannot give a result as it was asked for."""
-    if state.fault_field == "trainable":
-        why = state.why.removeprefix("TrainableImportError: ").removeprefix("trainable: ")
+    end = state.end
+    if end.fault_field == "trainable":
+        why = end.why.removeprefix("TrainableImportError: ").removeprefix("trainable: ")
         return TrainableImportError("trainable", why)
-    if state.fault_field == "resources":
-        return InfeasibleResourcesError("resources", state.why)
-    fix = f"set {state.fault_field} to a name that the trainable reports"
+    if end.fault_field == "resources":
+        return InfeasibleResourcesError("resources", end.why)
+    fix = f"set {end.fault_field} to a name that the trainable reports"
     if state.spec.command is not None:
         fix = "have the program call raysweep emit, or write in program.metrics where it says its metrics"
-    if state.fault_field == "constraints":
+    if end.fault_field == "constraints":
         fix = "report it beside the metric, or name in constraints what the trainable reports"
-    if NOTHING_REPORTED in state.why:
+    if NOTHING_REPORTED in end.why:
         name = state.spec.metric
         fix = f'call raysweep.report({{"{name}": value}}) in it, or return {{"{name}": value}} or the value'
-    return MetricNeverReportedError(state.fault_field, state.why, fix)
+    return MetricNeverReportedError(end.fault_field, end.why, fix)

@@ -185,8 +185,8 @@ def _run(
                     note = "" if share is None else str(share)
                     outcome = _carry_through(held, connection, on_progress, interrupts, stage, note)
                 finally:
-                    if held.state.started_at is not None:
-                        note_left(folder.sweep_id, held.claim.generation, held.state.started_at)
+                    if held.state.clock.started_at is not None:
+                        note_left(folder.sweep_id, held.claim.generation, held.state.clock.started_at)
             if not is_late:
                 return outcome
             # It was about to end as it had been before it was asked for anything: now that can be done.
@@ -232,7 +232,7 @@ def _carry_through(
     try:
         controller.run_to_end()
         retrying(OUTCOME_GIVE_UP_AFTER_S)(folder.check_is_there)
-        if state.fault == "spec":
+        if state.end.fault == "spec":
             raise spec_fault(state)
         retrying(OUTCOME_GIVE_UP_AFTER_S)(
             check_end, folder, state, claim=held.claim.number, last=controller.last_segment
@@ -284,7 +284,7 @@ def _make_way(folder: SweepFolder, state: SweepState, progress: SweepProgress) -
     if not any(trial.started_at is not None for trial in state.trials.values()):
         withdraw(folder)
         return ""
-    if state.phase == "ended" and not state.reopened:
+    if state.phase == "ended" and not state.end.reopened:
         return put_aside(folder)
     _leave(folder, progress)
     return folder.uri

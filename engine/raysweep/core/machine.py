@@ -53,69 +53,72 @@ def step(state: SweepState, event: ev.Event) -> list[Command]:
         if isinstance(event, ev.ControllerStarted):
             retention.release(state, event.released, out)
         return out
-    at, slots = event.at, (len(state.slots), state.next_slot)
+    at, room = event.at, state.room
+    slots = (len(state.slots), room.next_slot)
     _HANDLERS[type(event)](state, event, out)  # type: ignore[arg-type]
-    state.last_at = at
+    state.clock.last_at = at
     follow_up.advance(state, at, out)
-    if state.unranked:
+    if state.work.unranked:
         retention.rank(state, out)
-    if type(event) is ev.SlotOpened or (len(state.slots), state.next_slot) != slots:
+    if type(event) is ev.SlotOpened or (len(state.slots), room.next_slot) != slots:
         sweep_end.meter(state, at)
-        if state.rules.budgets:
+        if state.rules.ends.budgets:
             follow_up.keep_time(state, out)
     return out
 
 
 def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: Out) -> None:
-    if event.generation <= state.generation:
+    controller, clock, end, room = state.controller, state.clock, state.end, state.room
+    if event.generation <= controller.generation:
         return
     # The heartbeat goes by the wall clock, which may have been set since.
-    seen_at = max(state.last_at, min(event.at, (event.seen_at or 0.0) - state.clock_ahead_s))
-    state.clock_ahead_s = 0.0
-    sweep_end.wait_no_longer(state, state.last_at, event.at)
-    if state.generation:
-        state.active_before_s = state.active_s(seen_at if state.phase != "ended" else state.last_at)
+    seen_at = max(clock.last_at, min(event.at, (event.seen_at or 0.0) - clock.ahead_s))
+    clock.ahead_s = 0.0
+    sweep_end.wait_no_longer(state, clock.last_at, event.at)
+    if controller.generation:
+        controller.active_before_s = controller.active_s(seen_at if state.phase != "ended" else clock.last_at)
     sweep_end.count_until(state, seen_at)
-    state.open_slots, state.slot_s_at = 0, event.at
-    if not state.deadline_text:
+    state.meter.open_slots, state.meter.slot_s_at = 0, event.at
+    if not clock.deadline_text:
         sweep_end.set_deadline(state, event.deadline)
     if state.phase == "ended":
         if event.extend_to is not None:
             sweep_end.rest(state)
         sweep_end.reopen(state)
     _note_code(state, event)
-    state.generation, state.generation_started_at = event.generation, event.at
-    if state.started_at is None:
-        state.started_at = event.at
+    controller.generation, controller.started_at = event.generation, event.at
+    if clock.started_at is None:
+        clock.started_at = event.at
         _note_space(state)
     state.tally.touch(*state.slots)
     state.slots.clear()
-    state.hungry.clear()
-    state.asked = state.suggested
-    state.is_interrupted = state.has_left = state.is_stalled = False
+    state.line.hungry.clear()
+    state.search.asked = state.search.suggested
+    end.is_interrupted = end.has_left = controller.is_stalled = False
     if state.phase == "running":
-        state.why, state.fault, state.fault_field = "", None, ""
-    state.capacity, state.slot_failures, state.timer_at = 0, 0, None
-    state.no_room_since = state.no_memory_since = None
-    state.draining.clear()
-    out.extend(ExcludeNode(node=node) for node in state.excluded)
-    orphans = [state.trials[number] for number in state.active if state.trials[number].state in ON_SLOT]
+        end.why, end.fault, end.fault_field = "", None, ""
+    room.capacity, room.slot_failures, clock.timer_at = 0, 0, None
+    room.no_room_since = room.no_memory_since = None
+    room.draining.clear()
+    out.extend(ExcludeNode(node=node) for node in room.excluded)
+    orphans = [state.trials[number] for number in state.line.active if state.trials[number].state in ON_SLOT]
     for trial in orphans:
-        attempts.end_orphan(state, trial, state.last_at, out)
+        attempts.end_orphan(state, trial, clock.last_at, out)
     if state.phase == "ending":
         state.phase = "stopping"
     if event.extend_to is not None:
-        state.extend_to, state.extend_top = event.extend_to, event.extend_top
-        state.extend_trials = list(event.extend_trials)
+        end.extend_to, end.extend_top = event.extend_to, event.extend_top
+        end.extend_trials = list(event.extend_trials)
     if state.phase == "running" and event.retried:
         reopen.retry(state, event.retried)
 
 
 def _note_code(state: SweepState, event: ev.ControllerStarted) -> None:
-    if is_other_code(state.code, event.code):
+    controller = state.controller
+    if is_other_code(controller.code, event.code):
         text = f"the trainable's code was changed: what began before run {event.generation} of this sweep"
         transitions.note(state, f"{text} had the earlier code")
-    state.code = event.code or state.code
+    controller.code = event.code or controller.code
 
 
 def _note_space(state: SweepState) -> None:
@@ -128,26 +131,31 @@ def _note_space(state: SweepState) -> None:
 def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None:
     state.spec = SweepSpec.model_validate(event.spec)
     state.rules = Rules.of(state.spec, state.scheduler)
-    state.deadline_at, state.deadline_text = state.rules.deadline, ""
+    state.clock.deadline_at, state.clock.deadline_text = state.rules.ends.deadline, ""
     sweep_end.set_deadline(state, event.deadline)
-    if state.has_cut and state.phase == "running":
+    if state.end.has_cut and state.phase == "running":
         sweep_end.bring_back(state)
-    state.is_exhausted = False
+    state.search.is_exhausted = False
     for change in event.changes:
         transitions.note(state, f"spec changed: {change}")
 
 
 def _on_capacity_changed(state: SweepState, event: ev.CapacityChanged, out: Out) -> None:
-    state.capacity, state.slot_failures = event.slots, 0
-    state.nodes, state.largest_memory, state.beyond = event.nodes, event.memory_bytes, event.beyond
+    room = state.room
+    room.capacity, room.slot_failures = event.slots, 0
+    room.nodes, room.largest_memory, room.beyond = (
+        event.nodes,
+        event.memory_bytes,
+        event.beyond,
+    )
     if event.note:
         transitions.note(state, event.note)
     if event.slots:
-        state.no_room_since = None
-    elif state.no_room_since is None:
-        state.no_room_since = event.at
+        room.no_room_since = None
+    elif room.no_room_since is None:
+        room.no_room_since = event.at
         transitions.note(state, f"no room for a trial at present: {event.problem}")
-    state.no_room_problem = event.problem
+    room.no_room_problem = event.problem
 
 
 def _on_slot_opened(state: SweepState, event: ev.SlotOpened, out: Out) -> None:
@@ -155,7 +163,7 @@ def _on_slot_opened(state: SweepState, event: ev.SlotOpened, out: Out) -> None:
     if slot is None or slot.is_open:
         return
     slot.is_open, slot.node, slot.others = True, event.node, event.others
-    if slot.is_on(state.draining) or slot.is_on(state.excluded):
+    if slot.is_on(state.room.draining) or slot.is_on(state.room.excluded):
         transitions.leave(state, slot, out)
     transitions.mark_hungry(state, slot)
 
@@ -178,7 +186,7 @@ def _take_slot_away(state: SweepState, number: int) -> Slot | None:
     state.tally.touch(number)
     slot = state.slots.pop(number, None)
     if slot is not None and slot.is_hungry:
-        state.hungry.remove(number)
+        state.line.hungry.remove(number)
     return slot
 
 
@@ -190,22 +198,23 @@ def _give_queue_back(state: SweepState, slot: Slot, at: float, out: Out) -> None
 
 def _count_failed_start(state: SweepState, event: ev.SlotFailed | ev.SlotLost, node: str, out: Out) -> None:
     """A worker came to nothing before it had anything to do: after several in a row, no more are started."""
+    room = state.room
     failure = event.failure
     text = f"{failure.type}: {failure.message}".strip(": ")
     if classify(failure) == "preempted":
         return
-    state.slot_failures += 1
+    room.slot_failures += 1
     # What loads on other nodes is not at fault itself.
     elsewhere = any(count for other, count in state.tally.nodes.items() if other != node)
     if node and elsewhere:
         transitions.note(state, f"a worker on node {node} could not be started: {text}")
         attempts.blame_node(state, -event.slot - 1, node, out)
-        state.slot_failures -= node in state.excluded
+        room.slot_failures -= node in room.excluded
     # A cluster or an environment that cannot run workers says nothing about the sweep: leave it resumable.
     if failure.is_fatal and not (node and elsewhere):
         transitions.interrupt(state, text, out, fault="spec", fault_field="trainable")
-    elif state.slot_failures >= transitions.MAX_SLOT_FAILURES:
-        why = f"{state.slot_failures} workers in a row could not be started: {text}"
+    elif room.slot_failures >= transitions.MAX_SLOT_FAILURES:
+        why = f"{room.slot_failures} workers in a row could not be started: {text}"
         if state.slots:
             # Others work, or may yet: go on with these, and open no more until something changes.
             transitions.note(state, why)
@@ -223,7 +232,7 @@ def _on_slot_lost(state: SweepState, event: ev.SlotLost, out: Out) -> None:
             # No trial has ever begun in it: like one that does not start, it must not be replaced for ever.
             _count_failed_start(state, event, slot.node, out)
         return
-    state.slot_failures = 0
+    state.room.slot_failures = 0
     for position, number in enumerate(slot.queue):
         trial = state.trials[number]
         # The first in the queue may have begun without our knowing: likely it is what killed the worker.
@@ -236,9 +245,9 @@ def _on_slot_lost(state: SweepState, event: ev.SlotLost, out: Out) -> None:
 
 
 def _on_node_draining(state: SweepState, event: ev.NodeDraining, out: Out) -> None:
-    if event.node in state.draining:
+    if event.node in state.room.draining:
         return
-    state.draining.append(event.node)
+    state.room.draining.append(event.node)
     transitions.note(
         state, f"node {event.node} is about to go ({event.reason or 'drained'}): its trials move"
     )
@@ -261,7 +270,7 @@ def _preempt(state: SweepState, trial: Trial, at: float, deadline: float | None,
 
 def _on_demand_stuck(state: SweepState, event: ev.DemandStuck, out: Out) -> None:
     transitions.note(state, event.problem)
-    silence_s = state.rules.placement_timeout_s
+    silence_s = state.rules.slots.placement_timeout_s
     heads = [slot for slot in state.slots.values() if slot.queue]
     are_silent = all(
         event.at - slot.heard_at >= silence_s and not transitions.may_be_silent(state, slot) for slot in heads
@@ -271,7 +280,7 @@ def _on_demand_stuck(state: SweepState, event: ev.DemandStuck, out: Out) -> None
 
 
 def _on_storage_stalled(state: SweepState, event: ev.StorageStalled, out: Out) -> None:
-    state.is_stalled = not event.is_over
+    state.controller.is_stalled = not event.is_over
     if event.is_over:
         # What they would have said meanwhile is on its way.
         state.tally.touch(*state.slots)
@@ -280,7 +289,7 @@ def _on_storage_stalled(state: SweepState, event: ev.StorageStalled, out: Out) -
 
 
 def _on_clock_moved(state: SweepState, event: ev.ClockMoved, out: Out) -> None:
-    by_s, state.clock_ahead_s = event.ahead_s - state.clock_ahead_s, event.ahead_s
+    by_s, state.clock.ahead_s = event.ahead_s - state.clock.ahead_s, event.ahead_s
     if abs(by_s) >= NOTED_MOVE_S:
         how = f"{'forward' if by_s > 0 else 'back'} by {abs(by_s):.0f} s"
         text = f"the clock of the controller's machine moved {how} (set, or suspended): only deadlines follow"
@@ -288,25 +297,26 @@ def _on_clock_moved(state: SweepState, event: ev.ClockMoved, out: Out) -> None:
 
 
 def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Out) -> None:
-    if event.first != state.suggested or state.phase != "running":
+    line, search = state.line, state.search
+    if event.first != search.suggested or state.phase != "running":
         return
     failed = {config.number: config.failure for config in event.failed}
     for number, config in enumerate(event.configs, start=event.first):
         trial = state.trials[number] = Trial(number=number, config=config)
-        state.active[number] = None
+        line.active[number] = None
         state.scheduler.add(number, config)
         if number not in failed and (failure := sizes.note(state, trial)) is not None:
             failed[number] = failure
         if number not in failed:
-            state.pending.append(number)
-    state.counts["pending"] = state.counts.get("pending", 0) + len(event.configs)
-    state.suggested += len(event.configs)
-    state.asked = state.suggested
+            line.pending.append(number)
+    line.counts["pending"] = line.counts.get("pending", 0) + len(event.configs)
+    search.suggested += len(event.configs)
+    search.asked = search.suggested
     # A searcher that has nothing to suggest would be asked again and again.
-    state.is_exhausted = event.is_exhausted or not event.configs
+    search.is_exhausted = event.is_exhausted or not event.configs
     if event.note:
         transitions.note(state, event.note)
-    if state.rules.repeats > 1:
+    if state.rules.search.repeats > 1:
         repeats.note_suggested(state, event.first, len(event.configs))
     for number, failure in failed.items():
         attempts.fail_config(state, state.trials[number], failure, event.at, out)
@@ -319,9 +329,11 @@ def _on_trial_started(state: SweepState, event: ev.TrialStarted, out: Out) -> No
     transitions.begin(state, trial, event.at)
     if state.phase != "running":
         transitions.ask_to_end(state, trial, "sweep", out)
-    elif state.is_interrupted:
+    elif state.end.is_interrupted:
         transitions.ask_to_end(state, trial, "interrupt", out)
-    elif state.draining and trial.slot is not None and state.slots[trial.slot].is_on(state.draining):
+    elif (
+        state.room.draining and trial.slot is not None and state.slots[trial.slot].is_on(state.room.draining)
+    ):
         _preempt(state, trial, event.at, None, out)
 
 
@@ -329,7 +341,7 @@ def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> 
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and trial.state in ("running", "stopping"):
         reports.take_reports(state, trial, event, out)
-        if state.rules.has_end:
+        if state.rules.ends.has_end:
             sweep_end.note_report(state, trial, len(event.rows), event.at)
             sweep_end.plan_end_of(state, trial, event.at, out)
 
@@ -352,7 +364,7 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
     elif event.number >= trial.next_checkpoint:
         trial = transitions.thaw(state, trial)
         reports.take_checkpoint(state, trial, event, out)
-        if state.rules.has_end:
+        if state.rules.ends.has_end:
             sweep_end.note_checkpoint(state, trial, event.at)
             sweep_end.plan_end_of(state, trial, event.at, out)
 
@@ -423,7 +435,7 @@ def _on_trials_recalled(state: SweepState, event: ev.TrialsRecalled, out: Out) -
 
 
 def _on_timer_fired(state: SweepState, event: ev.TimerFired, out: Out) -> None:
-    state.timer_at = None
+    state.clock.timer_at = None
     follow_up.take_due(state, event.at, out)
 
 
@@ -437,9 +449,9 @@ def _on_interrupt_requested(state: SweepState, event: ev.InterruptRequested, out
 
 def _on_sweep_ended(state: SweepState, event: ev.SweepEnded, out: Out) -> None:
     if state.phase == "ending":
-        state.phase, state.ended_at = "ended", event.at
+        state.phase, state.clock.ended_at = "ended", event.at
         sweep_end.count_until(state, event.at)
-        state.open_slots = 0
+        state.meter.open_slots = 0
 
 
 def _current(state: SweepState, number: int, attempt: int) -> Trial | None:

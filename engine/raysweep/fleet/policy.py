@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from raysweep.core.state.compiled_spec import checkpoint_metric
+from raysweep.core.state.compiled_parts import checkpoint_metric
 from raysweep.fleet.reduction import Rule
 from raysweep.space.amounts import Size, amounts_of
 from raysweep.specs import SweepSpec

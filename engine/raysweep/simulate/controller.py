@@ -61,7 +61,7 @@ class SimulatedController:
 
     def see_room(self) -> None:
         """As the cluster's watch does: tell the core of the room, at first and when it is another."""
-        nodes, excluded = self._cluster.nodes, self.state.excluded
+        nodes, excluded = self._cluster.nodes, self.state.room.excluded
         usable = sum(1 for _ in nodes.usable(excluded))
         slots, memory_bytes = nodes.count_slots(excluded), nodes.largest_memory(excluded)
         beyond = nodes.beyond(needed_sizes(self.state), excluded)
@@ -80,10 +80,10 @@ class SimulatedController:
 
     def look(self) -> None:
         """What a controller and its watch look at now and then."""
-        if self._steady.has_moved(self.state.clock_ahead_s):
+        if self._steady.has_moved(self.state.clock.ahead_s):
             self.emit(ev.ClockMoved(at=self._steady.now(), ahead_s=self._steady.ahead_s()))
         is_stalled = self.writer.is_stalled
-        if is_stalled != self.state.is_stalled:
+        if is_stalled != self.state.controller.is_stalled:
             self.emit(ev.StorageStalled(at=self._steady.now(), is_over=not is_stalled))
         self._held.folder.check_is_there(self._held.claim.number)
         self.see_draining()
@@ -95,7 +95,7 @@ class SimulatedController:
         gone = {node.name for node in self._cluster.nodes.all if not node.is_alive}
         self._cluster.avoid({*draining, *gone})
         for name, node in draining.items():
-            if name not in self.state.draining:
+            if name not in self.state.room.draining:
                 goes_at = node.goes_at
                 if goes_at is not None:
                     goes_at += self._steady.now() - self._clock.now

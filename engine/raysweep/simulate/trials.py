@@ -10,7 +10,7 @@ import orjson
 from pydantic import JsonValue
 
 from raysweep.core import trial_id
-from raysweep.core.state.compiled_spec import checkpoint_metric
+from raysweep.core.state.compiled_parts import checkpoint_metric
 from raysweep.core.views.scores import as_number
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped

@@ -58,7 +58,7 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
         is_running=is_running,
         is_quick=is_quick,
         generation=journal.generation,
-        trials=Counts.of(journal.state.counts if journal.state is not None else {}),
+        trials=Counts.of(journal.state.line.counts if journal.state is not None else {}),
         readable=_readable(journal),
         checked=checked,
         findings=tuple(sorted(findings, key=lambda finding: _RANK[finding.severity])),
@@ -87,13 +87,13 @@ _RANK = {"damage": 0, "orphan": 1, "note": 2}
 def _status(state: SweepState | None) -> str:
     if state is None:
         return "unreadable"
-    return state.status if state.phase == "ended" and state.status else "unfinished"
+    return state.end.status if state.phase == "ended" and state.end.status else "unfinished"
 
 
 def _readable(journal: JournalCheck) -> str:
     if journal.state is None:
         return "the journal cannot be replayed without sweep.json"
-    ended = Counts(journal.state.counts).ended
+    ended = Counts(journal.state.line.counts).ended
     what = f"{ended} of {len(journal.state.trials)} trials had ended"
     if journal.is_whole:
         return f"the journal is readable to its end, segment {journal.last_number}: {what}"

@@ -142,7 +142,7 @@ class SweepModel:
 
     def _check_verdicts(self, event: ev.Event) -> None:
         """What has been reported counts: a target that was reached, a time that was told."""
-        state, target = self.state, self.state.rules.target
+        state, target = self.state, self.state.rules.ends.target
         if isinstance(event, ev.TrialReported):
             trial = state.trials[event.trial]
             self.has_told_time |= STEP in trial.last
@@ -150,7 +150,7 @@ class SweepModel:
                 assert trial.best_score > target, (
                     f"trial {event.trial} reached the target, and nobody noticed"
                 )
-        if state.fault_field == "scheduler.asha.time_attr":
+        if state.end.fault_field == "scheduler.asha.time_attr":
             assert not self.has_told_time, "a time that was reported is said to be missing in the spec"
 
     def _write(self, line: bytes) -> None:
@@ -171,9 +171,8 @@ class SweepModel:
             assert b"".join(frozen.parts()) == then, "an ended trial was changed"
 
     def snapshot(self) -> bytes:
-        """The state as JSON text: what `to_json` is made from, without the copy."""
-        plain = self.state.rest() | {"trials": tuple(self.state.trials.values())}
-        return orjson.dumps(plain, default=list)
+        """The state as JSON text, as a snapshot has it."""
+        return b"".join(freeze(self.state).parts())
 
     def fork_twin(self) -> None:
         """From here on a second state, restored from the JSON of the first, must do the same."""
@@ -213,7 +212,7 @@ class SweepModel:
             step(self.state, decode(line))
         if keep in self.recent:
             assert self.snapshot() == self.recent[keep], "the replayed state is not the one that was lost"
-        self.has_told_time = self.state.has_timed
+        self.has_told_time = self.state.reports.has_timed
         self.twin = None
         self._lose_cluster()
         if self.state.phase != "ended":
@@ -283,7 +282,7 @@ class SweepModel:
                 # One thread has both: what is told while it is asked is told afterwards.
                 (self.untold.append if self.asks else self._tell)(command)
             case cmd.TellRung():
-                assert (command.trial, command.time, command.value) in self.state.rungs
+                assert (command.trial, command.time, command.value) in self.state.search.rungs
             case cmd.StartTrial():
                 goes_further = self.state.trials[command.trial].max_t is not None
                 assert command.trial not in self.finished or goes_further, (
@@ -302,7 +301,7 @@ class SweepModel:
             case cmd.ExcludeNode():
                 self.avoided.add(command.node)
             case cmd.EndSweep():
-                assert not self.state.active
+                assert not self.state.line.active
                 self.is_ending = True
                 self.workers.clear()
             case cmd.LeaveSweep():
@@ -311,7 +310,7 @@ class SweepModel:
 
     def _searcher(self) -> Searcher:
         rules = self.state.rules
-        return Searcher(self.total, not rules.is_blind, heeds_order=rules.logs_search)
+        return Searcher(self.total, not rules.search.is_blind, heeds_order=rules.search.is_logged)
 
     def _tell(self, command: cmd.TellSearch) -> None:
         self.searcher.tell(command.trial, command.value, command.end)
@@ -321,9 +320,9 @@ class SweepModel:
         for number, is_told in in_order(self.state):
             trial = self.state.trials[number]
             known = told(self.state, trial) if is_told else None
-            if known is not None and (number not in retried or self.state.rules.logs_search):
+            if known is not None and (number not in retried or self.state.rules.search.is_logged):
                 self.searcher.tell(number, known.value, known.end)
-            elif not is_told and self.state.rules.logs_search:
+            elif not is_told and self.state.rules.search.is_logged:
                 config = trial.config if trial.suggested is None else trial.suggested
                 assert self.searcher.ask(number) == config, f"trial {number} would be another one"
 

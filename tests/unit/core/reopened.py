@@ -18,7 +18,7 @@ def end(sweep: Sweep) -> None:
 
 
 def reopen(sweep: Sweep, **fields: Any) -> list[cmd.Command]:
-    generation = sweep.state.generation + 1
+    generation = sweep.state.controller.generation + 1
     fields = {"generation": generation, "is_reopening": True} | fields
     return sweep.send(ev.ControllerStarted, **fields)
 

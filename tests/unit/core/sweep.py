@@ -36,7 +36,7 @@ class Sweep:
         return self.send(ev.ControllerStarted, generation=generation)
 
     def suggest(self, count: int, *, first: int | None = None, is_exhausted: bool = True) -> Commands:
-        first = self.state.suggested if first is None else first
+        first = self.state.search.suggested if first is None else first
         configs = tuple({"x": number / 10} for number in range(first, first + count))
         return self.send(ev.ConfigsSuggested, first=first, configs=configs, is_exhausted=is_exhausted)
 
@@ -77,7 +77,7 @@ def running(slots: int, trials: int | None = None, **fields: Any) -> Sweep:
     sweep = Sweep(num_samples=trials, **fields)
     sweep.start()
     sweep.send(ev.CapacityChanged, slots=slots)
-    while sweep.state.suggested < trials and not sweep.state.is_exhausted:
+    while sweep.state.search.suggested < trials and not sweep.state.search.is_exhausted:
         sweep.suggest(trials)
     for slot in range(slots):
         sweep.send(ev.SlotOpened, slot=slot, node=f"node{slot}")

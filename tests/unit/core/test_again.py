@@ -31,11 +31,11 @@ from tests.unit.core.world import World
 
 def test_a_failed_trial_runs_again_from_its_checkpoint_and_is_not_charged_for_before() -> None:
     sweep = failed_sweep()
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
     reopen(sweep, retried=(1,))
     assert sweep.state.phase == "running"
     assert (sweep.trial_state(0), sweep.trial_state(1)) == ("completed", "pending")
-    assert sweep.state.failed_kinds == {"user_error": 0}
+    assert sweep.state.line.failed_kinds == {"user_error": 0}
     again = starts(open_slots(sweep, 1))[1]
     assert again.attempt == 2
     assert again.checkpoint == sweep.state.trials[1].checkpoints[-1].uri
@@ -44,7 +44,7 @@ def test_a_failed_trial_runs_again_from_its_checkpoint_and_is_not_charged_for_be
     sweep.began(1, attempt=2)
     sweep.report(1, 0.1, attempt=2)
     assert cmd.TellSearch(trial=1, value=0.1, end="completed") in sweep.returned(1, attempt=2)
-    assert sweep.state.best_ended == 1
+    assert sweep.state.ranking.best_ended == 1
     end(sweep)
     outcome = outcome_of(sweep.state)
     assert outcome.counts == {"completed": 2}
@@ -56,7 +56,7 @@ def test_what_failed_stays_so_to_a_search_whose_order_counts() -> None:
     sweep = failed_sweep(search="some.module:Searcher")
     failure = Told(end="failed", value=0.4)
     assert told(sweep.state, sweep.state.trials[1]) == failure
-    log = list(sweep.state.search_log)
+    log = list(sweep.state.search.log)
     reopen(sweep, retried=(1,))
     assert told(sweep.state, sweep.state.trials[1]) == failure, "a controller that dies here tells it, too"
     open_slots(sweep, 1)
@@ -66,7 +66,7 @@ def test_what_failed_stays_so_to_a_search_whose_order_counts() -> None:
     sent = sweep.returned(1, attempt=2)
     assert not [each for each in sent if isinstance(each, cmd.TellSearch)]
     assert told(sweep.state, sweep.state.trials[1]) == failure
-    assert [entry for entry in sweep.state.search_log if entry >= 0] == [entry for entry in log if entry >= 0]
+    assert [entry for entry in sweep.state.search.log if entry >= 0] == [entry for entry in log if entry >= 0]
     again = SweepState.from_json(sweep.state.to_json())
     assert told(again, again.trials[1]) == failure
 
@@ -79,7 +79,7 @@ def test_a_retry_gives_a_new_budget_of_failures() -> None:
     sweep.began(0, attempt=2)
     sweep.failed(0, attempt=2)
     end(sweep)
-    assert sweep.state.status == "failed"
+    assert sweep.state.end.status == "failed"
     reopen(sweep, retried=(0,))
     open_slots(sweep, 1)
     sweep.suggest(0)
@@ -94,7 +94,7 @@ def test_the_breaker_counts_anew() -> None:
     sweep.failed(1)
     sweep.stopped(2)
     end(sweep)
-    assert sweep.state.status == "failed"
+    assert sweep.state.end.status == "failed"
     assert sweep.trial_state(2) == "cancelled"
     reopen(sweep, retried=(0, 1))
     assert {trial.state for trial in sweep.state.trials.values()} == {"pending"}, "what was cut comes back"
@@ -105,7 +105,7 @@ def test_the_breaker_counts_anew() -> None:
     sweep.failed(0, attempt=2)
     assert sweep.state.phase == "running"
     sweep.failed(1, attempt=2)
-    assert sweep.state.status == "failed"
+    assert sweep.state.end.status == "failed"
 
 
 @pytest.mark.parametrize("numbers", [(0,), (7,), (1, 1)])
@@ -128,10 +128,10 @@ def test_a_node_that_was_blamed_for_it_is_not_any_more() -> None:
     sweep.is_checked = False  # the nodes were moved under the tally
     sweep.failed(0)
     sweep.failed(1)
-    assert sweep.state.node_failures == {node: [0, 1]}
+    assert sweep.state.room.node_failures == {node: [0, 1]}
     end(sweep)
     reopen(sweep, retried=(1,))
-    assert sweep.state.node_failures == {node: [0]}
+    assert sweep.state.room.node_failures == {node: [0]}
     sweep.suggest(0)
 
 
@@ -170,7 +170,7 @@ def test_nothing_more_to_suggest_ends_it_again() -> None:
     sweep = failed_sweep()
     reopen(sweep)
     sweep.suggest(0)
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
     end(sweep)
 
 

@@ -39,7 +39,7 @@ def short_trials() -> Sweep:
     sweep.began(2)
     assert sweep.send(ev.TrialsRecalled, slot=0, trials=(3,)) == [start_trial(1, 3, attempt=2)]
     sweep.began(3, attempt=2)
-    assert sorted(sweep.state.hungry) == [0, 1]
+    assert sorted(sweep.state.line.hungry) == [0, 1]
     return sweep
 
 
@@ -70,7 +70,7 @@ def test_a_retry_does_not_prefer_another_node_whose_slot_is_too_small() -> None:
     slot.node, other.node = "big", "small"
     other.queue.clear()
     trial.attempts = (replace(trial.attempts[-1], node="big"),)
-    sweep.state.hungry.append(other.number)
+    sweep.state.line.hungry.append(other.number)
     slot.memory_bytes = trial.memory_bytes = 4 * GIB
     assert _prefer_other_node(sweep.state, trial, slot) is slot
     other.memory_bytes = 4 * GIB
@@ -97,10 +97,10 @@ def test_what_a_small_slot_cannot_take_is_not_recalled_for_it() -> None:
 def test_an_idle_slot_comes_before_one_that_runs_a_trial() -> None:
     """It was in the line already when it still ran one: it moves to the front."""
     sweep = short_trials()
-    last = sweep.state.slots[sweep.state.hungry[-1]]
+    last = sweep.state.slots[sweep.state.line.hungry[-1]]
     trial = sweep.state.trials[last.queue[0]]
     sweep.failed(trial.number, attempt=trial.attempt)
-    assert sweep.state.hungry[0] == last.number
+    assert sweep.state.line.hungry[0] == last.number
 
 
 # -- timers -------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_no_timer_runs_for_a_place_while_trials_run() -> None:
     sweep = running(1, trials=1, failure={"placement_timeout_s": 100.0})
     assert sweep.send(ev.CapacityChanged, slots=0, problem="full") == []
     sweep.timer(sweep.at + 100)
-    assert sweep.state.timer_at is None
+    assert sweep.state.clock.timer_at is None
     # When they have ended, the time has come.
     assert sweep.send(ev.SlotLost, slot=0, failure=NODE_DIED) == [cmd.SetTimer(at=200.0)]
     assert [type(command) for command in sweep.timer(200.0)] == [cmd.LeaveSweep]
@@ -191,11 +191,11 @@ def test_no_timer_is_set_to_a_moment_that_has_just_come(make: Callable[[], Sweep
     """What is not done at its time must not ask for the same time again."""
     sweep = make()
     for _ in range(5):
-        due = sweep.state.timer_at
+        due = sweep.state.clock.timer_at
         if due is None:
             return
         sweep.timer(max(sweep.at, due))
-        assert sweep.state.timer_at is None or sweep.state.timer_at > sweep.at
+        assert sweep.state.clock.timer_at is None or sweep.state.clock.timer_at > sweep.at
 
 
 # -- checkpoints' numbers -----------------------------------------------------------------------------

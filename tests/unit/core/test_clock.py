@@ -28,9 +28,9 @@ def test_a_deadline_that_has_passed_while_the_machine_slept_ends_the_sweep() -> 
     sweep.report(0, 0.5)
     sweep.send(ev.ClockMoved, ahead_s=3600.0)
     assert stops(sweep.timer(sweep.at)) == [(0, 0.0)]
-    assert sweep.state.status == "deadline"
-    assert sweep.state.ended_by is not None
-    assert sweep.state.ended_by["value"] == 3700.0
+    assert sweep.state.end.status == "deadline"
+    assert sweep.state.end.by is not None
+    assert sweep.state.end.by["value"] == 3700.0
 
 
 def test_a_time_budget_goes_by_the_time_that_the_controllers_ran() -> None:
@@ -77,17 +77,17 @@ def test_a_resume_counts_what_its_predecessor_ran(
 ) -> None:
     sweep = resumed(at, **started)
     assert usage(sweep.state, at)["active_s"] == active_s
-    assert sweep.state.clock_ahead_s == 0.0
+    assert sweep.state.clock.ahead_s == 0.0
 
 
 def test_a_trial_that_backs_off_waits_no_longer_for_a_clock_that_was_set_back() -> None:
     sweep = planned(1, 2, failure={"backoff_initial_s": 30, "max_failures": 3})
     sweep.at = 150.0
     sweep.failed(0)
-    (left_s,) = [at - 150.0 for at in sweep.state.waiting.values()]
+    (left_s,) = [at - 150.0 for at in sweep.state.line.waiting.values()]
     sweep.at = 60.0
     sweep.send(ev.ControllerStarted, generation=2)
     sweep.send(ev.CapacityChanged, slots=1)
-    assert sweep.state.timer_at == pytest.approx(60.0 + left_s)
-    sweep.timer(sweep.state.timer_at)
+    assert sweep.state.clock.timer_at == pytest.approx(60.0 + left_s)
+    sweep.timer(sweep.state.clock.timer_at)
     assert sweep.trial_state(0) == "pending"

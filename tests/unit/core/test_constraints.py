@@ -107,9 +107,9 @@ def test_a_trial_that_is_done_without_the_metric_has_failed_and_so_has_the_sweep
     sweep = bounded(3, score=score)
     done(sweep, 0, (0.5, None))
     state = sweep.state
-    assert (state.status, state.fault, state.fault_field) == ("failed", "spec", "constraints")
+    assert (state.end.status, state.end.fault, state.end.fault_field) == ("failed", "spec", "constraints")
     which = "last" if score == "last" else "best"
-    assert state.why == (
+    assert state.end.why == (
         f"the {which} report of trial 0 has no 'latency_ms', which the constraint 'latency_ms <= 20' names;"
         " it has 'loss', 'training_iteration'"
     )
@@ -157,8 +157,8 @@ def test_the_target_counts_only_for_a_report_that_satisfies_them() -> None:
     assert not [c for c in report(sweep, 0, (0.1, 50.0)) if isinstance(c, cmd.StopTrial)]
     assert sweep.state.phase == "running"
     report(sweep, 1, (0.15, 10.0))
-    assert sweep.state.status == "target"
-    assert sweep.state.target_trial == 1
+    assert sweep.state.end.status == "target"
+    assert sweep.state.end.target_trial == 1
 
 
 def test_what_breaks_a_constraint_moves_no_plateau() -> None:
@@ -170,8 +170,8 @@ def test_what_breaks_a_constraint_moves_no_plateau() -> None:
     done(sweep, 4, (0.1, 50.0))
     assert sweep.state.phase == "running"
     done(sweep, 5, (0.05, 50.0))
-    assert sweep.state.status == "plateau"
-    assert sweep.state.plateau_best == 0.95
+    assert sweep.state.end.status == "plateau"
+    assert sweep.state.ranking.plateau_best == 0.95
 
 
 def test_a_scheduler_compares_by_the_metric_alone() -> None:
@@ -190,7 +190,7 @@ def test_the_trials_that_keep_checkpoints_are_first_those_that_satisfy_them() ->
         report(sweep, trial, row)
         sweep.saved(trial, 0, report=0)
         sweep.returned(trial)
-    assert sweep.state.top == [1]
+    assert sweep.state.ranking.top == [1]
     check(sweep.state)
 
 

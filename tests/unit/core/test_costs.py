@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.core.state.compiled_spec import cost_rule
+from raysweep.core.state.compiled_parts import cost_rule
 from raysweep.core.state.trial import Attempt
 from raysweep.core.views.scores import cost_of
 from raysweep.core.vocabulary import commands as cmd

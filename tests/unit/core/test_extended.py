@@ -143,7 +143,7 @@ def test_a_limit_that_cuts_what_goes_further_brings_only_that_back() -> None:
     sweep.timer(1200.0)
     sweep.stopped(1, attempt=2)
     end(sweep)
-    assert sweep.state.status == "budget"
+    assert sweep.state.end.status == "budget"
     reopen(sweep)
     spec = sweep.state.spec.replace(stop=PLATEAU | {"time_budget_s": 9000}).to_dict()
     sweep.send(ev.SpecChanged, spec=spec, changes=("stop.time_budget_s: 1000 -> 9000",))
@@ -178,7 +178,7 @@ def test_a_plateau_at_the_last_trial_is_no_end_of_the_search() -> None:
     sweep.began(0, attempt=2)
     sweep.report(0, 0.5, 0.5, attempt=2)
     sweep.stopped(0, attempt=2)
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_it_can_be_asked_for_from_the_start() -> None:
@@ -231,7 +231,7 @@ def test_where_the_sweep_fails_first_it_is_done_after_the_retry() -> None:
     reopen(sweep, extend_to=6.0, extend_top=1)
     sweep.suggest(0)
     end(sweep)
-    assert (sweep.state.status, sweep.state.notes) == ("failed", ())
+    assert (sweep.state.end.status, sweep.state.notes) == ("failed", ())
     reopen(sweep, retried=(0,))
     open_slots(sweep, 1)
     sweep.suggest(0)
@@ -252,5 +252,5 @@ def test_a_sweep_whose_search_found_no_config_ends_again_when_it_is_extended() -
     end(sweep)
     reopen(sweep, extend_to=2.0, extend_top=2)
     sweep.suggest(0)
-    assert (sweep.state.phase, sweep.state.status) == ("ending", "completed")
+    assert (sweep.state.phase, sweep.state.end.status) == ("ending", "completed")
     assert list(sweep.state.notes) == ["no trial has a checkpoint from which it could go further"]

@@ -17,7 +17,7 @@ MISDRAWN = Failure(origin="exception", type="ZeroDivisionError", message="divisi
 
 
 def suggest(sweep: Sweep, count: int, *failed: int, is_exhausted: bool = True) -> list[cmd.Command]:
-    first = sweep.state.suggested
+    first = sweep.state.search.suggested
     return sweep.send(
         ev.ConfigsSuggested,
         first=first,
@@ -44,7 +44,7 @@ def test_its_trial_fails_and_the_others_run() -> None:
         sweep.began(number)
         sweep.report(number, 0.5)
         sweep.returned(number)
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
     sweep.send(ev.SweepEnded)
     outcome = make_outcome(sweep.state, sweep_id="toy", key="toy", uri="mem://toy", version="1")
     assert outcome.counts == {"completed": 2, "failed": 1}
@@ -58,21 +58,21 @@ def test_its_trial_fails_and_the_others_run() -> None:
 def test_the_breaker_counts_it() -> None:
     sweep = started(num_samples=9)
     suggest(sweep, 9, 2, 5, 7, 8)
-    assert sweep.state.status == "failed"
-    assert "the first 3 trials all failed in user code" in sweep.state.why
-    assert sweep.state.counts["failed"] == 4
-    assert sweep.state.counts["cancelled"] == 5
+    assert sweep.state.end.status == "failed"
+    assert "the first 3 trials all failed in user code" in sweep.state.end.why
+    assert sweep.state.line.counts["failed"] == 4
+    assert sweep.state.line.counts["cancelled"] == 5
 
 
 def test_the_failed_part_counts_it() -> None:
     sweep = started(num_samples=9, failure={"breaker_trials": 0, "max_failed_fraction": 0.5})
     suggest(sweep, 9, 2, 5, 7)
-    assert sweep.state.status is None
+    assert sweep.state.end.status is None
     sweep.send(ev.SlotOpened, slot=0, node="node0")
     sweep.began(0)
     sweep.failed(0, Failure(origin="exception", type="TypeError", bases=("TypeError",)))
-    assert sweep.state.status == "failed"
-    assert "4 of 4 trials failed" in sweep.state.why
+    assert sweep.state.end.status == "failed"
+    assert "4 of 4 trials failed" in sweep.state.end.why
 
 
 def test_all_of_them_may_fail() -> None:
@@ -81,7 +81,7 @@ def test_all_of_them_may_fail() -> None:
     commands = suggest(sweep, 1, 0, is_exhausted=False)
     assert any(isinstance(command, cmd.SuggestConfigs) for command in commands)
     suggest(sweep, 1, 1)
-    assert sweep.state.status == "failed"
+    assert sweep.state.end.status == "failed"
 
 
 def test_it_is_replayed_and_restored() -> None:

@@ -181,7 +181,7 @@ def races(replayed: Replayed) -> bool:
 
 
 def stops_by_wilcoxon(replayed: Replayed) -> bool:
-    return replayed.state.reference is not None and stops(replayed)["scheduler"] > 3
+    return replayed.state.ranking.reference is not None and stops(replayed)["scheduler"] > 3
 
 
 def has_front(replayed: Replayed) -> bool:

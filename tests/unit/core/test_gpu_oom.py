@@ -31,13 +31,13 @@ def test_a_trial_that_shared_its_gpu_gets_a_whole_one() -> None:
     sweep = sharing()
     sweep.failed(0, GPU_OOM)
     assert sweep.state.trials[0].size == "gpu=1"
-    assert sweep.state.hungry_for_memory == 1
+    assert sweep.state.line.hungry_for_memory == 1
     assert any("retried with a whole one" in note for note in sweep.state.notes)
     sweep.send(ev.TimerFired)
     assert (0, "gpu=1") in run_sized(sweep)
-    assert sweep.state.counts["completed"] == 3
+    assert sweep.state.line.counts["completed"] == 3
     assert kinds(sweep, 0) == [("retried", "gpu_oom"), ("returned", None)]
-    assert sweep.state.hungry_for_memory == 0
+    assert sweep.state.line.hungry_for_memory == 0
 
 
 def test_with_a_whole_gpu_the_config_is_too_large() -> None:
@@ -58,7 +58,7 @@ def test_with_a_whole_gpu_the_config_is_too_large() -> None:
         {"resources": {"gpu": 1}},
         {"resources": {"gpu": 2}},
         {"resources": {"bundles": [{"CPU": 1, "GPU": 0.5}, {"CPU": 1}]}},
-        {"scaling": {"num_workers": 2, "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}},
+        {"scaling": {"num_workers": 2, "resources": {"gpu": 0.5}}},
     ],
     ids=["one", "two", "bundles", "gang"],
 )

@@ -80,7 +80,7 @@ def test_a_report_that_is_no_whole_result_is_none(fields: dict[str, Any]) -> Non
     sweep = running(2, **fields)
     trial = replaced(sweep, {"x": 0.7})
     assert (trial.state, trial.last_score, trial.config) == ("completed", None, {"x": 0.7})
-    assert sweep.state.status is None
+    assert sweep.state.end.status is None
 
 
 def test_a_constraint_that_comes_with_the_last_report_fails_no_sweep() -> None:

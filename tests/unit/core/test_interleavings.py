@@ -148,7 +148,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule(index=PICK, is_swallowed=st.booleans())
     def damage_newest(self, index: int, is_swallowed: bool) -> None:
         """The newest checkpoint of a trial goes bad; who resumes from it says so, and user code may go on."""
-        trials = [self.world.state.trials[number] for number in self.world.state.active]
+        trials = [self.world.state.trials[number] for number in self.world.state.line.active]
         able = [trial for trial in trials if len(trial.checkpoints) > 1]
         if able:
             self.world.damaged.add(able[index % len(able)].checkpoints[-1].uri)
@@ -194,7 +194,7 @@ class Interleavings(RuleBasedStateMachine):
             )
         )
 
-    @precondition(lambda self: self._is_on and self.world.state.hungry_for_memory)
+    @precondition(lambda self: self._is_on and self.world.state.line.hungry_for_memory)
     @rule(count=st.integers(0, 40), index=st.none() | PICK)
     def lose_the_large_nodes(self, count: int, index: int | None) -> None:
         """All of them, or the room for one of the sizes that trials need, of gangs with their memory."""
@@ -282,14 +282,14 @@ class Interleavings(RuleBasedStateMachine):
         happened["replayed"] += 1
         self.world.fork_twin()
 
-    @precondition(lambda self: self.world.state.status in ("deadline", "budget"))
+    @precondition(lambda self: self.world.state.end.status in ("deadline", "budget"))
     @precondition(lambda self: self.world.state.phase == "ended")
     @rule(later_s=st.floats(0.5, 50), capacity=st.integers(1, 4))
     def reopen(self, later_s: float, capacity: int) -> None:
         self.world.reopen(later_s, capacity)
 
-    @precondition(lambda self: self.world.state.status in ("completed", "failed"))
-    @precondition(lambda self: self.world.state.phase == "ended" and self.world.state.reopened < 3)
+    @precondition(lambda self: self.world.state.end.status in ("completed", "failed"))
+    @precondition(lambda self: self.world.state.phase == "ended" and self.world.state.end.reopened < 3)
     @rule(
         every=st.integers(1, 3),
         further=st.sampled_from([{}, {"extend_top": 2}, {"extend_trials": (0, 3)}]),
@@ -334,7 +334,7 @@ class Interleavings(RuleBasedStateMachine):
         world = self.world
         assert all(trial.state in FINAL for trial in world.state.trials.values())
         outcome = make_outcome(world.state, sweep_id="toy", key="k", uri="mem://toy", version="0")
-        assert len(outcome) == world.state.suggested
+        assert len(outcome) == world.state.search.suggested
         happened["interleavings"] += 1
         happened["found damage"] += sum(b"CheckpointDamaged" in line for line in world.journal)
 

@@ -96,7 +96,7 @@ def test_one_function_moves_trials() -> None:
     found = {path.name: movers_in(path) for path in files}
     assert {name: places for name, places in found.items() if places} == {
         "transitions.py": ["trial.state"],
-        "sweep.py": ["setattr(state, name, plain[name])"],
+        "sweep.py": ["setattr(state, name, reader.validate_python(plain[name]))"],
     }
 
 

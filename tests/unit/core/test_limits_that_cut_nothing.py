@@ -86,7 +86,7 @@ def test_trials_that_all_failed_as_the_limit_came_have_failed() -> None:
     sweep.timer(135.0)
     sweep.report(0, "NaN")
     assert ends(sweep.returned(0)) == ["failed"]
-    assert sweep.state.fault == "user"
+    assert sweep.state.end.fault == "user"
 
 
 def test_a_plateau_at_the_last_trial_ends_nothing() -> None:

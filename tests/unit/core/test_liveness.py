@@ -46,14 +46,14 @@ def test_no_room_is_not_stuck_while_a_timer_ends_the_wait() -> None:
     sweep = running(1, trials=1)
     sweep.send(ev.CapacityChanged, slots=0)
     sweep.send(ev.SlotLost, slot=0, failure=NODE_DIED)
-    assert why(sweep, UnderWay(timer_at=sweep.state.timer_at)) == ""
+    assert why(sweep, UnderWay(timer_at=sweep.state.clock.timer_at)) == ""
     assert "no room" in why(sweep)
 
 
 def test_a_retry_needs_its_timer() -> None:
     sweep = running(1, trials=1)
     sweep.failed(0)
-    due = sweep.state.timer_at
+    due = sweep.state.clock.timer_at
     assert due is not None
     assert why(sweep, UnderWay(timer_at=due)) == ""
     assert "no timer" in why(sweep, UnderWay(timer_at=due + 1))
@@ -66,7 +66,7 @@ def test_memory_that_no_node_has_is_waited_for_with_a_timer() -> None:
     sweep.failed(0, OOM)
     sweep.send(ev.TimerFired)
     sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB)
-    assert why(sweep, UnderWay(timer_at=sweep.state.timer_at)) == ""
+    assert why(sweep, UnderWay(timer_at=sweep.state.clock.timer_at)) == ""
     assert "memory that no node has" in why(sweep)
 
 
@@ -76,7 +76,7 @@ def test_an_interrupt_that_does_not_leave_is_stuck() -> None:
     assert "do nothing" in why(sweep)
     sweep.stopped(0)
     assert why(sweep) == "", "it has left"
-    sweep.state.has_left = False
+    sweep.state.end.has_left = False
     assert "neither ends nor leaves" in why(sweep)
 
 
@@ -85,5 +85,5 @@ def test_a_sweep_that_has_ended_is_not_stuck() -> None:
     sweep.report(0, 0.5)
     sweep.returned(0)
     assert why(sweep) == ""
-    sweep.state.phase, sweep.state.status = "running", None
+    sweep.state.phase, sweep.state.end.status = "running", None
     assert "every trial has ended" in why(sweep)

@@ -61,7 +61,7 @@ def test_an_idle_small_slot_is_not_in_the_way_of_a_large_trial() -> None:
         for slot in [slot.number for slot in sweep.state.slots.values() if not slot.is_open]:
             sweep.send(ev.SlotOpened, slot=slot, node="small")
         sweep.returned(trial, attempt)
-    assert sweep.state.counts["completed"] == 2
+    assert sweep.state.line.counts["completed"] == 2
 
 
 def test_memory_that_no_node_has_ends_the_trial() -> None:
@@ -107,7 +107,7 @@ def test_a_large_slot_is_given_back_when_nobody_needs_it() -> None:
     sweep.report(0, 0.5, attempt=2)
     assert [slot.memory_bytes for slot in sweep.state.tally.large_slots] == [4 * GIB]
     assert cmd.CloseSlot(slot=3) in sweep.returned(0, 2)
-    assert sweep.state.hungry_for_memory == 0
+    assert sweep.state.line.hungry_for_memory == 0
     assert not sweep.state.tally.has_large
 
 
@@ -154,7 +154,7 @@ def test_a_trial_that_no_node_can_hold_does_not_starve_the_others() -> None:
     commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
     assert commands[0] == cmd.CloseSlot(slot=large)
     run_all_others(sweep)
-    assert sweep.state.counts == {"pending": 1, "queued": 0, "running": 0, "waiting": 0, "completed": 7}
+    assert sweep.state.line.counts == {"pending": 1, "queued": 0, "running": 0, "waiting": 0, "completed": 7}
     assert not sweep.state.slots, "nobody needs them"
 
 
@@ -171,7 +171,7 @@ def test_no_slot_is_opened_for_a_trial_that_no_node_can_hold() -> None:
     sweep.send(ev.TimerFired)
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
     assert sweep.trial_state(0) == "pending"
-    assert not sweep.state.is_exhausted
+    assert not sweep.state.search.is_exhausted
     assert len(sweep.state.slots) == 1, "for the config to come"
 
 
@@ -179,8 +179,8 @@ def test_a_sweep_with_results_ends_without_the_trial_that_no_node_can_hold() -> 
     sweep = out_of_reach()
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
     run_all_others(sweep)
-    due = sweep.at + sweep.state.rules.placement_timeout_s
-    assert sweep.state.timer_at == due
+    due = sweep.at + sweep.state.rules.slots.placement_timeout_s
+    assert sweep.state.clock.timer_at == due
     commands = sweep.timer(due)
     assert commands == [
         tell(0, None, "failed"),
@@ -204,19 +204,19 @@ def test_a_sweep_without_results_is_left_where_no_node_can_hold_its_trials() -> 
     sweep.failed(0, OOM)
     sweep.send(ev.TimerFired)
     sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB)
-    assert sweep.state.timer_at is not None
-    commands = sweep.timer(sweep.state.timer_at)
+    assert sweep.state.clock.timer_at is not None
+    commands = sweep.timer(sweep.state.clock.timer_at)
     assert [type(command) for command in commands if not isinstance(command, cmd.SetTimer)] == [
         cmd.LeaveSweep
     ]
-    assert (sweep.state.fault, sweep.trial_state(0)) == ("infrastructure", "pending")
+    assert (sweep.state.end.fault, sweep.trial_state(0)) == ("infrastructure", "pending")
     # A smaller cluster again: nothing is opened for it, and the wait begins anew.
     sweep.start(generation=2)
     assert sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB) == [
-        cmd.SetTimer(at=sweep.at + sweep.state.rules.placement_timeout_s)
+        cmd.SetTimer(at=sweep.at + sweep.state.rules.slots.placement_timeout_s)
     ]
     commands = sweep.send(ev.CapacityChanged, slots=1, memory_bytes=8 * GIB)
-    assert commands[0] == cmd.OpenSlot(slot=sweep.state.next_slot - 1, memory_bytes=4 * GIB)
+    assert commands[0] == cmd.OpenSlot(slot=sweep.state.room.next_slot - 1, memory_bytes=4 * GIB)
 
 
 def test_a_node_that_comes_in_time_takes_the_large_trial() -> None:
@@ -225,18 +225,18 @@ def test_a_node_that_comes_in_time_takes_the_large_trial() -> None:
     run_all_others(sweep)
     sweep.at += 100
     commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=32 * GIB)
-    large = sweep.state.next_slot - 1
+    large = sweep.state.room.next_slot - 1
     assert commands[0] == cmd.OpenSlot(slot=large, memory_bytes=4 * GIB)
     (start,) = sweep.send(ev.SlotOpened, slot=large, node="big")
     assert start == start_trial(large, 0, attempt=2)
     run(sweep, 0)
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_an_adaptive_searcher_is_asked_on_while_a_large_trial_waits() -> None:
     sweep = running(1, trials=3, search="tpe", resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT)
     state = sweep.state
-    state.is_exhausted = False
+    state.search.is_exhausted = False
     sweep.send(ev.CapacityChanged, slots=1, memory_bytes=3 * GIB)
     trial = state.trials[0]
     sweep.failed(0, OOM)
@@ -245,14 +245,14 @@ def test_an_adaptive_searcher_is_asked_on_while_a_large_trial_waits() -> None:
     sweep.send(ev.TimerFired)
     for number in (1, 2):
         run(sweep, number)
-    assert state.asked == 4, "the next config is asked for"
+    assert state.search.asked == 4, "the next config is asked for"
 
 
 def test_an_adaptive_searcher_says_that_it_is_done_while_a_large_trial_waits() -> None:
     """The last slot has gone, and nobody but it would have asked: the wait for memory begins, and ends."""
     sweep = running(1, trials=2, search="tpe", resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT)
     state = sweep.state
-    state.is_exhausted = False
+    state.search.is_exhausted = False
     sweep.send(ev.CapacityChanged, slots=1, memory_bytes=3 * GIB)
     sweep.failed(0, OOM)
     sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB)
@@ -262,9 +262,9 @@ def test_an_adaptive_searcher_says_that_it_is_done_while_a_large_trial_waits() -
     assert any(isinstance(command, cmd.CloseSlot) for command in commands)
     assert cmd.SuggestConfigs(first=2, count=1) in commands
     sweep.send(ev.ConfigsSuggested, first=2, configs=(), is_exhausted=True)
-    assert state.timer_at is not None
-    sweep.timer(state.timer_at)
-    assert state.status == "completed"
+    assert state.clock.timer_at is not None
+    sweep.timer(state.clock.timer_at)
+    assert state.end.status == "completed"
     assert sweep.trial_state(0) == "failed"
 
 
@@ -284,10 +284,10 @@ def test_large_trials_that_no_slot_takes_go_back_into_the_line_in_order(
         state.trials[number].memory_bytes = 4 * GIB
     state.trials[2].attempts = [Attempt(attempt=1, started_at=100.0, ended_at=101.0, end="lost")]
     monkeypatch.setattr(transitions, "depth", lambda state: 2)
-    state.hungry.append(0)
+    state.line.hungry.append(0)
     assignment.assign(state, [])
     assert list(state.slots[0].queue) == [0, 3]
-    assert list(state.pending) == [1, 2]
+    assert list(state.line.pending) == [1, 2]
 
 
 def test_large_slots_that_do_not_start_hold_nobody_up() -> None:
@@ -307,9 +307,9 @@ def test_large_slots_that_do_not_start_hold_nobody_up() -> None:
     sweep.send(ev.TimerFired)
     run(sweep, 1)
     assert not any(slot.memory_bytes for slot in sweep.state.slots.values()), "nothing has changed"
-    assert sweep.state.timer_at is not None
-    sweep.timer(sweep.state.timer_at)
-    assert sweep.state.status == "completed"
+    assert sweep.state.clock.timer_at is not None
+    sweep.timer(sweep.state.clock.timer_at)
+    assert sweep.state.end.status == "completed"
     failure = sweep.state.trials[0].attempts[-1].failure
     assert failure is not None
     assert "no worker with that starts" in failure.message
@@ -327,7 +327,7 @@ def test_a_cut_trial_that_comes_back_still_gets_its_memory() -> None:
     plain = make_spec(num_samples=1, **spec).model_dump(mode="json")
     sweep.send(ev.SpecChanged, spec=plain, changes=("stop",))
     commands = sweep.send(ev.CapacityChanged, slots=1, memory_bytes=16 * GIB)
-    assert sweep.state.hungry_for_memory == 1
+    assert sweep.state.line.hungry_for_memory == 1
     (large,) = [c for c in commands if isinstance(c, cmd.OpenSlot)]
     assert large.memory_bytes == 4 * GIB
     (start,) = sweep.send(ev.SlotOpened, slot=large.slot, node="big")
@@ -353,7 +353,7 @@ def test_a_trial_that_is_resumed_out_of_reach_leaves_no_paused_one_unasked(
     sweep.send(ev.SlotOpened, slot=large, node="big")
     sweep.began(1, 2)
     sweep.report(1, 0.5, attempt=2)
-    sweep.state.undecided.extend([(1, Pause()), (2, Pause())])
+    sweep.state.work.undecided.extend([(1, Pause()), (2, Pause())])
     sweep.report(0, 0.4)
     for trial, attempt in ((1, 2), (2, 1)):
         sweep.send(ev.TrialStopped, trial=trial, attempt=attempt)
@@ -361,10 +361,10 @@ def test_a_trial_that_is_resumed_out_of_reach_leaves_no_paused_one_unasked(
     sweep.send(ev.CapacityChanged, slots=3, memory_bytes=2 * GIB)
     sweep.returned(0)
     assert [sweep.trial_state(trial) for trial in (0, 1, 2)] == ["completed", "pending", "stopped"]
-    assert sweep.state.timer_at == sweep.at + 5.0
-    sweep.timer(sweep.state.timer_at)
+    assert sweep.state.clock.timer_at == sweep.at + 5.0
+    sweep.timer(sweep.state.clock.timer_at)
     assert sweep.trial_state(1) == "failed"
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_an_idle_slot_makes_way_also_where_no_other_event_will_come() -> None:

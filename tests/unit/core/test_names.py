@@ -31,7 +31,7 @@ def test_what_the_first_trial_never_reported_is_told_once(field: str) -> None:
     for trial in (0, 1):
         report(sweep, trial, loss=0.5)
         sweep.returned(trial)
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
     assert sweep.state.notes == (f"{field}: 'los' was never reported by trial 0; did you mean 'loss'?",)
 
 
@@ -41,7 +41,7 @@ def test_what_came_with_any_report_is_not_told(field: str) -> None:
     report(sweep, 0, loss=0.5, los=1.0)
     report(sweep, 0, loss=0.4)
     plain = orjson.loads(orjson.dumps(sweep.state.to_json()))
-    assert SweepState.from_json(plain).seen_names == ("los",)
+    assert SweepState.from_json(plain).reports.seen_names == ("los",)
     sweep.returned(0)
     assert sweep.state.notes == ()
 

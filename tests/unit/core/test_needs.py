@@ -31,12 +31,12 @@ def test_a_config_that_needs_more_gets_a_slot_of_that_size() -> None:
     assert sweep.state.trials[1].memory_bytes == 3.5 * GIB
     ran = dict(run_all(sweep))
     assert ran[1] == 3.5 * GIB
-    assert sweep.state.counts["completed"] == 3
+    assert sweep.state.line.counts["completed"] == 3
 
 
 def test_a_need_below_the_usual_is_the_usual() -> None:
     sweep = sweep_of(0.1, 1.0)
-    assert sweep.state.hungry_for_memory == 0
+    assert sweep.state.line.hungry_for_memory == 0
     assert run_all(sweep) == [(0, None), (1, None)]
 
 
@@ -44,7 +44,7 @@ def test_usual_trials_go_on_beside_one_large_slot_that_serves_the_large_ones() -
     sweep = sweep_of(*[1.0, 4.0] * 10)
     seen = set()
     while sweep.state.phase == "running" and any(
-        sweep.state.trials[number].memory_bytes is None for number in sweep.state.pending
+        sweep.state.trials[number].memory_bytes is None for number in sweep.state.line.pending
     ):
         open_all(sweep)
         seen.add(len(large_slots(sweep)))
@@ -55,7 +55,7 @@ def test_usual_trials_go_on_beside_one_large_slot_that_serves_the_large_ones() -
     assert seen <= {0, 1}
     assert 1 in seen
     run_all(sweep)
-    assert sweep.state.counts["completed"] == 20
+    assert sweep.state.line.counts["completed"] == 20
 
 
 def test_large_trials_run_at_once_when_nothing_else_waits() -> None:
@@ -106,14 +106,14 @@ def test_another_config_may_raise_what_a_trial_needs_and_never_lowers_it() -> No
         trial = sweep.state.trials[0]
         continuations.follow(sweep.state, trial, Turn(reason="exploit", config={"x": need}), [])
         assert trial.memory_bytes == memory_bytes
-        assert sweep.state.hungry_for_memory == 1
+        assert sweep.state.line.hungry_for_memory == 1
         check(sweep.state)
 
 
 def test_a_need_that_no_node_has_fails_that_trial_and_no_other() -> None:
     sweep = sweep_of(1.0, 64.0, 1.0, failure={**NO_WAIT, "placement_timeout_s": 5.0})
     run_all(sweep)
-    assert sweep.state.counts["completed"] == 2
+    assert sweep.state.line.counts["completed"] == 2
     assert sweep.trial_state(1) == "pending"
     sweep.timer(sweep.at + 5.0)
     assert sweep.trial_state(1) == "failed"
@@ -169,29 +169,29 @@ def waiting_for_memory(monkeypatch: pytest.MonkeyPatch, *needs: float, **verdict
 def test_paused_trials_do_not_hide_that_the_line_waits_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of two paused trials is resumed with a config that no node can hold."""
     sweep = waiting_for_memory(monkeypatch, 1.0, 64.0, idle=[(1, Resume({"x": 32.0}))])
-    sweep.state.undecided.extend([(1, Pause()), (2, Pause())])
+    sweep.state.work.undecided.extend([(1, Pause()), (2, Pause())])
     sweep.report(1, 0.4)
     sweep.send(ev.TrialStopped, trial=1, attempt=1)
     sweep.returned(0)
     assert [sweep.trial_state(number) for number in (1, 2)] == ["pending", "stopped"]
-    assert sweep.state.timer_at == large_trials.due_at(sweep.state) == sweep.at + 5.0
+    assert sweep.state.clock.timer_at == large_trials.due_at(sweep.state) == sweep.at + 5.0
 
 
 def test_what_comes_to_wait_for_memory_when_a_wait_is_over_waits_as_long() -> None:
     """The sweep would be complete, but for a trial that is to go further, on a node that has gone."""
     sweep = sweep_of(8.0, 64.0, failure={**NO_WAIT, "placement_timeout_s": 5.0})
-    sweep.state.extend_to, sweep.state.extend_trials = 9.0, [0]
+    sweep.state.end.extend_to, sweep.state.end.extend_trials = 9.0, [0]
     open_all(sweep)
     sweep.began(0)
     sweep.report(0, 0.5)
     sweep.saved(0, 1, 1)
     sweep.returned(0)
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=GIB)
-    due_at = sweep.state.timer_at
+    due_at = sweep.state.clock.timer_at
     assert due_at is not None
     sweep.timer(due_at)
     assert [sweep.trial_state(number) for number in (0, 1)] == ["pending", "failed"]
-    assert sweep.state.timer_at == due_at + 5.0
+    assert sweep.state.clock.timer_at == due_at + 5.0
 
 
 def sized(*needs: float, **fields: Any) -> Sweep:
@@ -204,7 +204,7 @@ def test_each_trial_runs_in_a_slot_of_its_own_size(slots: int) -> None:
     expected = ["" if need == 1.0 else f"cpu={need:g}" for need in needs]
     sweep = sized(*needs, slots=slots)
     assert sorted(run_sized(sweep)) == list(enumerate(expected))
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_one_at_a_time_they_keep_their_order() -> None:
@@ -232,7 +232,7 @@ def test_usual_trials_take_the_place_of_a_large_slot_whose_trial_is_out_of_reach
     assert sweep.trial_state(1) == "pending"
     sweep.send(ev.CapacityChanged, slots=1, memory_bytes=0)
     assert run_sized(sweep) == [(1, "cpu=3")]
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_a_slot_that_no_node_can_hold_any_more_is_closed_and_its_trial_waits() -> None:
@@ -258,7 +258,7 @@ def test_a_custom_amount_makes_a_size_of_its_own() -> None:
     assert sizes.needed_sizes(sweep.state) == ["custom.seat=2", "custom.seat=3"]
     expected = ["", "custom.seat=2", "", "custom.seat=3"]
     assert sorted(run_sized(sweep)) == list(enumerate(expected))
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_a_custom_amount_that_no_node_has_fails_that_trial_by_its_field() -> None:
@@ -279,7 +279,7 @@ def test_another_config_makes_a_trial_of_another_size() -> None:
             sweep.state, sweep.state.trials[0], Turn(reason="exploit", config={"x": need}), []
         )
         assert sweep.state.trials[0].size == size
-        assert sweep.state.hungry_for_memory == count
+        assert sweep.state.line.hungry_for_memory == count
         check(sweep.state)
 
 
@@ -338,7 +338,7 @@ def test_a_usual_slot_behind_an_idle_one_of_another_size_gets_its_trial() -> Non
             sweep.report(number, 0.5)
             sweep.returned(number)
     sweep.failed(2)
-    idle = [sweep.state.slots[number].size for number in sweep.state.hungry]
+    idle = [sweep.state.slots[number].size for number in sweep.state.line.hungry]
     assert idle[:1] == ["cpu=2"], idle
     assert "" in idle
     more = ({"x": 3.0}, {"x": 1.0})
@@ -367,7 +367,7 @@ def test_a_gang_is_of_the_size_of_its_workers_and_of_their_number() -> None:
     expected = ["", "cpu=2 num_workers=3", "cpu=3 custom.seat=1 num_workers=4", "cpu=2 num_workers=3"]
     assert sizes.needed_sizes(sweep.state) == sorted({size for size in expected if size})
     assert sorted(run_sized(sweep)) == list(enumerate(expected))
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_the_memory_of_a_worker_is_no_size_and_grows_when_it_was_not_enough() -> None:
@@ -384,7 +384,7 @@ def test_the_memory_of_a_worker_is_no_size_and_grows_when_it_was_not_enough() ->
 
 def test_the_usual_memory_of_a_worker_is_no_more_than_the_usual() -> None:
     sweep = gangs(1.0, 0.5, by_config={"resources": {"memory": f"{GIB} * x"}})
-    assert sweep.state.hungry_for_memory == 0
+    assert sweep.state.line.hungry_for_memory == 0
     assert run_all(sweep) == [(0, None), (1, None)]
 
 
@@ -430,7 +430,7 @@ def test_a_gang_that_ran_out_of_memory_is_out_of_reach_where_not_all_of_it_has_r
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB, beyond=(f"memory={2 * GIB}",))
     sweep.send(ev.TimerFired)
     assert dict(run_all(sweep)) == {1: None}
-    sweep.timer(sweep.at + sweep.state.rules.placement_timeout_s)
+    sweep.timer(sweep.at + sweep.state.rules.slots.placement_timeout_s)
     assert "trial 0 ran out of memory: it needs 2 workers of {CPU: 1, memory: 2 GiB}, for" in message_of(
         sweep, 0
     )

@@ -135,7 +135,7 @@ def test_a_node_that_fails_three_trials_gets_no_more() -> None:
     assert cmd.ExcludeNode(node="node0") in commands
     assert cmd.CloseSlot(slot=0) in commands
     assert sweep.state.phase == "running", "the other node works: the sweep is not at fault"
-    assert sweep.state.excluded == ["node0"]
+    assert sweep.state.room.excluded == ["node0"]
     sweep.send(ev.CapacityChanged, slots=1)
     assert any("node node0 gets no more trials" in note for note in sweep.state.notes)
     # Another controller is told again.
@@ -151,12 +151,12 @@ def test_other_nodes_get_their_chance_before_the_code_is_blamed() -> None:
     sweep.send(ev.SlotOpened, slot=0, node="bad")
     for trial in range(3):
         run_on(sweep, 0, trial, RAISED)
-    assert (sweep.state.phase, sweep.state.excluded) == ("running", ["bad"])
+    assert (sweep.state.phase, sweep.state.room.excluded) == ("running", ["bad"])
     # If it fails there too, it is the code: at once, and without going through all nodes.
     sweep.send(ev.SlotOpened, slot=1, node="other")
     run_on(sweep, 1, 3, RAISED)
-    assert sweep.state.status == "failed"
-    assert sweep.state.excluded == ["bad"]
+    assert sweep.state.end.status == "failed"
+    assert sweep.state.room.excluded == ["bad"]
 
 
 def test_failures_on_two_nodes_blame_none() -> None:
@@ -165,20 +165,20 @@ def test_failures_on_two_nodes_blame_none() -> None:
     for _ in range(6):
         trial = next(n for n, t in sweep.state.trials.items() if t.slot == 0 and t.state != "failed")
         run_on(sweep, 0, trial, RAISED)
-    assert sweep.state.excluded == []
+    assert sweep.state.room.excluded == []
 
 
 def test_the_only_node_is_never_excluded() -> None:
     sweep = running(1, trials=5, failure={"max_failures": 0, "breaker_trials": 0, "bad_node_failures": 1})
     run_on(sweep, 0, 0, RAISED)
-    assert sweep.state.excluded == []
+    assert sweep.state.room.excluded == []
 
 
 def test_what_failed_on_a_bad_node_is_not_held_against_the_trial() -> None:
     failure = {"max_failures": 1, "bad_node_failures": 1, **NO_WAIT}
     sweep = running(2, trials=4, failure=failure)
     run_on(sweep, 0, 0, RAISED)
-    assert sweep.state.excluded == ["node0"]
+    assert sweep.state.room.excluded == ["node0"]
     sweep.send(ev.TimerFired)
     run_on(sweep, 1, 1, None)
     assert sweep.state.trials[0].slot == 1
@@ -193,7 +193,7 @@ def test_a_retry_prefers_another_node() -> None:
     sweep.failed(0)  # slot 0 takes trial 2
     sweep.failed(2)  # and trial 3
     sweep.failed(3)
-    assert list(sweep.state.hungry) == [0]
+    assert list(sweep.state.line.hungry) == [0]
     sweep.report(1, 0.5)
     sweep.returned(1)
     # Both slots are idle now, slot 1 in front; the first trial that is due goes where it has not failed.
@@ -208,8 +208,8 @@ def test_a_node_where_workers_do_not_start_is_excluded_not_the_trainable_blamed(
     for slot in (1, 3):
         assert slot in sweep.state.slots
         sweep.send(ev.SlotFailed, slot=slot, failure=fatal, node="bad")
-    assert sweep.state.excluded == ["bad"]
-    assert not sweep.state.is_interrupted
+    assert sweep.state.room.excluded == ["bad"]
+    assert not sweep.state.end.is_interrupted
 
 
 def test_what_is_known_of_nodes_survives_a_snapshot() -> None:
@@ -219,7 +219,7 @@ def test_what_is_known_of_nodes_survives_a_snapshot() -> None:
     sweep.send(ev.NodeDraining, node="node1")
     again = SweepState.from_json(sweep.state.to_json())
     assert again.to_json() == sweep.state.to_json()
-    assert again.draining == ["node1"]
+    assert again.room.draining == ["node1"]
     assert again.trials[0].memory_bytes == 4 * GIB
 
 
@@ -270,6 +270,6 @@ def test_of_the_nodes_of_a_gang_none_is_blamed() -> None:
     failure = {"max_failures": 0, "breaker_trials": 0, "bad_node_failures": 1}
     sweep = gang_on("a", "b", failure=failure)
     sweep.failed(0)
-    assert (sweep.state.node_failures, sweep.state.excluded) == ({}, [])
+    assert (sweep.state.room.node_failures, sweep.state.room.excluded) == ({}, [])
     sweep.failed(1)
-    assert sweep.state.node_failures == {"elsewhere": [1]}
+    assert sweep.state.room.node_failures == {"elsewhere": [1]}

@@ -33,7 +33,7 @@ def started(commands: list[cmd.Command]) -> list[int]:
 
 
 def due(sweep: Sweep) -> float:
-    (at,) = sweep.state.waiting.values()
+    (at,) = sweep.state.line.waiting.values()
     return at
 
 
@@ -113,7 +113,7 @@ def test_short_trials_are_not_queued_where_the_order_matters() -> None:
     sweep.began(0)
     sweep.report(0, 0.5)
     assert started(sweep.returned(0)) == [1]
-    assert sweep.state.mean_duration_s == 0.0
+    assert sweep.state.meter.mean_duration_s == 0.0
 
 
 def test_the_breaker_does_not_look_at_where_a_restart_has_put_the_worker() -> None:
@@ -127,7 +127,7 @@ def test_the_breaker_does_not_look_at_where_a_restart_has_put_the_worker() -> No
             sweep.send(ev.ControllerStarted, generation=2)
             sweep.send(ev.CapacityChanged, slots=1, nodes=2)
         for number in (1, 2):
-            assert sweep.state.status is None
+            assert sweep.state.end.status is None
             failed = (ev.FailedConfig(number=number, failure=misdrawn),)
             sweep.send(ev.ConfigsSuggested, first=number, configs=({"x": 0.5},), failed=failed)
-        assert sweep.state.status == "failed", f"restarted: {is_restarted}"
+        assert sweep.state.end.status == "failed", f"restarted: {is_restarted}"

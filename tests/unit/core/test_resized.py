@@ -39,10 +39,10 @@ def test_who_is_resized_beyond_what_a_node_has_goes_on_as_it_was(resources: dict
     trial = sweep.state.trials[0]
     assert (trial.config, trial.last_score, trial.suggested, trial.lineage) == ({"x": 2.0}, 0.5, None, ())
     assert [(attempt.end, attempt.config) for attempt in trial.attempts] == [("exploited", None)]
-    assert sweep.state.hungry_for_memory == 1
+    assert sweep.state.line.hungry_for_memory == 1
     assert trial.is_large
     run_all(sweep)
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_what_a_trial_ran_out_of_memory_with_is_not_forgotten_for_that() -> None:
@@ -94,8 +94,8 @@ def test_who_is_resized_twice_before_it_runs_goes_on_as_it_ran() -> None:
     trial = sweep.state.trials[0]
     continuations.give(sweep.state, trial, replace(RESIZED, config={"x": 2.0}), [])
     transitions.ask_to_end(sweep.state, trial, "exploit", [])
-    sweep.state.beyond = ("cpu=2",)
-    sweep.state.undecided.append((0, Resize({"x": 3.0})))
+    sweep.state.room.beyond = ("cpu=2",)
+    sweep.state.work.undecided.append((0, Resize({"x": 3.0})))
     sweep.stopped(0)
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=2 * GIB, beyond=("cpu=2", "cpu=3"))
     assert (trial.config, trial.suggested, trial.lineage) == ({"x": 1.0}, None, ())

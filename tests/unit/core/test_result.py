@@ -136,7 +136,7 @@ def test_the_best_so_far_is_of_ended_cancelled_and_running_trials() -> None:
     assert current_best(world.state) is expected
     world.send(ev.CancelRequested(at=world.now))
     world.drain()
-    assert set(world.state.counts) >= {"cancelled"}
+    assert set(world.state.line.counts) >= {"cancelled"}
     assert current_best(world.state) is ranked(world.state)[0]
 
 
@@ -152,7 +152,7 @@ def test_the_state_as_json() -> None:
     assert plain != world.state.to_json()
 
 
-@pytest.mark.parametrize("missing", ["trials", "spec", "counts", "scheduler"])
+@pytest.mark.parametrize("missing", ["trials", "spec", "line", "scheduler"])
 def test_a_snapshot_of_another_version_is_refused(missing: str) -> None:
     plain = World(make_spec()).state.to_json()
     del plain[missing]
@@ -178,11 +178,11 @@ def test_the_mean_of_durations_follows_the_newest() -> None:
         sweep.at += seconds
         sweep.report(trial, 0.5)
         sweep.returned(trial)
-        assert sweep.state.mean_duration_s == pytest.approx(expected)
+        assert sweep.state.meter.mean_duration_s == pytest.approx(expected)
     sweep.began(3)
     sweep.at += 100.0
     sweep.failed(3)
-    assert sweep.state.mean_duration_s == pytest.approx(10.0)
+    assert sweep.state.meter.mean_duration_s == pytest.approx(10.0)
 
 
 def test_a_clock_that_goes_back_makes_no_trial_shorter_than_nothing() -> None:
@@ -190,18 +190,18 @@ def test_a_clock_that_goes_back_makes_no_trial_shorter_than_nothing() -> None:
     sweep.report(0, 0.5)
     sweep.at -= 50.0
     sweep.returned(0)
-    assert sweep.state.mean_duration_s == 0.0
+    assert sweep.state.meter.mean_duration_s == 0.0
 
 
 def test_a_mean_that_has_sunk_to_next_to_nothing_does_not_end_the_sweep() -> None:
     """After one trial that took a while, thousands that take no time at all: a fifth less with each."""
     sweep = running(1, trials=2)
-    sweep.state.mean_duration_s = 5e-324
+    sweep.state.meter.mean_duration_s = 5e-324
     sweep.report(0, 0.5)
     sweep.returned(0)
     assert transitions.depth(sweep.state) == transitions.MAX_DEPTH
     for mean, depth in [(0.0, 64), (7e-4, 64), (0.00085, 60), (0.04, 3), (0.05, 2), (0.5, 2), (1.0, 1)]:
-        sweep.state.mean_duration_s = mean
+        sweep.state.meter.mean_duration_s = mean
         assert transitions.depth(sweep.state) == depth
 
 

@@ -83,4 +83,4 @@ def test_two_crashes_in_a_row_change_no_result() -> None:
         world.crash()
         world.drain()
         assert world.results() == undisturbed.results()
-        assert world.state.generation >= 4
+        assert world.state.controller.generation >= 4

@@ -100,7 +100,7 @@ def test_of_the_trials_that_are_done_the_best_keep_their_checkpoints() -> None:
     assert deleted(sweep.returned(1)) == []
     assert deleted(sweep.returned(2)) == ["mem://2/0"], "it is none of the two best"
     assert deleted(sweep.returned(3)) == ["mem://0/0"], "trial 0 is not any more"
-    assert sweep.state.top == [1, 3]
+    assert sweep.state.ranking.top == [1, 3]
 
 
 def test_the_best_configs_checkpoint_is_always_kept() -> None:
@@ -108,7 +108,7 @@ def test_the_best_configs_checkpoint_is_always_kept() -> None:
     for trial, value in enumerate([0.2, 0.1, 0.1]):
         save(sweep, trial, value)
         sweep.returned(trial)
-    best = sweep.state.trials[sweep.state.best_ended or 0]
+    best = sweep.state.trials[sweep.state.ranking.best_ended or 0]
     assert (best.number, best.checkpoint is not None) == (1, True), "of equal ones the first is the best"
     assert kept(sweep, 2) == []
 
@@ -120,7 +120,7 @@ def test_a_trial_without_a_score_ranks_behind_all_others() -> None:
     assert deleted(it.sweep.stopped(1)) == [], "there is no other yet"
     save(it.sweep, 2, 0.9)
     assert deleted(it.sweep.returned(2)) == ["mem://1/0"]
-    assert it.state.top == [2]
+    assert it.state.ranking.top == [2]
 
 
 def test_trials_that_run_wait_failed_or_were_cut_keep_their_checkpoints() -> None:
@@ -232,7 +232,7 @@ def test_a_snapshot_holds_the_ranking() -> None:
     plain = orjson.loads(orjson.dumps(sweep.state.to_json()))
     again = SweepState.from_json(plain)
     assert again.to_json() == sweep.state.to_json()
-    assert again.top == [1]
+    assert again.ranking.top == [1]
     assert again.trials[1].saved == 2
 
 

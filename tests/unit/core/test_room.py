@@ -14,9 +14,9 @@ def test_no_room_for_long_leaves_the_sweep_resumable() -> None:
     commands = sweep.send(ev.CapacityChanged, slots=0, problem="no node has 1 CPU")
     assert commands[-1] == cmd.SetTimer(at=sweep.at + 100)
     commands = sweep.timer(sweep.at + 100)
-    assert sweep.state.is_interrupted
-    assert sweep.state.fault == "infrastructure"
-    assert "no node has 1 CPU" in sweep.state.why
+    assert sweep.state.end.is_interrupted
+    assert sweep.state.end.fault == "infrastructure"
+    assert "no node has 1 CPU" in sweep.state.end.why
     assert isinstance(commands[-1], cmd.LeaveSweep)
 
 
@@ -27,7 +27,7 @@ def test_room_that_comes_back_in_time_is_used() -> None:
     sweep.at += 99
     sweep.send(ev.CapacityChanged, slots=1)
     sweep.timer(sweep.at + 1)
-    assert not sweep.state.is_interrupted
+    assert not sweep.state.end.is_interrupted
 
 
 def test_a_delayed_slot_is_said_once() -> None:
@@ -48,10 +48,10 @@ def test_a_deadlock_of_nested_resources_ends_the_wait() -> None:
     sweep = running(2, failure={"placement_timeout_s": 100.0})
     sweep.at += 99
     stuck(sweep)
-    assert not sweep.state.is_interrupted
+    assert not sweep.state.end.is_interrupted
     sweep.at += 1
     stuck(sweep)
-    assert (sweep.state.is_interrupted, sweep.state.fault, sweep.state.fault_field) == (
+    assert (sweep.state.end.is_interrupted, sweep.state.end.fault, sweep.state.end.fault_field) == (
         True,
         "spec",
         "resources",
@@ -63,7 +63,7 @@ def test_a_trial_that_reports_is_no_deadlock() -> None:
     sweep.at += 100
     sweep.report(1, 0.5)
     stuck(sweep)
-    assert not sweep.state.is_interrupted
+    assert not sweep.state.end.is_interrupted
     assert len(sweep.state.notes) == 1
 
 
@@ -72,14 +72,14 @@ def test_a_trial_that_stores_a_checkpoint_is_no_deadlock() -> None:
     sweep.send(ev.TrialBusy, trial=0, attempt=1)
     sweep.at += 400
     stuck(sweep)
-    assert not sweep.state.is_interrupted
+    assert not sweep.state.end.is_interrupted
 
 
 def test_demand_that_may_yet_be_met_is_only_said() -> None:
     sweep = running(1, failure={"placement_timeout_s": 100.0})
     sweep.at += 1000
     stuck(sweep, can_never=False)
-    assert not sweep.state.is_interrupted
+    assert not sweep.state.end.is_interrupted
 
 
 def test_how_trials_share_what_there_is_is_noted_once() -> None:

@@ -98,10 +98,10 @@ def test_a_trial_that_is_done_without_one_of_them_has_failed_and_so_has_the_swee
     report(sweep, 0, **{METRIC: 0.5}, **size)
     sweep.returned(0)
     state = sweep.state
-    assert (state.status, state.fault, state.fault_field) == ("failed", "spec", "metric")
-    assert state.why.startswith("the last report of trial 0 has ")
-    assert has in state.why
-    assert "which metric names; it has 'loss'" in state.why
+    assert (state.end.status, state.end.fault, state.end.fault_field) == ("failed", "spec", "metric")
+    assert state.end.why.startswith("the last report of trial 0 has ")
+    assert has in state.end.why
+    assert "which metric names; it has 'loss'" in state.end.why
 
 
 def test_where_others_have_reported_it_only_the_trial_has_failed() -> None:

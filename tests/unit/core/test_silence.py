@@ -13,7 +13,7 @@ SILENT = {"report_timeout_s": 60.0, **NO_WAIT}
 
 def test_a_silent_trial_is_killed_and_tried_again() -> None:
     sweep = running(1, failure=SILENT)
-    assert sweep.state.timer_at == sweep.at + 60
+    assert sweep.state.clock.timer_at == sweep.at + 60
     sweep.at += 50
     assert sweep.report(0, 0.5) == [], "the timer is left alone: an early one costs less than many"
     sweep.at += 10
@@ -87,9 +87,9 @@ def test_a_trial_that_moves_a_checkpoint_is_not_silent() -> None:
     sweep.report(0, 0.5)
     sweep.send(ev.TrialBusy, trial=0, attempt=1)
     assert stop_commands(sweep.timer(sweep.at + 600)) == []
-    assert sweep.state.timer_at is None
+    assert sweep.state.clock.timer_at is None
     sweep.saved(0, 0, report=0)
-    assert sweep.state.timer_at == sweep.at + 60
+    assert sweep.state.clock.timer_at == sweep.at + 60
     sweep.send(ev.TrialBusy, trial=0, attempt=1)
     sweep.at += 100
     sweep.send(ev.CheckpointFailed, trial=0, attempt=1, number=1, problem="no space")
@@ -112,13 +112,13 @@ def test_nobody_is_silent_while_the_storage_is() -> None:
     sweep.at += 59
     sweep.send(ev.StorageStalled)
     assert stop_commands(sweep.timer(sweep.at + 300)) == []
-    assert sweep.state.timer_at is None
+    assert sweep.state.clock.timer_at is None
     sweep.send(ev.StorageStalled, is_over=True)
-    assert sweep.state.timer_at == sweep.at + 60
+    assert sweep.state.clock.timer_at == sweep.at + 60
     sweep.at += 1
     sweep.report(0, 0.5)
     (stop,) = stop_commands(sweep.timer(sweep.at + 59))
     assert (stop.trial, stop.reason) == (1, "hung")
     sweep.send(ev.StorageStalled)
     sweep.start(generation=2)
-    assert not sweep.state.is_stalled
+    assert not sweep.state.controller.is_stalled

@@ -34,8 +34,8 @@ def test_a_failed_replacement_gives_the_queue_back_and_nobody_is_charged() -> No
     assert [sweep.trial_state(number) for number in (2, 3, 4)] == ["pending"] * 3
     assert kinds(sweep, 2) == [("lost", None)]
     assert (kinds(sweep, 3), kinds(sweep, 4)) == ([], [])
-    assert sweep.state.failed_kinds == {}
-    assert sweep.state.slot_failures == 1
+    assert sweep.state.line.failed_kinds == {}
+    assert sweep.state.room.slot_failures == 1
     assert cmd.OpenSlot(slot=2) in commands
 
 
@@ -43,9 +43,9 @@ def test_a_failed_replacement_of_an_idle_slot_is_not_handed_a_trial() -> None:
     """It was in the line of slots that can take another: the next trial would go to a slot that is gone."""
     sweep = running(1, trials=1)
     sweep.failed(0)  # waits for its retry, and the slot for it
-    assert list(sweep.state.hungry) == [0]
+    assert list(sweep.state.line.hungry) == [0]
     assert sweep.send(ev.SlotFailed, slot=0, failure=NO_WORKER)[0] == cmd.OpenSlot(slot=1)
-    assert list(sweep.state.hungry) == []
+    assert list(sweep.state.line.hungry) == []
     due = sweep.state.trials[0].due_at
     assert due is not None
     sweep.timer(due)
@@ -64,17 +64,17 @@ def test_a_trainable_that_a_replacement_cannot_load_leaves_the_sweep_resumable()
     sweep = running(1, trials=3)
     commands = sweep.send(ev.SlotFailed, slot=0, failure=FATAL)
     assert [type(command) for command in commands] == [cmd.LeaveSweep]
-    assert (sweep.state.fault, sweep.state.status) == ("spec", None)
+    assert (sweep.state.end.fault, sweep.state.end.status) == ("spec", None)
     assert sweep.trial_state(0) == "pending"
     sweep.start(generation=2)
     sweep.send(ev.CapacityChanged, slots=1)
-    assert sweep.send(ev.SlotOpened, slot=sweep.state.next_slot - 1)[0].trial == 0  # type: ignore[union-attr]
+    assert sweep.send(ev.SlotOpened, slot=sweep.state.room.next_slot - 1)[0].trial == 0  # type: ignore[union-attr]
 
 
 def test_a_replacement_on_a_node_that_goes_is_nobodys_failure() -> None:
     sweep = running(1, trials=1)
     assert sweep.send(ev.SlotFailed, slot=0, failure=GONE) == [cmd.OpenSlot(slot=1)]
-    assert (sweep.state.slot_failures, sweep.trial_state(0)) == (0, "pending")
+    assert (sweep.state.room.slot_failures, sweep.trial_state(0)) == (0, "pending")
 
 
 def test_replacements_that_fail_one_after_the_other_leave_the_sweep() -> None:
@@ -85,7 +85,7 @@ def test_replacements_that_fail_one_after_the_other_leave_the_sweep() -> None:
         sweep.send(ev.SlotOpened, slot=slot + 1, node="node0")
     commands = sweep.send(ev.SlotFailed, slot=2, failure=NO_WORKER)
     assert [type(command) for command in commands] == [cmd.LeaveSweep]
-    assert sweep.state.fault == "infrastructure"
+    assert sweep.state.end.fault == "infrastructure"
 
 
 # -- workers that die before they were handed anything -------------------------------------------------
@@ -103,7 +103,7 @@ def test_a_worker_that_dies_unused_charges_nobody() -> None:
     assert sweep.send(ev.SlotOpened, slot=0) == [start_trial(0, 0)]
     assert sweep.send(ev.SlotLost, slot=0, failure=DIED, was_handed=False) == [cmd.OpenSlot(slot=1)]
     assert (sweep.trial_state(0), kinds(sweep, 0)) == ("pending", [])
-    assert sweep.state.node_failures == {}
+    assert sweep.state.room.node_failures == {}
     assert sweep.send(ev.SlotOpened, slot=1) == [start_trial(1, 0, attempt=2)]
 
 
@@ -123,7 +123,7 @@ def test_workers_that_die_unused_one_after_the_other_leave_the_sweep() -> None:
         sweep.send(ev.SlotOpened, slot=slot)
         commands = sweep.send(ev.SlotLost, slot=slot, failure=DIED, was_handed=False)
     assert [type(command) for command in commands] == [cmd.LeaveSweep]
-    assert sweep.state.fault == "infrastructure"
+    assert sweep.state.end.fault == "infrastructure"
 
 
 def test_idle_workers_that_die_after_their_work_are_no_failed_starts() -> None:
@@ -132,9 +132,9 @@ def test_idle_workers_that_die_after_their_work_are_no_failed_starts() -> None:
     for slot in (1, 2, 3):
         sweep.report(slot, 0.5)
         sweep.returned(slot)
-    (idle,) = sweep.state.hungry
+    (idle,) = sweep.state.line.hungry
     sweep.send(ev.SlotLost, slot=idle, failure=DIED, was_handed=False)
-    assert sweep.state.slot_failures == 0
+    assert sweep.state.room.slot_failures == 0
 
 
 def test_when_the_last_worker_goes_after_others_failed_the_sweep_is_left() -> None:
@@ -147,4 +147,4 @@ def test_when_the_last_worker_goes_after_others_failed_the_sweep_is_left() -> No
     sweep.send(ev.NodeDraining, node="node0")
     commands = sweep.stopped(0)
     assert [type(command) for command in commands] == [cmd.CloseSlot, cmd.LeaveSweep]
-    assert "no other is left" in sweep.state.why
+    assert "no other is left" in sweep.state.end.why

@@ -55,7 +55,7 @@ def test_score_best_ranks_by_the_best_report() -> None:
     sweep.report(1, 0.25, 0.75)
     assert sweep.returned(1)[0] == tell(1, 0.25, "completed")
     sweep.returned(0)
-    assert sweep.state.best_ended == 1
+    assert sweep.state.ranking.best_ended == 1
 
 
 def test_equal_scores_rank_by_number() -> None:
@@ -65,7 +65,7 @@ def test_equal_scores_rank_by_number() -> None:
     sweep.returned(1)
     sweep.report(0, 0.5)
     sweep.returned(0)
-    assert sweep.state.best_ended == 0
+    assert sweep.state.ranking.best_ended == 0
 
 
 def test_no_configs_at_all() -> None:
@@ -183,7 +183,7 @@ def test_trial_time() -> None:
     # Without a single report there is nothing to complete with.
     assert sweep.stopped(1)[0] == tell(1, None, "failed")
     assert sweep.state.trials[1].attempts[-1].failure is not None
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_user_code_that_stops_itself_has_returned() -> None:

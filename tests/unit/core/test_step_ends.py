@@ -23,7 +23,7 @@ def test_the_target() -> None:
     assert sweep.stopped(0) == [tell(0, 0.05, "completed")]
     why = "trial 0 reached the target 0.1"
     assert sweep.stopped(1) == [cmd.EndSweep(status="target", why=why)]
-    assert sweep.state.counts["cancelled"] == 8
+    assert sweep.state.line.counts["cancelled"] == 8
 
 
 def test_a_target_in_max_mode() -> None:
@@ -51,8 +51,8 @@ def test_a_target_that_comes_with_the_last_report(fields: dict[str, Any]) -> Non
     assert sweep.report(0, 0.05) == [stop_trial(0, 0, "limit")]
     sweep.stopped(0)
     assert sweep.trial_state(0) == "completed"
-    assert sweep.state.status == "target"
-    assert sweep.state.ended_by == {"rule": "stop.target", "limit": 0.1, "value": 0.05, "trial": 0}
+    assert sweep.state.end.status == "target"
+    assert sweep.state.end.by == {"rule": "stop.target", "limit": 0.1, "value": 0.05, "trial": 0}
 
 
 def test_cancel() -> None:
@@ -72,7 +72,7 @@ def test_cancel() -> None:
     assert sweep.send(ev.TrialsRecalled, slot=0, trials=(2,)) == []
     assert sweep.stopped(1) == [cmd.EndSweep(status="cancelled", why="enough")]
     assert [sweep.trial_state(number) for number in range(3)] == ["completed", "cancelled", "cancelled"]
-    assert sweep.state.best_ended == 1, "what a cancelled trial reported counts"
+    assert sweep.state.ranking.best_ended == 1, "what a cancelled trial reported counts"
 
 
 def test_a_queued_trial_that_begins_while_the_sweep_ends_is_stopped() -> None:
@@ -166,12 +166,12 @@ def test_a_crash_gives_everything_back() -> None:
     sweep.report(1, 0.9)
     sweep.failed(2)
     assert [sweep.trial_state(number) for number in range(4)] == ["running", "stopping", "waiting", "queued"]
-    due = sweep.state.waiting[2]
+    due = sweep.state.line.waiting[2]
     sweep.at += 0.25
     assert sweep.start(generation=2) == [tell(1, 0.9, "stopped"), cmd.SetTimer(at=due)]
     states = [sweep.trial_state(number) for number in range(4)]
     assert states == ["pending", "stopped", "waiting", "pending"]
-    assert list(sweep.state.pending) == [0, 3, 4, 5, 6, 7, 8]
+    assert list(sweep.state.line.pending) == [0, 3, 4, 5, 6, 7, 8]
     assert sweep.state.trials[0].attempts[-1].node == "node0"
     assert sweep.start(generation=2) == [], "delivered twice"
 
@@ -200,7 +200,7 @@ def test_more_samples_on_resume() -> None:
     ]
     assert sweep.state.notes == ("spec changed: num_samples: 2 -> 4",)
     sweep.suggest(2)
-    assert list(sweep.state.pending) == [0, 1, 2, 3]
+    assert list(sweep.state.line.pending) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("how", ["stopped", "returned"])

@@ -67,7 +67,7 @@ def test_a_dead_worker_takes_its_queue_back_into_the_line() -> None:
     due = sweep.at + backoff_s(sweep.state.spec.failure, 7, 1, 1)
     assert sweep.send(ev.SlotLost, slot=0, failure=DIED) == [cmd.OpenSlot(slot=1), cmd.SetTimer(at=due)]
     assert [sweep.trial_state(number) for number in (1, 2, 3)] == ["waiting", "pending", "pending"]
-    assert list(sweep.state.pending) == [2, 3]
+    assert list(sweep.state.line.pending) == [2, 3]
 
 
 def test_a_retry_after_all_slots_were_given_back() -> None:
@@ -84,7 +84,7 @@ def test_a_non_finite_metric_fails_the_trial() -> None:
     assert sweep.report(0, 0.5, "NaN", 0.4) == [stop_trial(0, 0, "non_finite")]
     assert sweep.stopped(0) == [tell(0, 0.5, "failed"), cmd.CloseSlot(slot=0)]
     assert sweep.state.trials[0].attempts[-1].kind == "non_finite"
-    assert sweep.state.failed_kinds == {"non_finite": 1}
+    assert sweep.state.line.failed_kinds == {"non_finite": 1}
 
 
 def test_a_non_finite_metric_may_be_passed_over() -> None:
@@ -94,7 +94,7 @@ def test_a_non_finite_metric_may_be_passed_over() -> None:
     # Nothing but NaN is no result, but the metric's name is right: the sweep goes on.
     sweep.report(1, "NaN")
     assert sweep.returned(1)[0] == tell(1, None, "failed")
-    assert sweep.state.fault is None
+    assert sweep.state.end.fault is None
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,12 @@ def test_a_metric_that_never_comes_ends_the_sweep(reports: list[Any], key: str, 
         sweep.report(0, *reports, key=key)
     assert sweep.returned(0) == [tell(0, None, "failed"), stop_trial(1, 1, "sweep")]
     state = sweep.state
-    assert (state.status, state.fault, state.fault_field, state.why) == ("failed", "spec", "metric", why)
+    assert (state.end.status, state.end.fault, state.end.fault_field, state.end.why) == (
+        "failed",
+        "spec",
+        "metric",
+        why,
+    )
     assert sweep.stopped(1) == [cmd.EndSweep(status="failed", why=why)]
     assert [sweep.trial_state(number) for number in range(3)] == ["failed", "cancelled", "cancelled"]
 
@@ -126,21 +131,21 @@ def test_a_metric_that_never_comes_is_found_at_a_limit_too() -> None:
     sweep = running(1, trials=1, stop={"trial": {"training_iteration": 2}})
     assert sweep.report(0, 1, 2, key="los") == [stop_trial(0, 0, "limit")]
     sweep.stopped(0)
-    assert (sweep.state.status, sweep.state.fault) == ("failed", "spec")
+    assert (sweep.state.end.status, sweep.state.end.fault) == ("failed", "spec")
 
 
 def test_a_metric_that_is_missing_once_others_scored_fails_its_trial_only() -> None:
     sweep = running(2)
     sweep.report(0, 0.5)
     assert sweep.returned(1) == [tell(1, None, "failed"), cmd.CloseSlot(slot=1)]
-    assert sweep.state.status is None
+    assert sweep.state.end.status is None
 
 
 def test_a_time_attribute_that_never_comes_ends_the_sweep() -> None:
     sweep = running(2, scheduler={"asha": {"max_t": 9, "time_attr": "epoch"}})
     sweep.report(0, 0.5)
     assert sweep.returned(0) == [tell(0, 0.5, "completed"), stop_trial(1, 1, "sweep")]
-    assert (sweep.state.fault, sweep.state.fault_field) == ("spec", "scheduler.asha.time_attr")
+    assert (sweep.state.end.fault, sweep.state.end.fault_field) == ("spec", "scheduler.asha.time_attr")
 
 
 EPOCHS = {"asha": {"max_t": 9, "time_attr": "epoch"}}
@@ -158,10 +163,10 @@ def test_a_time_attribute_that_one_last_report_lacks_ends_nothing() -> None:
     report_epoch(sweep, 1, 0.4, 1)
     sweep.report(0, 0.5)
     assert sweep.returned(0)[0] == tell(0, 0.5, "completed")
-    assert (sweep.state.phase, sweep.state.fault) == ("running", None)
+    assert (sweep.state.phase, sweep.state.end.fault) == ("running", None)
     assert sweep.state.notes == ("the last report of trial 0 has no 'epoch' (scheduler.asha.time_attr)",)
     sweep.returned(1)
-    assert sweep.state.status == "completed"
+    assert sweep.state.end.status == "completed"
 
 
 def test_a_time_attribute_that_only_the_last_report_of_the_first_trial_lacks_ends_nothing() -> None:
@@ -169,7 +174,7 @@ def test_a_time_attribute_that_only_the_last_report_of_the_first_trial_lacks_end
     report_epoch(sweep, 0, 0.4, 1)
     sweep.report(0, 0.5)
     sweep.returned(0)
-    assert sweep.state.status is None
+    assert sweep.state.end.status is None
 
 
 def test_the_breaker() -> None:
@@ -182,8 +187,8 @@ def test_the_breaker() -> None:
         cmd.RecallTrials(slot=0, trials=(3,)),
         cmd.RecallTrials(slot=1, trials=(4,)),
     ]
-    assert sweep.state.fault == "user"
-    assert sweep.state.why == (
+    assert sweep.state.end.fault == "user"
+    assert sweep.state.end.why == (
         "the first 3 trials all failed in user code (failure.breaker_trials=3); trial 2: ValueError: boom"
     )
     assert sweep.send(ev.TrialsRecalled, slot=0, trials=(3,)) == []
@@ -196,7 +201,7 @@ def test_the_breaker_lets_a_sweep_go_on_that_has_had_a_result() -> None:
     sweep.returned(0)
     for number in (1, 2, 3):
         sweep.failed(number)
-    assert sweep.state.status is None
+    assert sweep.state.end.status is None
 
 
 def test_max_failed_fraction_counts_every_class() -> None:
@@ -207,10 +212,10 @@ def test_max_failed_fraction_counts_every_class() -> None:
     sweep.failed(2)
     sweep.report(3, "NaN")
     sweep.stopped(3)
-    assert sweep.state.status is None
+    assert sweep.state.end.status is None
     sweep.report(4, "NaN")
     sweep.stopped(4)
-    assert sweep.state.why.startswith("3 of 5 trials failed (failure.max_failed_fraction=0.5)")
+    assert sweep.state.end.why.startswith("3 of 5 trials failed (failure.max_failed_fraction=0.5)")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +228,7 @@ def test_all_trials_failed(failure: Failure, fault: str) -> None:
         tell(0, None, "failed"),
         cmd.EndSweep(status="failed", why="every trial failed"),
     ]
-    assert sweep.state.fault == fault
+    assert sweep.state.end.fault == fault
 
 
 def test_a_trial_that_fails_before_it_is_known_to_have_begun() -> None:
@@ -257,7 +262,11 @@ def test_a_trainable_that_cannot_be_loaded_leaves_at_once() -> None:
     assert sweep.send(ev.SlotFailed, slot=0, failure=no_worker(is_fatal=True)) == [
         cmd.LeaveSweep(why="ImportError: no module named toys")
     ]
-    assert (sweep.state.fault, sweep.state.fault_field, sweep.state.status) == ("spec", "trainable", None)
+    assert (sweep.state.end.fault, sweep.state.end.fault_field, sweep.state.end.status) == (
+        "spec",
+        "trainable",
+        None,
+    )
 
 
 def test_a_cluster_that_starts_no_worker_is_left() -> None:
@@ -266,7 +275,7 @@ def test_a_cluster_that_starts_no_worker_is_left() -> None:
     assert sweep.send(ev.SlotFailed, slot=1, failure=no_worker()) == [cmd.OpenSlot(slot=2)]
     commands = sweep.send(ev.SlotFailed, slot=2, failure=no_worker())
     assert [type(command) for command in commands] == [cmd.LeaveSweep]
-    assert sweep.state.fault == "infrastructure"
+    assert sweep.state.end.fault == "infrastructure"
 
 
 def test_slots_that_fail_beside_others_that_work_are_done_without() -> None:

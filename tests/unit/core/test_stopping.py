@@ -108,7 +108,7 @@ def test_a_sweep_ended_by_its_deadline_goes_on_where_it_was() -> None:
     sweep.suggest(0)
     sweep.send(ev.CapacityChanged, slots=1)
     assert sweep.state.phase == "running"
-    slot = sweep.state.next_slot - 1
+    slot = sweep.state.room.next_slot - 1
     (started,) = [c for c in sweep.send(ev.SlotOpened, slot=slot) if isinstance(c, cmd.StartTrial)]
     assert (started.trial, started.attempt, started.iteration) == (0, 2, 4)
     assert started.checkpoint == "mem://0/3"
@@ -118,9 +118,9 @@ def test_a_sweep_ended_by_its_deadline_goes_on_where_it_was() -> None:
         sweep.report(trial, 0.1 + trial, attempt=attempt)
         sweep.returned(trial, attempt)
     sweep.send(ev.SweepEnded)
-    assert sweep.state.status == "completed"
-    assert sweep.state.counts["completed"] == 3
-    assert sweep.state.best_ended == 0
+    assert sweep.state.end.status == "completed"
+    assert sweep.state.line.counts["completed"] == 3
+    assert sweep.state.ranking.best_ended == 0
 
 
 def test_the_best_of_a_reopened_sweep_is_one_that_has_ended_and_not_failed() -> None:
@@ -135,7 +135,7 @@ def test_the_best_of_a_reopened_sweep_is_one_that_has_ended_and_not_failed() -> 
     sweep.at = 500.0
     sweep.send(ev.ControllerStarted, generation=2, is_reopening=True)
     assert (sweep.trial_state(0), sweep.trial_state(1)) == ("completed", "pending")
-    assert sweep.state.best_ended == 0
+    assert sweep.state.ranking.best_ended == 0
 
 
 def test_a_later_deadline_before_the_end_brings_back_what_was_cut() -> None:
@@ -150,13 +150,13 @@ def test_a_later_deadline_before_the_end_brings_back_what_was_cut() -> None:
     sweep.send(ev.SpecChanged, spec=spec, changes=("stop.deadline: none",))
     sweep.suggest(0)
     sweep.send(ev.CapacityChanged, slots=1)
-    sweep.send(ev.SlotOpened, slot=sweep.state.next_slot - 1)
+    sweep.send(ev.SlotOpened, slot=sweep.state.room.next_slot - 1)
     for trial in (0, 1):
         sweep.began(trial, 2)
         sweep.report(trial, 0.5, attempt=2)
         sweep.returned(trial, 2)
-    assert sweep.state.status == "completed"
-    assert sweep.state.counts["completed"] == 2
+    assert sweep.state.end.status == "completed"
+    assert sweep.state.line.counts["completed"] == 2
 
 
 def test_a_wall_clock_deadline_comes_with_the_events() -> None:
@@ -167,14 +167,14 @@ def test_a_wall_clock_deadline_comes_with_the_events() -> None:
     sweep.at = 150.0
     other = datetime.fromtimestamp(900, UTC).isoformat()
     sweep.send(ev.ControllerStarted, generation=2, deadline=other)
-    assert sweep.state.deadline_at == 200.0, "the first start decides"
+    assert sweep.state.clock.deadline_at == 200.0, "the first start decides"
     assert sweep.timer(200.0)[-1] == cmd.EndSweep(status="deadline", why="deadline 00:03+00:00")
 
 
 def test_gpu_hours_are_those_of_open_slots() -> None:
     """Two slots of two GPUs, 0.01 GPU-hours: 36 GPU-seconds, 9 s of both slots."""
     sweep = planned(2, 9, resources={"gpu": 2}, stop={"budget": {"gpu_hours": 0.01}})
-    assert sweep.state.timer_at == 109.0
+    assert sweep.state.clock.timer_at == 109.0
     sweep.at = 105.0
     sweep.send(ev.SlotLost, slot=1, failure=DIED)
     # 20 GPU-seconds are used; one slot takes 8 s for the rest.
@@ -182,13 +182,13 @@ def test_gpu_hours_are_those_of_open_slots() -> None:
     assert end is not None
     assert end.at == 113.0
     sweep.timer(113.0)
-    assert sweep.state.status == "budget"
-    assert sweep.state.ended_by == {
+    assert sweep.state.end.status == "budget"
+    assert sweep.state.end.by == {
         "rule": "stop.budget.gpu_hours",
         "limit": 0.01,
         "value": pytest.approx(0.01),
     }
-    assert sweep.state.why == "budget: 0.01 of 0.01 GPU-hours"
+    assert sweep.state.end.why == "budget: 0.01 of 0.01 GPU-hours"
 
 
 def test_what_has_no_price_costs_nothing() -> None:
@@ -242,9 +242,9 @@ def test_budgets_count_what_five_dead_controllers_used() -> None:
 def test_why_names_the_budget(budget: dict[str, float], why: str) -> None:
     """A slot of one CPU, at 2 an hour: 900 s."""
     sweep = planned(1, 9, stop={"budget": budget, "cost_per_hour": {"cpu": 2.0}})
-    assert sweep.state.timer_at is not None
-    sweep.timer(sweep.state.timer_at)
-    assert sweep.state.why == why
+    assert sweep.state.clock.timer_at is not None
+    sweep.timer(sweep.state.clock.timer_at)
+    assert sweep.state.end.why == why
 
 
 def test_a_plateau_is_over_completed_trials() -> None:
@@ -264,7 +264,7 @@ def test_a_plateau_is_over_completed_trials() -> None:
     assert commands[-1] == cmd.EndSweep(
         status="plateau", why="plateau: 3 completed trials without a gain of 0.1 over 0.5"
     )
-    assert sweep.state.ended_by == {"rule": "stop.plateau", "limit": 0.1, "value": 3, "best": 0.5}
+    assert sweep.state.end.by == {"rule": "stop.plateau", "limit": 0.1, "value": 3, "best": 0.5}
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_it_is_told_what_a_paused_trial_had_reached_and_later_how_it_ended() -> 
     sweep.report(0, 0.4, 0.35, 0.3, attempt=2)
     # Nothing else can run: what pauses at the second rung goes on, and is told of all the same.
     assert tells(sweep.stopped(0, 2)) == [cmd.TellSearch(trial=0, value=0.3, end="paused")]
-    assert sweep.state.paused[0] == Told(end="paused", value=0.3)
+    assert sweep.state.search.paused[0] == Told(end="paused", value=0.3)
 
 
 def test_of_one_that_ended_the_end_counts() -> None:
@@ -63,7 +63,7 @@ def test_of_one_that_ended_the_end_counts() -> None:
     sweep.report(0, 0.2, attempt=2)
     sent = tells(sweep.returned(0, 2))
     assert cmd.TellSearch(trial=0, value=0.2, end="completed") in sent
-    assert 0 not in sweep.state.paused
+    assert 0 not in sweep.state.search.paused
     assert told(sweep.state, sweep.state.trials[0]) == Told(end="completed", value=0.2)
 
 
@@ -79,9 +79,10 @@ def test_what_a_resumed_search_is_told_is_what_this_one_was_told_last() -> None:
 def test_a_snapshot_that_does_not_fit_is_refused() -> None:
     sweep = begun()
     pause(sweep, 0, 0.5)
-    plain = sweep.state.to_json()
+    plain: Any = sweep.state.to_json()
+    plain["search"]["paused"] = {"0": "0.5"}
     with pytest.raises(RaysweepError, match="snapshot does not fit"):
-        SweepState.from_json(plain | {"paused": [[0, "0.5"]]})
+        SweepState.from_json(plain)
 
 
 def test_one_that_goes_on_before_its_pause_is_over_is_told_of_too() -> None:
@@ -98,7 +99,7 @@ def test_one_that_goes_on_without_a_pause_is_told_of_at_its_next() -> None:
     pause(sweep, 0, 0.8)
     pause(sweep, 1, 0.7)
     assert sweep.report(2, 0.1) == [], "the best of three"
-    assert 2 not in sweep.state.paused
+    assert 2 not in sweep.state.search.paused
     sweep.report(2, 0.1, 0.05)
     assert tells(sweep.stopped(2)) == [cmd.TellSearch(trial=2, value=0.05, end="paused")]
 
@@ -115,9 +116,9 @@ def test_one_that_goes_on_without_a_pause_is_told_of_at_its_next() -> None:
 def test_others_hear_of_ends_alone(fields: dict[str, Any]) -> None:
     sweep = begun(**fields)
     sweep.report(0, 0.5)
-    assert not sweep.state.paused
+    assert not sweep.state.search.paused
     assert tells(sweep.stopped(0)) == []
-    assert not sweep.state.paused
+    assert not sweep.state.search.paused
 
 
 def test_a_result_of_another_config_is_not_told() -> None:
@@ -171,4 +172,4 @@ def test_a_verdict_on_another_trial_tells_nothing_of_the_one_that_reported(verdi
 
     sweep.state.scheduler.report = report  # type: ignore[method-assign]
     assert tells(sweep.report(0, 0.5)) == []
-    assert 0 not in sweep.state.paused
+    assert 0 not in sweep.state.search.paused

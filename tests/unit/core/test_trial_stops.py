@@ -133,11 +133,11 @@ def test_kills_change_nothing(stop: dict[str, Any], search: Any) -> None:
 def test_no_histories_are_kept_but_of_who_may_go_on_and_the_best() -> None:
     whole = run(WILCOXON | TRIAL_IF)
     state = last_state(WILCOXON | TRIAL_IF, whole)
-    assert state.histories == {}
-    assert list(state.curves) == [state.reference]
-    assert state.reference is not None
-    assert state.trials[state.reference].state == "completed"
-    assert last_state({}, run({})).curves == {}
+    assert state.reports.histories == {}
+    assert list(state.reports.curves) == [state.ranking.reference]
+    assert state.ranking.reference is not None
+    assert state.trials[state.ranking.reference].state == "completed"
+    assert last_state({}, run({})).reports.curves == {}
 
 
 def last_state(stop: dict[str, Any], whole: Simulated) -> SweepState:
@@ -151,11 +151,15 @@ def test_a_snapshot_holds_them() -> None:
     load_scheduler(make_spec(stop=TRIAL_IF))
     state = SweepState.create(make_spec(stop=WILCOXON | TRIAL_IF), 1)
     state.trials[0] = Trial(number=0, config={})
-    state.curves = {0: [(1, 0.5), (2, 0.25)]}
-    state.histories = {0: [(1, {"loss": 0.5, "note": "a"})]}
-    state.reference = 0
+    state.reports.curves = {0: [(1, 0.5), (2, 0.25)]}
+    state.reports.histories = {0: [(1, {"loss": 0.5, "note": "a"})]}
+    state.ranking.reference = 0
     copied = SweepState.from_json(state.to_json())
-    assert (copied.curves, copied.histories, copied.reference) == (state.curves, state.histories, 0)
+    assert (copied.reports.curves, copied.reports.histories, copied.ranking.reference) == (
+        state.reports.curves,
+        state.reports.histories,
+        0,
+    )
 
 
 def test_it_is_told_all_that_was_reported() -> None:

@@ -118,8 +118,8 @@ def test_the_order_of_the_ways_out_of_a_pause_when_nothing_else_can_run() -> Non
     it.sweep.began(1, 2)
     commands = it.sweep.returned(1, 2)
     assert tell(0, 0.5, "stopped") in commands
-    assert it.state.status == "completed"
-    assert dict(it.state.counts) | {"stopped": 1, "completed": 1} == it.state.counts
+    assert it.state.end.status == "completed"
+    assert dict(it.state.line.counts) | {"stopped": 1, "completed": 1} == it.state.line.counts
 
 
 def test_slots_wait_for_the_paused() -> None:
@@ -157,7 +157,7 @@ def test_pending_and_waiting_trials_are_moved_at_once(verdict: Verdict, after: s
     assert (it.sweep.trial_state(1), it.sweep.trial_state(3)) == ("waiting", "pending")
     it.decide(0, (1, verdict), (3, verdict))
     assert (it.sweep.trial_state(1), it.sweep.trial_state(3)) == (after, after)
-    assert not it.state.waiting
+    assert not it.state.line.waiting
     assert (it.of(1).config == OTHER) == (it.of(3).config == OTHER) == (after == "pending")
     it.sweep.timer(10_000.0)
 

@@ -51,7 +51,7 @@ class World(SweepModel):
         elif worker.job.iteration >= self.length:
             self.finish(worker, "returned")
         else:
-            keys = (METRIC, STEP) if self.state.rules.time_attr == STEP else (METRIC,)
+            keys = (METRIC, STEP) if self.state.rules.objective.time_attr == STEP else (METRIC,)
             self.report(worker, [self.value(worker.job.start.trial, worker.job.iteration + 1)], keys=keys)
             if self.save_every and worker.job.iteration % self.save_every == 0:
                 self.save(worker)
@@ -125,8 +125,8 @@ class World(SweepModel):
         }
         return {
             "trials": trials,
-            "status": self.state.status,
-            "best": self.state.best_ended,
+            "status": self.state.end.status,
+            "best": self.state.ranking.best_ended,
             "scheduler": self.state.scheduler.to_json(),
             "told": self.searcher.told,
         }

@@ -30,7 +30,7 @@ class Circles:
 
     def check(self, state: SweepState, event: ev.Event, carried: Sequence[cmd.Command]) -> None:
         """A livelock is a failure, not a slow test."""
-        is_leaving = state.phase != "running" or state.is_interrupted
+        is_leaving = state.phase != "running" or state.end.is_interrupted
         for command in carried:
             if isinstance(command, cmd.RecallTrials) and not is_leaving:
                 slot = state.slots.get(command.slot)
@@ -39,7 +39,9 @@ class Circles:
         if not isinstance(event, ev.TimerFired):
             self.fired_in_a_row = 0
             return
-        assert state.timer_at is None or state.timer_at > event.at, "a timer is set to what has been declined"
+        assert state.clock.timer_at is None or state.clock.timer_at > event.at, (
+            "a timer is set to what has been declined"
+        )
         if not self.fired_in_a_row or event.at >= self.fired_since + 1.0:
             self.fired_in_a_row, self.fired_since = 0, event.at
         self.fired_in_a_row += 1

@@ -132,7 +132,7 @@ def test_what_has_not_ended_goes_on(name: Name, root: Path, monkeypatch: pytest.
     assert not check_same(now.folder, stored.asked.spec, None)
     held = resume(now)
     assert isinstance(held, Ownership)
-    assert held.state.counts == stored.state.counts
+    assert held.state.line.counts == stored.state.line.counts
     assert held.changed is not None
     assert held.changed.changes == ("num_samples: 4 -> 9",), "the storage path is no change"
     checkpoint = held.state.trials[0].checkpoint

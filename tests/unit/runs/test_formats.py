@@ -16,6 +16,7 @@ import orjson
 import pytest
 
 from raysweep.core import decode, encode
+from raysweep.core.state import sweep_parts
 from raysweep.core.state import trial as state_of_trials
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.vocabulary import events
@@ -49,7 +50,7 @@ from tests.unit.verify.stored import Stored, make_asked, store_sweep
 VERSIONS: Final = {
     "journal segment": (segment.FORMAT_VERSION, 1),
     "rules of the core, in the journal": (events.BEHAVIOUR, 1),
-    "snapshot": (snapshots.SNAPSHOT_FORMAT, 1),
+    "snapshot": (snapshots.SNAPSHOT_FORMAT, 2),
     "sealed object": (sealed.FORMAT_VERSION, 1),
     "sweep.json": (folder.FORMAT_VERSION, 1),
     "train.json and attempts": (training.FORMAT_VERSION, 1),
@@ -63,7 +64,7 @@ VERSIONS: Final = {
 """By format its version, and the version that this test was written for."""
 
 STORED_KINDS: Final = ("Trial", "Slot", "Attempt", "Told", "Checkpoint", "Turn")
-STATE: Final = "bbfd7009e77420cc"
+STATE: Final = "46388fe4c7795d7e"
 """The digest of the fields of snapshots of `SNAPSHOT_FORMAT`."""
 
 
@@ -74,7 +75,10 @@ def test_the_version_of_the_format_is_known(name: str) -> None:
 
 
 def test_the_fields_of_the_state_are_those_of_the_version_of_snapshots() -> None:
-    kinds = (SweepState, *(getattr(state_of_trials, name) for name in STORED_KINDS))
+    parts = [
+        kind for kind in vars(sweep_parts).values() if getattr(kind, "__module__", "") == sweep_parts.__name__
+    ]
+    kinds = (SweepState, *parts, *(getattr(state_of_trials, name) for name in STORED_KINDS))
     named = [[kind.__name__, [(field.name, str(field.type)) for field in fields(kind)]] for kind in kinds]
     found = blake2b(orjson.dumps(named), digest_size=8).hexdigest()
     assert found == STATE, "raise SNAPSHOT_FORMAT, and put the new digest here"
@@ -237,10 +241,10 @@ def test_a_snapshot_of_another_version_is_left_aside(tmp_path: Path) -> None:
     body = decode_sealed(stored.folder.store.get(key) or b"")
     assert body is not None
     for each in [info.key for info in stored.folder.store.list(f"{stored.folder.sweep_id}/snapshots")]:
-        stored.folder.store.put(each, encode_sealed(body | {"format": 2}))
+        stored.folder.store.put(each, encode_sealed(body | {"format": 3}))
     other = stored.folder.snapshots.read_newest()
     assert other.state is None
-    assert "has format 2; this version" in other.notes[0]
+    assert "has format 3; this version" in other.notes[0]
 
 
 def test_a_sealed_object_of_another_version_is_not_read() -> None:

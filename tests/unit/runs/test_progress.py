@@ -49,7 +49,7 @@ def test_it_is_stopped() -> None:
     sweep.send(ev.InterruptRequested, reason="Ctrl-C")
     found = seen(sweep)
     assert found.status == "stopping"
-    assert found.notes[-1] == sweep.state.why
+    assert found.notes[-1] == sweep.state.end.why
 
 
 def test_only_so_much_is_shown() -> None:

@@ -89,7 +89,7 @@ def test_it_goes_on_where_more_is_wanted(
     after = resume(stored)
     assert isinstance(after, Ownership)
     assert [n for n, trial in after.state.trials.items() if trial.state == "pending"] == list(retried)
-    assert after.state.extend_to == held.started.extend_to
+    assert after.state.end.extend_to == held.started.extend_to
     assert not after.started.is_reopening
 
 
@@ -278,7 +278,7 @@ def test_it_is_put_aside_whole_and_again_and_again(
         assert kept == sweep_with(whole, lambda name: to_uri(where, name)), "what it names is there now"
     started = resume(stored)
     assert isinstance(started, Ownership)
-    assert started.state.generation == 0
+    assert started.state.controller.generation == 0
     assert put_aside(store.url, sweep_id).endswith("/002")
     assert files_of(store, f"aside/{sweep_id}/001") == after
 

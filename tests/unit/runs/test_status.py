@@ -162,15 +162,15 @@ def test_half_a_sweep(night: tuple[SweepOutcome, list[Any]]) -> None:
         sweep_id="hills-1", name="hills", status="running", holder=current_holder(), generation=1,
         at=time.time(), started_at=0.0, num_trials=40, metric="auc", mode="max", slots=4,
     )  # fmt: skip
-    status = status_of_state(half, progress, uri="u/hills-1", now=half.last_at)
+    status = status_of_state(half, progress, uri="u/hills-1", now=half.clock.last_at)
     assert (status.status, status.is_running, status.has_ended) == ("running", True, False)
     assert 0 < status.counts.ended < 40
     assert status.expected_end_at is not None
-    assert status.expected_end_at > half.last_at
+    assert status.expected_end_at > half.clock.last_at
     whole = status_of_outcome(outcome, now=1.0)
     assert whole.dots[: len(status.dots)] == status.dots
     gone = progress.model_copy(update={"holder": Holder(host="elsewhere", pid=1), "at": 0.0})
-    status = status_of_state(half, gone, uri="u/hills-1", now=half.last_at + 1000)
+    status = status_of_state(half, gone, uri="u/hills-1", now=half.clock.last_at + 1000)
     assert (status.status, status.is_running, status.running) == ("interrupted", False, ())
     assert status.expected_end_at is None
 
@@ -383,7 +383,7 @@ def test_a_sweep_that_a_controller_has_just_claimed_is_starting(
         old = heartbeat.model_copy(update={"generation": heartbeat.generation - 1, "has_left": True})
         unfinished.folder.write_progress(old)
     reader = SweepReader(unfinished.folder.store.url, unfinished.folder.sweep_id, fresh_s=0.0)
-    claimed_at = unfinished.state.generation_started_at
+    claimed_at = unfinished.state.controller.started_at
     monkeypatch.setattr("raysweep.runs.reading.reader.time.time", lambda: claimed_at + 3)
     status = reader.read()
     assert status is not None

@@ -145,13 +145,13 @@ def test_the_core_tells_of_each_comparison_and_of_the_last_time_and_notes_both()
     sweep = running(3, search="bohb", scheduler=halving)
     for trial, values in enumerate(((0.5,), (0.4,), (0.6,))):
         assert cmd.TellRung(trial=trial, time=1.0, value=values[0]) in sweep.report(trial, *values)
-    assert sweep.state.rungs == [(0, 1.0, 0.5), (1, 1.0, 0.4), (2, 1.0, 0.6)]
-    assert SweepState.from_json(sweep.state.to_json()).rungs == sweep.state.rungs
+    assert sweep.state.search.rungs == [(0, 1.0, 0.5), (1, 1.0, 0.4), (2, 1.0, 0.6)]
+    assert SweepState.from_json(sweep.state.to_json()).search.rungs == sweep.state.search.rungs
     last = running(1, search="bohb", scheduler={"hyperband": {"max_t": 1}})
     assert cmd.TellRung(trial=0, time=1.0, value=0.2) in last.report(0, 0.2), "it has done all its work"
     other = running(3, search="random", scheduler=halving)
     assert not [each for each in other.report(0, 0.5) if isinstance(each, cmd.TellRung)]
-    assert not other.state.rungs
+    assert not other.state.search.rungs
 
 
 @pytest.mark.parametrize(

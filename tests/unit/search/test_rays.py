@@ -183,7 +183,9 @@ def test_a_killed_sweep_that_it_cannot_go_on_with_is_refused_and_stays_as_it_was
     record = folder.read_spec()
     assert record is not None
     _, state, _ = read_state(folder, record)
-    assert (state.phase, state.generation) == ("running", 3), "each try is a claim, and changes nothing"
+    assert (state.phase, state.controller.generation) == ("running", 3), (
+        "each try is a claim, and changes nothing"
+    )
     completed = [trial for trial in state.trials.values() if trial.state == "completed"]
     assert len(completed) >= 6, "what had been found is there"
 
@@ -312,14 +314,14 @@ def test_an_object_is_refused_with_the_line_to_write() -> None:
 def test_the_order_is_noted_and_old_journals_without_it_are_told_by_number() -> None:
     state = SweepState.create(spec(CLIMBS), 1)
     state.trials = {number: Trial(number=number, config={"x": 0.5}) for number in range(4)}
-    state.search_log = [~0, ~1, 1, ~2, ~3, 0, ~3]
+    state.search.log = [~0, ~1, 1, ~2, ~3, 0, ~3]
     asked, told = False, True
     assert [*in_order(state)] == [
         *((0, asked), (1, asked), (1, told), (2, asked), (0, told), (3, asked)),  # of ~3 the last counts
         *((2, told), (3, told)),
     ]
-    assert SweepState.from_json(state.to_json()).search_log == state.search_log
-    state.search_log = []
+    assert SweepState.from_json(state.to_json()).search.log == state.search.log
+    state.search.log = []
     assert [*in_order(state)][:4] == [(0, asked), (0, told), (1, asked), (1, told)]
 
 

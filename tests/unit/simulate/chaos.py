@@ -116,7 +116,7 @@ class Disturber:
 
     def __call__(self, running: Running) -> None:
         """A controller begins: give it a node at least, look now and then as its watch does, plan trouble."""
-        if not any(True for _ in self._nodes.usable(running.controller.state.excluded)):
+        if not any(True for _ in self._nodes.usable(running.controller.state.room.excluded)):
             self._add_node(running)
         running.cluster.set_load_failures(self._takes_load_failure)
         self._look(running)

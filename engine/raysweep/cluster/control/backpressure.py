@@ -44,7 +44,7 @@ class Backpressure:
     def see_storage(self) -> None:
         """Tell the core when the journal begins to lag, and when it has caught up: trials are silent then."""
         is_stalled = self._server.is_held or self._writer.is_stalled
-        if is_stalled != self._state.is_stalled and self._state.phase != "ended":
+        if is_stalled != self._state.controller.is_stalled and self._state.phase != "ended":
             self._emit(ev.StorageStalled(at=self._now(), is_over=not is_stalled))
 
     async def _release(self) -> None:

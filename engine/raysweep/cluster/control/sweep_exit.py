@@ -77,8 +77,8 @@ class SweepExit:
         self._fail(self._reason(why))
 
     def _reason(self, why: str) -> BaseException:
-        if self._state.fault == "spec":
+        if self._state.end.fault == "spec":
             return spec_fault(self._state)
-        if self._state.fault == "infrastructure":
+        if self._state.end.fault == "infrastructure":
             return ClusterLostError(self._address, why, "run it again with the same key to resume")
         return SweepInterrupted(self._sweep_id)

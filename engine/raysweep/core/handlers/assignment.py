@@ -39,7 +39,7 @@ _PAUSES: Final[frozenset[Cause]] = frozenset({"paused", "resumed"})
 def assign(state: SweepState, out: Out) -> None:
     """Hand trials to the slots that can take more, idle ones first."""
     depth = transitions.depth(state)
-    pending, hungry, trials = state.pending, state.hungry, state.trials
+    pending, hungry, trials = state.line.pending, state.line.hungry, state.trials
     too_large: list[int] = []
     sized: list[int] = []  # for `assign_large` alone
     is_of_line = sequential.is_of_line(state)
@@ -72,27 +72,29 @@ def assign(state: SweepState, out: Out) -> None:
 
 def _prefer_other_node(state: SweepState, trial: Trial, slot: Slot) -> Slot:
     """A trial that failed on one node does better to try another, where one is free."""
+    line = state.line
     if trial.attempts[-1].kind is None or trial.attempts[-1].node != slot.node:
         return slot
-    for number in state.hungry:
+    for number in line.hungry:
         other = state.slots[number]
         if other.node != slot.node and not other.queue and large_trials.fits(trial, other):
-            state.hungry.remove(number)
-            state.hungry.appendleft(slot.number)
+            line.hungry.remove(number)
+            line.hungry.appendleft(slot.number)
             return other
     return slot
 
 
 def assign_large(state: SweepState, out: Out) -> None:
     """Hand large trials to the large slots that are idle, before the others' line comes to them."""
+    line = state.line
     for trial in large_trials.in_turn(state):
         idle = state.tally.idle
         fit = [slot.number for slot in state.tally.large_slots if large_trials.fits(trial, slot)]
-        in_order = state.hungry.sorted(number for number in fit if number in idle)
+        in_order = line.hungry.sorted(number for number in fit if number in idle)
         if in_order:
             slot = state.slots[in_order[0]]
-            state.pending.remove(trial.number)
-            state.hungry.remove(slot.number)
+            line.pending.remove(trial.number)
+            line.hungry.remove(slot.number)
             slot.is_hungry = False
             _start(state, trial, slot, out)
 
@@ -107,7 +109,7 @@ def settle(state: SweepState, out: Out) -> None:
             transitions.recall(state, loaded, _to_spread(state, loaded), out)
         return
     # What backs off, or is paused, will need a slot again.
-    kept = len(state.waiting) + state.counts.get("paused", 0)
+    kept = len(state.line.waiting) + state.line.counts.get("paused", 0)
     if len(state.tally.idle) > kept:
         for slot in transitions.idle(state)[kept:]:
             transitions.close(state, slot, out)
@@ -142,17 +144,17 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
             trial=trial.number,
             attempt=trial.attempt,
             config=trial.config,
-            seed=derive_seed(state.seed, state.rules.seed_number(trial.number)),
+            seed=derive_seed(state.seed, state.rules.search.seed_number(trial.number)),
             checkpoint=checkpoint.uri if checkpoint else None,
             iteration=trial.iteration,
             next_checkpoint=trial.next_checkpoint,
-            has_older=state.rules.falls_back and len(trial.checkpoints) > 1,
+            has_older=state.rules.checkpoints.falls_back and len(trial.checkpoints) > 1,
         )
     )
 
 
 def _first_checkpoint(state: SweepState, trial: Trial) -> int:
     """The number of the attempt's first checkpoint: one that none before it can have used."""
-    attempts = (state.generation - 1) * ATTEMPTS_A_GENERATION + trial.attempt - 1
+    attempts = (state.controller.generation - 1) * ATTEMPTS_A_GENERATION + trial.attempt - 1
     begun_blocks = -(-trial.next_checkpoint // CHECKPOINTS_AN_ATTEMPT)
     return max(attempts, begun_blocks) * CHECKPOINTS_AN_ATTEMPT

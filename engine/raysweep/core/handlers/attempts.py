@@ -73,7 +73,7 @@ def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out, where: st
         case "sweep":
             _close(state, trial, at, "cut", out)
         case "ending":
-            state.has_cut = True
+            state.end.has_cut = True
             _close(state, trial, at, "cut", out)
         case "interrupt":
             _close(state, trial, at, "kept", out)
@@ -145,7 +145,7 @@ def _fail(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out
     if kind in _BLAMED:
         blame_node(state, trial.number, trial.node, out)
     policy = state.spec.failure
-    earlier = trial.count_failures(*same_budget(kind), but_on=state.excluded)
+    earlier = trial.count_failures(*same_budget(kind), but_on=state.room.excluded)
     is_again = is_retried(failure, kind, earlier, trial.reports, policy)
     if kind == "gpu_oom" and sizes.take_whole_gpu(state, trial):
         is_again = True
@@ -167,7 +167,7 @@ def _fail(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out
 
 def give_up_pending(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
     """A trial that no slot can be had for fails: in an attempt of its own, that never began."""
-    state.pending.remove(trial.number)
+    state.line.pending.remove(trial.number)
     trial.attempt += 1
     trial.node = ""
     _give_up(state, trial, failure, at, out)
@@ -175,14 +175,15 @@ def give_up_pending(state: SweepState, trial: Trial, failure: Failure, at: float
 
 def blame_node(state: SweepState, trial: int, node: str, out: Out) -> None:
     """Note a failure on a node; one that fails several trials, while none fail elsewhere, gets no more."""
+    room = state.room
     limit = state.spec.failure.bad_node_failures
     if not limit or not node:
         return
-    failed = state.node_failures.setdefault(node, [])
+    failed = room.node_failures.setdefault(node, [])
     if trial not in failed:
         failed.append(trial)
-    if len(failed) >= limit and node not in state.excluded and _may_be_the_node(state):
-        state.excluded.append(node)
+    if len(failed) >= limit and node not in room.excluded and _may_be_the_node(state):
+        room.excluded.append(node)
         text = f"node {node} gets no more trials: {len(failed)} failed there, none elsewhere"
         transitions.note(state, text)
         out.append(ExcludeNode(node=node))
@@ -193,36 +194,37 @@ def blame_node(state: SweepState, trial: int, node: str, out: Out) -> None:
 
 def _may_be_the_node(state: SweepState) -> bool:
     """Whether all failures were on one node, and other nodes are there to show that it is not the code."""
-    if len(state.node_failures) != 1:
+    room = state.room
+    if len(room.node_failures) != 1:
         return False
     tally = state.tally
-    if state.nodes > 1 and tally.open_slots < len(state.slots):
+    if room.nodes > 1 and tally.open_slots < len(state.slots):
         return True
-    return any(tally.nodes[node] for node in tally.nodes if node not in state.node_failures)
+    return any(tally.nodes[node] for node in tally.nodes if node not in room.node_failures)
 
 
 def _gets_memory(state: SweepState, trial: Trial, failure: Failure) -> bool:
     """See to it that the next attempt has more memory; False: there is no more."""
     asked = state.spec.trial_resources.to_bundles()[0].get("memory")
     base = trial.memory_bytes or (int(asked) if asked else failure.memory_bytes)
-    wanted = more_memory(base, state.spec.failure.oom_memory_factor, state.largest_memory)
+    wanted = more_memory(base, state.spec.failure.oom_memory_factor, state.room.largest_memory)
     if wanted is None:
         return False
     if wanted > (asked or 0):
-        state.hungry_for_memory += not trial.is_large
+        state.line.hungry_for_memory += not trial.is_large
         trial.memory_bytes = wanted
         state.tally.large.add(trial.number)
     return True
 
 
 def _too_large(state: SweepState, failure: Failure) -> Failure:
-    most = state.largest_memory / 2**30
+    most = state.room.largest_memory / 2**30
     message = f"{failure.message}; the largest node has {most:.3g} GiB for a trial, which was not enough"
     return replace(failure, message=message)
 
 
 def _hung(state: SweepState, where: str) -> Failure:
-    limit = state.rules.report_timeout_s or 0.0
+    limit = state.rules.limits.report_timeout_s or 0.0
     message = f"no report for {limit:g} s (failure.report_timeout_s)"
     return Failure(origin="hang", type="TrialHung", message=message, traceback=where)
 
@@ -238,7 +240,7 @@ def end_orphan(state: SweepState, trial: Trial, at: float, out: Out) -> None:
 
 def fault_of(state: SweepState) -> Fault:
     """Who is to look into a sweep whose trials failed."""
-    kinds = {kind for kind, number in state.failed_kinds.items() if number}
+    kinds = {kind for kind, number in state.line.failed_kinds.items() if number}
     return "infrastructure" if kinds and kinds <= _INFRASTRUCTURE else "user"
 
 
@@ -248,6 +250,7 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     One that went on from where there was nothing left to do has none of its own, and has not failed: what was
     reported with the checkpoint that it went on from is its result.
     """
+    rules = state.rules
     ran = trial.config
     if trial.has_gone_on_anew and not _inherit(state, trial):
         _close(state, trial, at, cause, out)
@@ -259,7 +262,7 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         _give_up(state, trial, failure, at, out)
         return
     lacking = None
-    if state.rules.constraints or state.rules.others:
+    if rules.objective.constraints or rules.objective.others:
         lacking = missing_metrics.missing_other(state, trial)
     if lacking is not None:
         _give_up(state, trial, lacking, at, out)
@@ -267,11 +270,11 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     _close(state, trial, at, cause, out)
     if trial.config != ran:
         trial.attempts = (*trial.attempts[:-1], replace(trial.attempts[-1], config=ran))
-    if state.spec.is_ranked and state.rules.time_attr not in trial.last:
-        _note_missing(state, trial, state.rules.time_attr, "time_attr", at, out)
-    if state.rules.compared and state.rules.compared not in trial.last:
-        _note_missing(state, trial, state.rules.compared, "metric", at, out)
-    if state.rules.named:
+    if state.spec.is_ranked and rules.objective.time_attr not in trial.last:
+        _note_missing(state, trial, rules.objective.time_attr, "time_attr", at, out)
+    if rules.objective.compared and rules.objective.compared not in trial.last:
+        _note_missing(state, trial, rules.objective.compared, "metric", at, out)
+    if rules.named:
         unreported.note_missing(state, f"trial {trial.number}")
 
 
@@ -280,13 +283,17 @@ def _inherit(state: SweepState, trial: Trial) -> bool:
 
     The report that came with a checkpoint need not have all that the last one of a trial has.
     """
+    rules = state.rules
     if not trial.inherited or not up_to(trial.lineage, trial.attempt_iteration):
         return False
-    score = as_number(trial.inherited.get(state.rules.metric))
+    score = as_number(trial.inherited.get(rules.objective.metric))
     own, trial.last, trial.best = (trial.last, trial.best), trial.inherited, trial.inherited
     lacks = missing_metrics.missing_other(state, trial)
     trial.last, trial.best = own
-    looked_at = (state.rules.time_attr, state.rules.compared or state.rules.time_attr)
+    looked_at = (
+        rules.objective.time_attr,
+        rules.objective.compared or rules.objective.time_attr,
+    )
     if score is None or lacks is not None or any(name not in trial.inherited for name in looked_at):
         return False
     inherit(trial)
@@ -304,12 +311,14 @@ def _note_missing(state: SweepState, trial: Trial, name: str, option: str, at: f
     field = f"scheduler.{state.spec.scheduler.kind}.{option}"
     if option == "metric" and state.spec.scheduler.comparing is not None:
         field = f"scheduler.{state.spec.scheduler.comparing[0]}.metric"
-    is_first = state.counts.get("completed", 0) == 1
+    is_first = state.line.counts.get("completed", 0) == 1
     is_known = (
-        state.has_timed if option == "time_attr" else any(name in t.last for t in state.trials.values())
+        state.reports.has_timed
+        if option == "time_attr"
+        else any(name in t.last for t in state.trials.values())
     )
     if is_first and not is_known:
-        seen = ", ".join(map(repr, state.reported_keys))
+        seen = ", ".join(map(repr, state.reports.keys))
         problem = f"{name!r} was never reported by trial {trial.number}; the trainable reports {seen}"
         transitions.stop_sweep(state, "failed", problem, at, out, fault="spec", fault_field=field)
     else:
@@ -319,6 +328,7 @@ def _note_missing(state: SweepState, trial: Trial, name: str, option: str, at: f
 
 def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
     """The trial failed for good; and with it perhaps the sweep, before it burns hours on a typo."""
+    line = state.line
     kind = classify(failure)
     if trial.max_t is not None and trial.last_score is not None:
         transitions.note(
@@ -327,10 +337,10 @@ def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: 
         _close(state, trial, at, "fell_back", out, failure, kind)
         return
     _close(state, trial, at, "gave_up", out, failure, kind)
-    state.failed_kinds[kind] = state.failed_kinds.get(kind, 0) + 1
-    if failure.type == missing_metrics.NO_METRIC and not state.has_scored:
+    line.failed_kinds[kind] = line.failed_kinds.get(kind, 0) + 1
+    if failure.type == missing_metrics.NO_METRIC and not state.reports.has_scored:
         transitions.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field="metric")
-    elif failure.type in missing_metrics.NOT_BESIDE and not state.counts.get("completed"):
+    elif failure.type in missing_metrics.NOT_BESIDE and not line.counts.get("completed"):
         field = missing_metrics.NOT_BESIDE[failure.type]
         transitions.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field=field)
     else:
@@ -369,7 +379,7 @@ def _close(
             slot.queue.remove(number)
         transitions.mark_hungry(state, slot)
     trial.slot = trial.stop_reason = trial.attempt_started_at = None
-    if state.rules.tells_pauses and cause in ("paused", "resumed"):
+    if state.rules.search.tells_pauses and cause in ("paused", "resumed"):
         _tell_pause(state, trial, out)
     if cause in ("resumed", "exploited") and trial.turn is not None:
         continuations.follow(state, trial, trial.turn, out)
@@ -378,8 +388,8 @@ def _close(
     if trial.state in FINAL:
         _finish(state, trial, at, started_at, out)
     elif trial.state == "waiting":
-        state.waiting[number] = trial.due_at if trial.due_at is not None else at
-        state.tally.wait(number, state.waiting[number])
+        state.line.waiting[number] = trial.due_at if trial.due_at is not None else at
+        state.tally.wait(number, state.line.waiting[number])
     elif trial.state == "pending":
         transitions.enqueue(state, number)
 
@@ -388,42 +398,43 @@ def _tell_pause(state: SweepState, trial: Trial, out: Out) -> None:
     """It may never go on: until it has ended, what it had reached counts."""
     known = told_at(state, trial, "paused")
     if known.value is not None:
-        state.paused[trial.number] = known
+        state.search.paused[trial.number] = known
         out.append(tell_search(trial.number, known))
 
 
 def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None, out: Out) -> None:
+    rules = state.rules
     trial.ended_at = at
     transitions.forget_active(state, trial)
     known = told(state, trial) if trial.max_t is None and trial.told is None else None
     if known is not None and known.end != "paused":
-        state.paused.pop(trial.number, None)
+        state.search.paused.pop(trial.number, None)
         out.append(tell_search(trial.number, known))
-        if state.rules.logs_search:
-            state.search_log.append(trial.number)
+        if rules.search.is_logged:
+            state.search.log.append(trial.number)
     if trial.state != "failed":
         consider_best(state, trial)
     if started_at is not None and trial.state in ("completed", "stopped"):
-        seconds, mean = max(0.0, at - started_at), state.mean_duration_s
-        state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
-    if state.rules.keep_top is not None:
-        state.unranked.append(trial.number)
+        seconds, mean = max(0.0, at - started_at), state.meter.mean_duration_s
+        state.meter.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
+    if rules.checkpoints.keep_top is not None:
+        state.work.unranked.append(trial.number)
     if trial.max_t is not None:
         return  # neither scheduler nor searcher has a say in it any more
-    if state.rules.remembers_reports or state.histories or state.curves:
+    if rules.stoppers.remember_reports or state.reports.histories or state.reports.curves:
         trial_rules.conclude(state, trial)
-    if state.rules.repeats > 1 and trial.state == "completed":
+    if rules.search.repeats > 1 and trial.state == "completed":
         repeats.note_completed(state, trial)
     if trial.state == "completed":
         decisions = _tell_end(state, trial)
         sweep_end.note_completed(state, trial, score_of(state, trial), at, out)
     else:
         decisions = state.scheduler.remove(trial.number)
-    state.undecided.extend(decisions)
+    state.work.undecided.extend(decisions)
 
 
 def _tell_end(state: SweepState, trial: Trial) -> Decisions:
-    time, compared = trial_time(state, trial), state.rules.compared
+    time, compared = trial_time(state, trial), state.rules.objective.compared
     if compared:
         return state.scheduler.end(trial.number, time, as_number(trial.last.get(compared)))
     return tell_end(state.scheduler, trial.number, time, trial.last_score, other_values(state, trial))
@@ -432,10 +443,10 @@ def _tell_end(state: SweepState, trial: Trial) -> Decisions:
 def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
     """Why the sweep is failing as a whole; empty if it is not."""
     last = f"trial {trial.number}: {failure.type}: {failure.message}".strip(": ")
-    policy, counts = state.spec.failure, state.counts
+    policy, counts = state.spec.failure, state.line.counts
     failed = counts.get("failed", 0)
     ended = failed + counts.get("completed", 0) + counts.get("stopped", 0)
-    are_all_users = state.failed_kinds.get("user_error") == failed == ended
+    are_all_users = state.line.failed_kinds.get("user_error") == failed == ended
     # The node may be to blame, and others about to show. One trial at a time, no other is; and where a worker
     # has just been opened anew, after a restart, says nothing.
     if policy.bad_node_failures and not sequential.is_kept(state) and _may_be_the_node(state):

@@ -62,7 +62,11 @@ def _result_at(state: SweepState, trial: Trial, checkpoint: Checkpoint | None) -
     if checkpoint is None or checkpoint.iteration != trial.iteration or checkpoint.score is None:
         return NO_METRICS
     # After a retry the last report may be one that the trial makes again.
-    return trial.last if as_number(trial.last.get(state.rules.metric)) == checkpoint.score else NO_METRICS
+    return (
+        trial.last
+        if as_number(trial.last.get(state.rules.objective.metric)) == checkpoint.score
+        else NO_METRICS
+    )
 
 
 def give(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:

@@ -39,62 +39,65 @@ _LIMITS: Final = frozenset({"deadline", "budget", "plateau"})
 
 def advance(state: SweepState, at: float, out: Out) -> None:
     """Emit whatever follows from the state as it is now."""
-    if state.target_trial is not None and state.phase == "running":
+    rules = state.rules
+    line, end, room = state.line, state.end, state.room
+    if end.target_trial is not None and state.phase == "running":
         sweep_end.note_target(state)
-        why = f"trial {state.target_trial} reached the target {state.rules.target:g}"
+        why = f"trial {end.target_trial} reached the target {rules.ends.target:g}"
         transitions.stop_sweep(state, "target", why, at, out)
-    if state.undecided:
+    if state.work.undecided:
         verdicts.settle(state, at, out)
-    if state.phase == "running" and not state.is_interrupted:
-        if state.counts.get("paused") and _has_only_paused(state):
+    if state.phase == "running" and not end.is_interrupted:
+        if line.counts.get("paused") and _has_only_paused(state):
             _wake(state, at, out)
-        if state.draining or state.excluded:
+        if room.draining or room.excluded:
             _close_leaving(state, out)
-        if state.hungry_for_memory or state.tally.may_have_large:
+        if line.hungry_for_memory or state.tally.may_have_large:
             large_trials.place(state, out)
-        may_begin = not state.rules.has_end or sweep_end.admits(state, at)
-        if may_begin and not (state.waiting and sequential.holds(state)):
-            if state.hungry_for_memory and state.tally.has_large:
+        may_begin = not rules.ends.has_end or sweep_end.admits(state, at)
+        if may_begin and not (line.waiting and sequential.holds(state)):
+            if line.hungry_for_memory and state.tally.has_large:
                 assignment.assign_large(state, out)
-            if state.pending and state.hungry:
+            if line.pending and line.hungry:
                 assignment.assign(state, out)
-        if not state.is_exhausted:
+        if not state.search.is_exhausted:
             if may_begin:
                 _suggest(state, out)
-        elif not state.active and not state.has_cut:
+        elif not line.active and not end.has_cut:
             if _complete(state):
                 # What goes further wants slots, as if it had been there from the start of this pass.
                 advance(state, at, out)
                 return
-        elif state.hungry:
+        elif line.hungry:
             assignment.settle(state, out)
-        if not may_begin or (state.has_cut and not state.active):
+        if not may_begin or (end.has_cut and not line.active):
             sweep_end.end_if_idle(state, at, out)
-        elif len(state.slots) < state.capacity and state.phase == "running":
+        elif len(state.slots) < room.capacity and state.phase == "running":
             _open_slots(state, out)
-        if state.hungry_for_memory or state.no_memory_since is not None:
+        if line.hungry_for_memory or room.no_memory_since is not None:
             large_trials.watch(state, at)
-    if state.phase == "stopping" or state.is_interrupted:
+    if state.phase == "stopping" or end.is_interrupted:
         _leave_when_quiet(state, at, out)
-    is_timed = state.rules.is_timed or state.waiting or state.timer_at is not None
-    is_short = state.no_room_since is not None or state.no_memory_since is not None
+    is_timed = rules.is_timed or line.waiting or state.clock.timer_at is not None
+    is_short = room.no_room_since is not None or room.no_memory_since is not None
     if (is_timed or is_short) and state.phase in ("running", "stopping"):
         keep_time(state, out)
 
 
 def _has_only_paused(state: SweepState) -> bool:
     """Whether nothing can run but what is paused."""
-    is_asking = state.asked > state.suggested
-    is_busy = state.tally.busy_slots or state.waiting or large_trials.count_in_reach(state)
-    return state.is_exhausted and not (is_asking or is_busy)
+    search = state.search
+    is_asking = search.asked > search.suggested
+    is_busy = state.tally.busy_slots or state.line.waiting or large_trials.count_in_reach(state)
+    return search.is_exhausted and not (is_asking or is_busy)
 
 
 def _wake(state: SweepState, at: float, out: Out) -> None:
     """Ask about what is paused, and about the rest where what is resumed needs more memory than there is."""
     verdicts.wake(state, at, out)
     # One that pauses and resumes the same trials for ever is not asked for ever.
-    for _ in range(len(state.active)):
-        if state.phase != "running" or not state.counts.get("paused") or not _has_only_paused(state):
+    for _ in range(len(state.line.active)):
+        if state.phase != "running" or not state.line.counts.get("paused") or not _has_only_paused(state):
             return
         verdicts.wake(state, at, out)
 
@@ -105,9 +108,10 @@ def _close_leaving(state: SweepState, out: Out) -> None:
 
 
 def _suggest(state: SweepState, out: Out) -> None:
-    if state.asked > state.suggested:
+    search = state.search
+    if search.asked > search.suggested:
         return
-    if state.rules.is_blind:
+    if state.rules.search.is_blind:
         slots, there = (
             max(len(state.slots), transitions.slot_limit(state)),
             large_trials.count_in_reach(state),
@@ -121,38 +125,39 @@ def _suggest(state: SweepState, out: Out) -> None:
     else:
         # A config is only as good as what its searcher knows: ask when a slot is free, not before; or when
         # nothing is under way, as then it will never know more.
-        idle = len(state.hungry) if not large_trials.count_in_reach(state) else 0
+        idle = len(state.line.hungry) if not large_trials.count_in_reach(state) else 0
         idle = sequential.places(state, idle)
         count = idle if _count_moving(state) else max(1, idle)
     if count:
-        state.asked = state.suggested + count
-        out.append(SuggestConfigs(first=state.suggested, count=count))
-        if state.rules.logs_search:
-            state.search_log.append(~state.suggested)
+        search.asked = search.suggested + count
+        out.append(SuggestConfigs(first=search.suggested, count=count))
+        if state.rules.search.is_logged:
+            search.log.append(~search.suggested)
 
 
 def _count_moving(state: SweepState) -> int:
     """The trials of which the searcher can learn more: none is paused, or wants memory that no node has."""
-    return len(state.active) - state.counts.get("paused", 0) - len(large_trials.out_of_reach(state))
+    return len(state.line.active) - state.line.counts.get("paused", 0) - len(large_trials.out_of_reach(state))
 
 
 def _needed_slots(state: SweepState) -> int:
     """How many slots there is work for: none is opened that would only be closed again."""
-    if state.is_exhausted:
-        return state.tally.busy_slots + large_trials.count_in_reach(state) + len(state.waiting)
-    active = len(state.active) - len(large_trials.out_of_reach(state)) - state.counts.get("paused", 0)
-    if state.rules.max_trials is not None:
-        return state.rules.max_trials - state.suggested + active
+    line, rules = state.line, state.rules
+    if state.search.is_exhausted:
+        return state.tally.busy_slots + large_trials.count_in_reach(state) + len(line.waiting)
+    active = len(line.active) - len(large_trials.out_of_reach(state)) - line.counts.get("paused", 0)
+    if rules.search.max_trials is not None:
+        return rules.search.max_trials - state.search.suggested + active
     # Who suggests late gives each slot one when it is there; how many there will be is not known.
-    return active if state.rules.is_blind else transitions.slot_limit(state)
+    return active if rules.search.is_blind else transitions.slot_limit(state)
 
 
 def _open_slots(state: SweepState, out: Out) -> None:
     limit = min(transitions.slot_limit(state), _needed_slots(state))
-    if state.slot_failures >= transitions.MAX_SLOT_FAILURES:
+    if state.room.slot_failures >= transitions.MAX_SLOT_FAILURES:
         if limit > 0 and not state.slots:
             # Those that worked beside them have gone since: nothing would ever change.
-            why = f"{state.slot_failures} workers in a row could not be started, and no other is left"
+            why = f"{state.room.slot_failures} workers in a row could not be started, and no other is left"
             transitions.interrupt(state, why, out, fault="infrastructure")
         return
     if large_trials.is_opening(state):
@@ -163,7 +168,7 @@ def _open_slots(state: SweepState, out: Out) -> None:
 
 def _complete(state: SweepState) -> bool:
     """Every trial has ended: so has the sweep, unless some are to go further (True)."""
-    done = state.counts.get("completed", 0) + state.counts.get("stopped", 0)
+    done = state.line.counts.get("completed", 0) + state.line.counts.get("stopped", 0)
     # Where all have failed, a retry may come first; where there is no trial, none can go further.
     if (done or not state.trials) and reopen.extend(state):
         return True
@@ -174,83 +179,88 @@ def _complete(state: SweepState) -> bool:
 
 def _go_further(state: SweepState) -> bool:
     """Whether the search has ended by itself, by a plateau or a target, and trials are to go further now."""
-    if state.extend_to is None or state.status not in (*sweep_end.ENDS_THAT_STAY, "completed"):
+    end = state.end
+    if end.extend_to is None or end.status not in (*sweep_end.ENDS_THAT_STAY, "completed"):
         return False
     sweep_end.rest(state)
-    state.phase, state.status, state.why, state.ended_by = "running", None, "", None
+    state.phase, end.status, end.why, end.by = "running", None, "", None
     return True
 
 
 def _name_end(state: SweepState) -> None:
     """Set the status of a sweep in which every trial has run to its own end."""
-    if state.ended_as is not None:
-        state.status = cast(SweepStatus, state.ended_as["status"])
-        state.why = str(state.ended_as["why"])
-        state.ended_by = cast(dict[str, JsonValue] | None, state.ended_as["ended_by"])
-    elif state.counts.get("completed", 0) + state.counts.get("stopped", 0) or not state.trials:
-        state.status, state.why = "completed", "every trial has ended"
+    end = state.end
+    if end.of_search is not None:
+        end.status = cast(SweepStatus, end.of_search["status"])
+        end.why = str(end.of_search["why"])
+        end.by = cast(dict[str, JsonValue] | None, end.of_search["ended_by"])
+    elif state.line.counts.get("completed", 0) + state.line.counts.get("stopped", 0) or not state.trials:
+        end.status, end.why = "completed", "every trial has ended"
     else:
-        state.status, state.why = "failed", "every trial failed"
-        state.fault = attempts.fault_of(state)
+        end.status, end.why = "failed", "every trial failed"
+        end.fault = attempts.fault_of(state)
 
 
 def _settle(state: SweepState) -> None:
     """A limit that has cut nothing has not ended the sweep: it has completed."""
-    is_done = state.ended_as is None and (state.extend_to is None or state.status == "plateau")
-    if state.status in _LIMITS and is_done and _has_run_all(state):
-        state.ended_by = None
+    end = state.end
+    is_done = end.of_search is None and (end.extend_to is None or end.status == "plateau")
+    if end.status in _LIMITS and is_done and _has_run_all(state):
+        end.by = None
         _name_end(state)
 
 
 def _has_run_all(state: SweepState) -> bool:
     """Whether every trial that the spec asks for has run to its own end: none was cut, none is missing."""
-    if state.counts.get("cancelled") or state.active:
+    if state.line.counts.get("cancelled") or state.line.active:
         return False
     wanted = sweep_end.wanted_trials(state)
-    return state.is_exhausted or (wanted is not None and len(state.trials) >= wanted)
+    return state.search.is_exhausted or (wanted is not None and len(state.trials) >= wanted)
 
 
 def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
+    end = state.end
     if state.phase == "stopping":
         # What slots give back, or searchers suggest, after the end has begun.
         transitions.cut_unbegun(state, at)
     if state.tally.busy_slots:
         return
-    if state.phase == "stopping" and state.status is not None:
+    if state.phase == "stopping" and end.status is not None:
         _settle(state)
         if _go_further(state):
             advance(state, at, out)
             return
-        if state.extend_to is not None and state.status in _LIMITS:
-            why = f"no trial has gone further, as the sweep was ended by {state.why}"
+        if end.extend_to is not None and end.status in _LIMITS:
+            why = f"no trial has gone further, as the sweep was ended by {end.why}"
             transitions.note(
                 state, f"extend: {why}; raise that limit, and it follows once the sweep has completed"
             )
         state.phase = "ending"
         if state.rules.named:
             unreported.note_missing(state, "any trial")
-        out.append(EndSweep(status=state.status, why=state.why))
-    elif state.is_interrupted and not state.has_left:
-        state.has_left = True
-        out.append(LeaveSweep(why=state.why))
+        out.append(EndSweep(status=end.status, why=end.why))
+    elif end.is_interrupted and not end.has_left:
+        end.has_left = True
+        out.append(LeaveSweep(why=end.why))
 
 
 def take_due(state: SweepState, at: float, out: Out) -> None:
     """Do what the time has come for."""
     rules = state.rules
-    if rules.has_end:
+    if rules.ends.has_end:
         sweep_end.take_end(state, at, out)
     while (due := state.tally.next_due()) is not None and due[0] <= at:
-        del state.waiting[due[1]]
+        del state.line.waiting[due[1]]
         state.trials[due[1]].due_at = None
         transitions.requeue(state, state.trials[due[1]], "due")
     for number in _slots_due(state, at):
         slot = state.slots[number]
         _take_due_trial(state, slot, state.trials[slot.queue[0]], at, out)
-    no_room = state.no_room_since
-    is_over = no_room is not None and _is_over(no_room, rules.placement_timeout_s, at)
+    no_room = state.room.no_room_since
+    is_over = no_room is not None and _is_over(no_room, rules.slots.placement_timeout_s, at)
     if is_over and not state.tally.busy_slots:
-        why = f"for {rules.placement_timeout_s:g} s no node could hold a trial: {state.no_room_problem}"
+        waited = f"for {rules.slots.placement_timeout_s:g} s no node could hold a trial"
+        why = f"{waited}: {state.room.no_room_problem}"
         transitions.interrupt(state, why, out, fault="infrastructure")
     no_memory_at = large_trials.due_at(state)
     if no_memory_at is not None and at >= no_memory_at:
@@ -267,18 +277,18 @@ def _is_over(since: float, limit_s: float, at: float) -> bool:
 
 def _slots_due(state: SweepState, at: float) -> list[int]:
     """The slots whose trial has run, or been silent, for too long."""
-    limit_s, timeout_s = state.rules.trial_time_s, state.rules.report_timeout_s
+    limit_s, timeout_s = state.rules.limits.trial_time_s, state.rules.limits.report_timeout_s
     due: set[int] = set()
     if limit_s is not None:
         due |= state.tally.running_for(lambda since: _is_over(since, limit_s, at))
-    if timeout_s is not None and not state.is_stalled:
+    if timeout_s is not None and not state.controller.is_stalled:
         due |= state.tally.silent_for(lambda since: _is_over(since, timeout_s, at))
     return sorted(due)
 
 
 def _take_due_trial(state: SweepState, slot: Slot, trial: Trial, at: float, out: Out) -> None:
-    limit, started_at = state.rules.trial_time_s, trial.attempt_started_at
-    timeout = state.rules.report_timeout_s
+    limit, started_at = state.rules.limits.trial_time_s, trial.attempt_started_at
+    timeout = state.rules.limits.report_timeout_s
     runs = trial.state == "running"
     if runs and limit is not None and started_at is not None and _is_over(started_at, limit, at):
         transitions.ask_to_end(state, trial, "limit", out)
@@ -291,33 +301,33 @@ def _take_due_trial(state: SweepState, slot: Slot, trial: Trial, at: float, out:
 def keep_time(state: SweepState, out: Out) -> None:
     """Have the timer set to the next moment at which something is due."""
     rules, tally = state.rules, state.tally
-    waiting = tally.next_due() if state.waiting else None
+    waiting = tally.next_due() if state.line.waiting else None
     times = [waiting[0]] if waiting is not None else []
-    end = sweep_end.end_in_sight(state) if state.phase == "running" and rules.has_end else None
+    end = sweep_end.end_in_sight(state) if state.phase == "running" and rules.ends.has_end else None
     if end is not None:
         times.append(end.at)
-    if rules.trial_time_s is not None:
+    if rules.limits.trial_time_s is not None:
         since = tally.running_since()
         if since is not None:
-            times.append(since[0] + rules.trial_time_s)
+            times.append(since[0] + rules.limits.trial_time_s)
     times += [due for due in (_no_room_due_at(state), large_trials.due_at(state)) if due is not None]
-    if rules.report_timeout_s is not None:
-        due = _next_silence(state, rules.report_timeout_s)
+    if rules.limits.report_timeout_s is not None:
+        due = _next_silence(state, rules.limits.report_timeout_s)
         if due is not None:
             times.append(due)
     at = min(times, default=None)
-    if at != state.timer_at:
-        state.timer_at = at
+    if at != state.clock.timer_at:
+        state.clock.timer_at = at
         out.append(SetTimer(at=at))
 
 
 def _no_room_due_at(state: SweepState) -> float | None:
     """When the wait for a place is over. While trials run, it can be as long as it likes."""
-    if state.no_room_since is None or state.phase != "running" or state.is_interrupted:
+    if state.room.no_room_since is None or state.phase != "running" or state.end.is_interrupted:
         return None
     if state.tally.busy_slots:
         return None
-    return state.no_room_since + state.rules.placement_timeout_s
+    return state.room.no_room_since + state.rules.slots.placement_timeout_s
 
 
 def _next_silence(state: SweepState, timeout_s: float) -> float | None:
@@ -326,8 +336,8 @@ def _next_silence(state: SweepState, timeout_s: float) -> float | None:
     A timer that is early costs less than one that is set anew with each report: one that is set already, and
     not later than that, is left as it is.
     """
-    tally, early = state.tally, state.timer_at
-    bound = tally.silent_since_or_later() if not state.is_stalled else None
+    tally, early = state.tally, state.clock.timer_at
+    bound = tally.silent_since_or_later() if not state.controller.is_stalled else None
     if early is not None and (bound is None or early <= bound + timeout_s):
         return early
     since = tally.silent_since() if bound is not None else None

@@ -42,21 +42,21 @@ def is_out_of_reach(state: SweepState, trial: Trial) -> bool:
     """Whether the trial needs more than can be had at present."""
     if not trial.is_large:
         return False
-    if 0 < state.largest_memory < (trial.memory_bytes or 0) or sizes.is_beyond(state, trial):
+    if 0 < state.room.largest_memory < (trial.memory_bytes or 0) or sizes.is_beyond(state, trial):
         return True
-    return state.slot_failures >= transitions.MAX_SLOT_FAILURES and not _has_slot_for(state, trial)
+    return state.room.slot_failures >= transitions.MAX_SLOT_FAILURES and not _has_slot_for(state, trial)
 
 
 def out_of_reach(state: SweepState) -> list[Trial]:
     """The pending trials that need more than can be had at present."""
-    if not state.hungry_for_memory:
+    if not state.line.hungry_for_memory:
         return []
     return [trial for trial in large_pending(state) if is_out_of_reach(state, trial)]
 
 
 def large_pending(state: SweepState) -> list[Trial]:
     """The pending trials that need another slot than the usual, in the line's order."""
-    large, pending = state.tally.large, state.pending
+    large, pending = state.tally.large, state.line.pending
     numbers = large if len(large) <= len(pending) else [number for number in pending if number in large]
     trials = (state.trials[number] for number in sorted(numbers))
     return [trial for trial in trials if trial.state == "pending"]
@@ -64,7 +64,7 @@ def large_pending(state: SweepState) -> list[Trial]:
 
 def count_in_reach(state: SweepState) -> int:
     """How many pending trials slots can be had for."""
-    return len(state.pending) - len(out_of_reach(state))
+    return len(state.line.pending) - len(out_of_reach(state))
 
 
 def place(state: SweepState, out: Out) -> None:
@@ -72,11 +72,11 @@ def place(state: SweepState, out: Out) -> None:
 
     One is opened at a time; until it has its place, slots that fall idle are closed to make room for it.
     """
-    if state.rules.needs:
+    if state.rules.slots.needs:
         _undo_resizes(state)
     _close_hopeless(state, out)
     wanted = [trial for trial in in_turn(state) if not is_out_of_reach(state, trial)]
-    if not state.hungry_for_memory:
+    if not state.line.hungry_for_memory:
         for slot in _idle_large(state):
             transitions.close(state, slot, out)
     elif is_opening(state):
@@ -90,7 +90,7 @@ def place(state: SweepState, out: Out) -> None:
         transitions.open_slot(state, out, trial.memory_bytes, trial.size)
         if _is_last_event(state, wanted):
             _make_way(state, wanted, out)
-    elif state.rules.needs and len(wanted) < count_in_reach(state):
+    elif state.rules.slots.needs and len(wanted) < count_in_reach(state):
         # What waits cannot have those of a size of which no trial waits.
         for slot in _idle_large(state):
             if slot.size and not any(fits(trial, slot) for trial in wanted):
@@ -117,16 +117,16 @@ def _make_way(state: SweepState, wanted: list[Trial], out: Out) -> None:
 
 def _is_last_event(state: SweepState, wanted: list[Trial]) -> bool:
     """Whether nothing but the place of the slot that opens is waited for: no later event is to act on."""
-    is_quiet = not (state.tally.busy_slots or state.waiting or _waits_usual(state))
-    return is_quiet and state.is_exhausted and not _matched(state, wanted)
+    is_quiet = not (state.tally.busy_slots or state.line.waiting or _waits_usual(state))
+    return is_quiet and state.search.is_exhausted and not _matched(state, wanted)
 
 
 def in_turn(state: SweepState) -> list[Trial]:
     """The large trials that may begin, in the line's order."""
     large = large_pending(state)
-    if not large or not state.rules.needs or not sequential.is_kept(state):
+    if not large or not state.rules.slots.needs or not sequential.is_kept(state):
         return large
-    reachable = [n for n in state.pending if not is_out_of_reach(state, state.trials[n])]
+    reachable = [n for n in state.line.pending if not is_out_of_reach(state, state.trials[n])]
     return [trial for trial in large if reachable and trial.number == sequential.next_of(state, reachable)]
 
 
@@ -134,7 +134,7 @@ def _idle_large(state: SweepState) -> list[Slot]:
     """In the line's order."""
     idle = state.tally.idle
     large = (slot.number for slot in state.tally.large_slots)
-    return [state.slots[number] for number in state.hungry.sorted(n for n in large if n in idle)]
+    return [state.slots[number] for number in state.line.hungry.sorted(n for n in large if n in idle)]
 
 
 def _next(state: SweepState, wanted: list[Trial]) -> Trial | None:
@@ -143,7 +143,7 @@ def _next(state: SweepState, wanted: list[Trial]) -> Trial | None:
         most = max((t for t in wanted if t.size == size), key=lambda trial: trial.memory_bytes or 0)
         if not _has_slot_for(state, most):
             return most
-    if not state.rules.needs or state.slot_failures or _waits_usual(state):
+    if not state.rules.slots.needs or state.room.slot_failures or _waits_usual(state):
         return None
     served = {trial.number for trial, _ in _matched(state, wanted)}
     return next((trial for trial in wanted if trial.number not in served), None)
@@ -151,7 +151,7 @@ def _next(state: SweepState, wanted: list[Trial]) -> Trial | None:
 
 def _waits_usual(state: SweepState) -> bool:
     """Whether a trial waits that a usual slot does for."""
-    return any(not state.trials[number].is_large for number in state.pending)
+    return any(not state.trials[number].is_large for number in state.line.pending)
 
 
 def _matched(state: SweepState, wanted: list[Trial]) -> list[tuple[Trial, Slot]]:
@@ -168,7 +168,7 @@ def _matched(state: SweepState, wanted: list[Trial]) -> list[tuple[Trial, Slot]]
 
 def _spare(state: SweepState, wanted: list[Trial]) -> list[Slot]:
     """The idle slots that may be closed for a larger one: none that a large trial is about to have."""
-    if not state.rules.needs:
+    if not state.rules.slots.needs:
         return transitions.idle(state)
     taken = {slot.number for _, slot in _matched(state, wanted)}
     return [slot for slot in transitions.idle(state) if slot.number not in taken]
@@ -176,7 +176,7 @@ def _spare(state: SweepState, wanted: list[Trial]) -> list[Slot]:
 
 def _serving(state: SweepState, wanted: list[Trial]) -> set[int]:
     """The idle slots that do for a trial as well as the one that is opening would."""
-    if not state.rules.needs:
+    if not state.rules.slots.needs:
         return set()
     opening = next(slot for slot in state.tally.large_slots if not slot.is_open)
     idle = [slot for slot in _idle_large(state) if slot.size == opening.size]
@@ -191,30 +191,33 @@ def is_opening(state: SweepState) -> bool:
 
 def watch(state: SweepState, at: float) -> None:
     """Note since when nothing is left to do but what is out of reach."""
+    room = state.room
     beyond = out_of_reach(state)
-    is_alone = beyond and state.is_exhausted and len(state.active) == len(beyond) and state.capacity
+    is_alone = (
+        beyond and state.search.is_exhausted and len(state.line.active) == len(beyond) and room.capacity
+    )
     if not is_alone:
-        state.no_memory_since = None
-    elif state.no_memory_since is None:
-        state.no_memory_since = at
-        wait = f"waited for during {state.rules.placement_timeout_s:g} s (failure.placement_timeout_s)"
+        room.no_memory_since = None
+    elif room.no_memory_since is None:
+        room.no_memory_since = at
+        wait = f"waited for during {state.rules.slots.placement_timeout_s:g} s (failure.placement_timeout_s)"
         transitions.note(state, f"{_missing(state, beyond)}; {wait}")
 
 
 def due_at(state: SweepState) -> float | None:
     """When the wait for more memory is over; None: nobody waits for it."""
-    if state.no_memory_since is None or state.phase != "running" or state.is_interrupted:
+    if state.room.no_memory_since is None or state.phase != "running" or state.end.is_interrupted:
         return None
-    return state.no_memory_since + state.rules.placement_timeout_s
+    return state.room.no_memory_since + state.rules.slots.placement_timeout_s
 
 
 def give_up(state: SweepState, at: float, out: Out) -> None:
     """End the wait: what has results ends with them, what has none is left as it is, to be resumed."""
     beyond = out_of_reach(state)
-    problem = f"{_missing(state, beyond)}; waited {state.rules.placement_timeout_s:g} s for more"
+    problem = f"{_missing(state, beyond)}; waited {state.rules.slots.placement_timeout_s:g} s for more"
     transitions.note(state, problem)
-    state.no_memory_since = None  # what is resumed, or extended, upon this waits as long in its turn
-    if not state.counts.get("completed") and not state.counts.get("stopped"):
+    state.room.no_memory_since = None  # what is resumed, or extended, upon this waits as long in its turn
+    if not state.line.counts.get("completed") and not state.line.counts.get("stopped"):
         transitions.interrupt(state, problem, out, fault="infrastructure")
         return
     for trial in beyond:
@@ -224,7 +227,7 @@ def give_up(state: SweepState, at: float, out: Out) -> None:
 
 def _failure(state: SweepState, trial: Trial, problem: str) -> Failure:
     """What kept a trial from being placed: its size, or else its memory."""
-    is_size = trial.size and (trial.memory_bytes is None or trial.size in state.beyond)
+    is_size = trial.size and (trial.memory_bytes is None or trial.size in state.room.beyond)
     if is_size:
         return Failure(origin="placement", type="NoRoomError", message=problem)
     return Failure(origin="memory", type="OutOfMemoryError", message=problem)
@@ -236,7 +239,7 @@ def _has_slot_for(state: SweepState, trial: Trial) -> bool:
 
 def _close_hopeless(state: SweepState, out: Out) -> None:
     """The node that a slot was to come up on has gone: nothing else is to wait for that one."""
-    most = state.largest_memory
+    most = state.room.largest_memory
     for slot in [slot for slot in state.tally.large_slots if not slot.is_open]:
         if 0 < most < (slot.memory_bytes or 0) or sizes.is_beyond(state, slot):
             transitions.close(state, slot, out)
@@ -245,7 +248,11 @@ def _close_hopeless(state: SweepState, out: Out) -> None:
 def _missing(state: SweepState, beyond: list[Trial]) -> str:
     first, others = beyond[0], len(beyond) - 1
     more = f"; so do {others} more trials" if others else ""
-    field = "".join(state.rules.needs[0].field.partition(".by_config")[:2]) if state.rules.needs else ""
+    field = (
+        "".join(state.rules.slots.needs[0].field.partition(".by_config")[:2])
+        if state.rules.slots.needs
+        else ""
+    )
     is_beyond = sizes.is_beyond(state, first)
     is_size = is_beyond or first.memory_bytes is None
     is_by_config = field and (not first.attempts or (is_size and first.size))
@@ -257,7 +264,7 @@ def _needed(state: SweepState, trial: Trial) -> str:
     """What a trial needs that is out of reach, and what there is."""
     if sizes.is_beyond(state, trial):
         return f"{_shape(state, trial)}, for which no node has room"
-    need, most = (trial.memory_bytes or 0) / 2**30, state.largest_memory / 2**30
+    need, most = (trial.memory_bytes or 0) / 2**30, state.room.largest_memory / 2**30
     if 0 < most < need:
         return f"{need:.3g} GiB, and the largest node offers {most:.3g} GiB"
     what = _shape(state, trial) if trial.size and trial.memory_bytes is None else f"{need:.3g} GiB"

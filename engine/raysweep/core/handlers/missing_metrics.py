@@ -32,10 +32,10 @@ def missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Fai
     if metric in trial.last:
         problem = f"{metric!r} was reported as {value!r:.80} by trial {trial.number}: it must be a number"
     elif trial.reports > (trial.overrun if is_cut_short else 0):
-        seen = ", ".join(map(repr, state.reported_keys))
+        seen = ", ".join(map(repr, state.reports.keys))
         problem = f"{metric!r} was never reported by trial {trial.number}; the trainable reports {seen}"
     elif is_cut_short:
-        limit = state.rules.trial_time_s
+        limit = state.rules.limits.trial_time_s
         problem = f"{metric!r} was not reported by trial {trial.number} within stop.trial_time_s={limit:g}"
         return Failure(origin="exception", type="TrialTimeLimit", message=problem)
     else:
@@ -50,13 +50,17 @@ def missing_other(state: SweepState, trial: Trial) -> Failure | None:
 
 def _missing_metric(state: SweepState, trial: Trial) -> Failure | None:
     """The failure of a trial that is done and lacks one of several metrics; None: it has all."""
-    if not state.rules.others or None not in other_values(state, trial):
+    rules = state.rules
+    if not rules.objective.others or None not in other_values(state, trial):
         return None
-    report, unreported = trial.last, (state.rules.metric, *(name for name, _ in state.rules.others))
+    report, unreported = (
+        trial.last,
+        (rules.objective.metric, *(name for name, _ in rules.objective.others)),
+    )
     name = next(name for name in unreported if as_number(report.get(name)) is None)
     value = report.get(name)
     if isinstance(value, str) and value in NON_FINITE:
-        return non_finite(name) if state.rules.fails_on_non_finite else None
+        return non_finite(name) if rules.limits.fails_on_non_finite else None
     has = f"{name!r} as {value!r:.80}, which is no number" if name in report else f"no {name!r}"
     message = f"the last report of trial {trial.number} has {has}, which metric names; it has"
     return Failure(origin="exception", type=NO_OTHER, message=f"{message} {', '.join(map(repr, report))}")
@@ -64,8 +68,8 @@ def _missing_metric(state: SweepState, trial: Trial) -> Failure | None:
 
 def _missing_constraint(state: SweepState, trial: Trial) -> Failure | None:
     """The failure of a trial that is done and lacks a metric of a constraint; None: it has all."""
-    report, which = ranking_report(state, trial), "best" if state.rules.ranks_by_best else "last"
-    for constraint in state.rules.constraints:
+    report, which = ranking_report(state, trial), "best" if state.rules.objective.ranks_by_best else "last"
+    for constraint in state.rules.objective.constraints:
         name = constraint.missing(report)
         if name is not None:
             seen = ", ".join(map(repr, report))

@@ -20,26 +20,27 @@ def retry(state: SweepState, numbers: Sequence[int]) -> None:
 
     What is no failed trial (any more) is passed over: the same may be asked for twice.
     """
+    room = state.room
     for number in sorted({*numbers} & {*find_failed(state)}):
         known = told(state, state.trials[number])
         trial = sweep_end.take_back(state, state.trials[number], "again")
-        if state.rules.logs_search:
+        if state.rules.search.is_logged:
             # What it suggested since then followed from the failure, too: it cannot be told otherwise now.
             trial.told = known
         kind = trial.attempts[-1].kind
         if kind is not None:
-            state.failed_kinds[kind] -= 1
+            state.line.failed_kinds[kind] -= 1
         trial.pardoned = len(trial.attempts)
         state.scheduler.add(number, trial.config)
-        for node in [node for node, failed in state.node_failures.items() if number in failed]:
-            state.node_failures[node].remove(number)
-            if not state.node_failures[node]:
-                del state.node_failures[node]
+        for node in [node for node, failed in room.node_failures.items() if number in failed]:
+            room.node_failures[node].remove(number)
+            if not room.node_failures[node]:
+                del room.node_failures[node]
 
 
 def extend(state: SweepState) -> bool:
     """The sweep is complete: let go further what is to; False where there is nothing of that."""
-    max_t, state.extend_to = state.extend_to, None
+    max_t, state.end.extend_to = state.end.extend_to, None
     if max_t is None:
         return False
     has_moved, chosen = False, _chosen(state, max_t)
@@ -61,13 +62,14 @@ def extend(state: SweepState) -> bool:
 
 
 def _chosen(state: SweepState, max_t: float) -> list[Trial]:
+    end = state.end
     done = [trial for trial in ranked(state) if trial.state in ("completed", "stopped")]
-    if state.extend_trials:
-        wanted = set(state.extend_trials)
+    if end.extend_trials:
+        wanted = set(end.extend_trials)
         return [trial for trial in done if trial.number in wanted and not _goes_to(trial, max_t)]
     there = sum(_goes_to(trial, max_t) for trial in done)
     rest: Iterator[Trial] = (t for t in done if t.checkpoint is not None and not _goes_to(t, max_t))
-    return [trial for trial, _ in zip(rest, range(state.extend_top - there), strict=False)]
+    return [trial for trial, _ in zip(rest, range(end.extend_top - there), strict=False)]
 
 
 def _goes_to(trial: Trial, max_t: float) -> bool:

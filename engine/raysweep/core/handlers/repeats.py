@@ -50,8 +50,8 @@ class Group:
 
 def group_of(state: SweepState, number: int) -> Group:
     """The repeats of config `number` as they are now."""
-    times = state.rules.repeats
-    numbers = range(number * times, min((number + 1) * times, state.suggested))
+    times = state.rules.search.repeats
+    numbers = range(number * times, min((number + 1) * times, state.search.suggested))
     trials = tuple(state.trials[each] for each in numbers)
     scores: dict[int, float] = {}
     for repeat, trial in enumerate(trials):
@@ -70,10 +70,10 @@ def _state_of(trials: tuple[Trial, ...], is_whole: bool) -> GroupState:
 
 def ranked_groups(state: SweepState) -> list[Group]:
     """The configs of which a repeat has completed, the best first."""
-    times = state.rules.repeats
-    count = -(-state.suggested // times)
+    times = state.rules.search.repeats
+    count = -(-state.search.suggested // times)
     groups = [group for number in range(count) if (group := group_of(state, number)).scores]
-    sign = -1.0 if state.rules.is_max else 1.0
+    sign = -1.0 if state.rules.objective.is_max else 1.0
     return sorted(
         groups, key=lambda each: (_RANKS[each.state], -len(each.scores), sign * each.mean, each.number)
     )
@@ -81,20 +81,20 @@ def ranked_groups(state: SweepState) -> list[Group]:
 
 def best_trial(state: SweepState, group: Group) -> Trial:
     """The repeat with the best score; the first of equal ones."""
-    sign = -1.0 if state.rules.is_max else 1.0
+    sign = -1.0 if state.rules.objective.is_max else 1.0
     repeat = min(group.scores, key=lambda each: (sign * group.scores[each], each))
     return group.trials[repeat]
 
 
 def note_completed(state: SweepState, trial: Trial) -> None:
     """A repeat has completed: drop what it shows to be worse."""
-    race, number = state.spec.repeat, trial.number // state.rules.repeats
+    race, number = state.spec.repeat, trial.number // state.rules.search.repeats
     if race is None or race.race is None:
         return
     group = group_of(state, number)
     if group.state == "completed" and _leads(state, group):
-        state.best_group = number
-        for other in dict.fromkeys(each // state.rules.repeats for each in state.active):
+        state.ranking.best_group = number
+        for other in dict.fromkeys(each // state.rules.search.repeats for each in state.line.active):
             _drop_if_worse(state, other)
     else:
         _drop_if_worse(state, number)
@@ -102,33 +102,33 @@ def note_completed(state: SweepState, trial: Trial) -> None:
 
 def note_suggested(state: SweepState, first: int, count: int) -> None:
     """Trials have been suggested: those of a config that was dropped never start."""
-    if state.best_group is None:
+    if state.ranking.best_group is None:
         return
-    times = state.rules.repeats
+    times = state.rules.search.repeats
     for number in dict.fromkeys(each // times for each in range(first, first + count)):
         _drop_if_worse(state, number)
 
 
 def _leads(state: SweepState, group: Group) -> bool:
-    if state.best_group is None:
+    if state.ranking.best_group is None:
         return True
-    sign = -1.0 if state.rules.is_max else 1.0
-    return sign * group.mean < sign * group_of(state, state.best_group).mean
+    sign = -1.0 if state.rules.objective.is_max else 1.0
+    return sign * group.mean < sign * group_of(state, state.ranking.best_group).mean
 
 
 def _drop_if_worse(state: SweepState, number: int) -> None:
     group = group_of(state, number)
     if group.state == "dropped" or _is_worse(state, group):
-        stopped = (trial.number for trial in group.trials if trial.number in state.active)
-        state.undecided.extend((each, Stop()) for each in stopped)
+        stopped = (trial.number for trial in group.trials if trial.number in state.line.active)
+        state.work.undecided.extend((each, Stop()) for each in stopped)
 
 
 def _is_worse(state: SweepState, group: Group) -> bool:
-    race, best = state.spec.repeat, state.best_group
+    race, best = state.spec.repeat, state.ranking.best_group
     if race is None or race.race is None or best is None or best == group.number:
         return False
     others = group_of(state, best).scores
-    sign = -1.0 if state.rules.is_max else 1.0
+    sign = -1.0 if state.rules.objective.is_max else 1.0
     differences = [sign * (score - others[repeat]) for repeat, score in group.scores.items()]
     if len(differences) < 2 or mean_of(differences) <= 0:
         return False

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from raysweep.core.handlers import continuations, retention, transitions, trial_rules, unreported
-from raysweep.core.state.compiled_spec import Limit
+from raysweep.core.state.compiled_parts import Limit
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import NO_METRICS, Checkpoint, Metrics, Trial
 from raysweep.core.views.scores import as_number, is_better, is_better_report, violation
@@ -33,8 +33,8 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
     """
     doubled = trial.attempt_reports - event.first
     rows = event.rows[doubled:] if doubled > 0 else event.rows
-    if event.keys != state.reported_keys and event.keys:
-        state.reported_keys = event.keys
+    if event.keys != state.reports.keys and event.keys:
+        state.reports.keys = event.keys
         if state.rules.named:
             unreported.see(state, event.keys)
     trial.attempt_reports += len(rows)
@@ -51,7 +51,8 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
 
 def _take_plainly(state: SweepState, trial: Trial, keys: tuple[str, ...], rows: tuple[Row, ...]) -> bool:
     """The fast way for finite numbers where no report can end the trial; False: take each by itself."""
-    metric = state.rules.metric
+    objective = state.rules.objective
+    metric = objective.metric
     if not rows or metric not in keys:
         return False
     column = keys.index(metric)
@@ -59,10 +60,10 @@ def _take_plainly(state: SweepState, trial: Trial, keys: tuple[str, ...], rows: 
     for value in values:
         if type(value) is not float and type(value) is not int:
             return False
-    best = max(values) if state.rules.is_max else min(values)  # type: ignore[type-var]
+    best = max(values) if objective.is_max else min(values)  # type: ignore[type-var]
     start = trial.iteration
     trial.iteration += len(rows)
-    state.has_scored = True
+    state.reports.has_scored = True
     trial.last_score = float(values[-1])  # type: ignore[arg-type]
     trial.last = _metrics(keys, rows[-1], trial.iteration)
     if is_better(state, float(best), trial.best_score):  # type: ignore[arg-type]
@@ -89,16 +90,18 @@ def _take_each(
 
 
 def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> StopReason | None:
-    rules = state.rules
-    raw = metrics.get(rules.metric)
+    rules, objective = state.rules, state.rules.objective
+    raw = metrics.get(objective.metric)
     value = as_number(raw)
-    if rules.fails_on_non_finite and (_is_non_finite(raw) or _is_non_finite(metrics.get(rules.compared))):
+    if rules.limits.fails_on_non_finite and (
+        _is_non_finite(raw) or _is_non_finite(metrics.get(objective.compared))
+    ):
         return "non_finite"
     trial.last = metrics
-    if rules.remembers_reports:
+    if rules.stoppers.remember_reports:
         trial_rules.record(state, trial, metrics, value)
     if value is not None:
-        state.has_scored = True
+        state.reports.has_scored = True
         trial.last_score = value
         if is_better_report(state, trial, value, metrics):
             trial.best_score, trial.best = value, metrics
@@ -112,44 +115,45 @@ def _is_non_finite(value: JsonValue) -> bool:
 def _verdict(
     state: SweepState, trial: Trial, metrics: Metrics, value: float | None, out: Out
 ) -> StopReason | None:
-    rules = state.rules
-    time = as_number(metrics.get(rules.time_attr))
+    rules, objective = state.rules, state.rules.objective
+    time = as_number(metrics.get(objective.time_attr))
     decisions = NOTHING
     if time is not None:
-        state.has_timed = True
-        if rules.compared:
+        state.reports.has_timed = True
+        if objective.compared:
             decisions = _compare(state, trial, time, metrics)
         elif value is not None and trial.max_t is None:
-            if rules.others:
-                others = tuple(as_number(metrics.get(name)) for name, _ in rules.others)
+            if objective.others:
+                others = tuple(as_number(metrics.get(name)) for name, _ in objective.others)
                 decisions = tell_report(state.scheduler, trial.number, time, value, others)
             else:
                 decisions = state.scheduler.report(trial.number, time, value)
-            if rules.tells_rungs:
+            if rules.search.tells_rungs:
                 _tell_rung(state, trial, decisions, time, value, out)
         if decisions:
-            state.undecided.extend(each for each in decisions if each[0] != trial.number)
+            state.work.undecided.extend(each for each in decisions if each[0] != trial.number)
     # What ends the whole sweep counts before what would only end the trial.
-    if rules.target is not None and _reaches_target(state, trial, metrics, value):
+    if rules.ends.target is not None and _reaches_target(state, trial, metrics, value):
         return "limit"
-    max_t = rules.max_t if trial.max_t is None else trial.max_t
+    max_t = rules.limits.max_t if trial.max_t is None else trial.max_t
     if max_t is not None and time is not None and time >= max_t:
         return "limit"
     # Where a trial is extended, no other limit on its time counts.
-    for limit in rules.limits:
-        if trial.max_t is not None and limit[0] == rules.time_attr:
+    for limit in rules.limits.values:
+        if trial.max_t is not None and limit[0] == objective.time_attr:
             continue
         if _is_beyond(metrics.get(limit[0]), limit):
             return "limit"
-    ended = trial_rules.judge(state, trial, metrics) if rules.judges and trial.max_t is None else None
-    if ended is not None:
-        return ended
+    if rules.stoppers.are_any and trial.max_t is None:
+        ended = trial_rules.judge(state, trial, metrics)
+        if ended is not None:
+            return ended
     return _own_verdict(state, trial, decisions, out) if decisions else None
 
 
 def _compare(state: SweepState, trial: Trial, time: float, metrics: Metrics) -> Decisions:
     """What a scheduler decides that compares trials by a metric of its own."""
-    value = as_number(metrics.get(state.rules.compared))
+    value = as_number(metrics.get(state.rules.objective.compared))
     if value is None or trial.max_t is not None:
         return NOTHING
     return state.scheduler.report(trial.number, time, value)
@@ -159,9 +163,9 @@ def _tell_rung(
     state: SweepState, trial: Trial, decisions: Decisions, time: float, value: float, out: Out
 ) -> None:
     """Where the scheduler has compared the trial by this report, or it has done all its work."""
-    is_done = state.rules.max_t is not None and time >= state.rules.max_t
+    is_done = state.rules.limits.max_t is not None and time >= state.rules.limits.max_t
     if is_done or any(number == trial.number for number, _ in decisions):
-        state.rungs.append((trial.number, time, value))
+        state.search.rungs.append((trial.number, time, value))
         out.append(TellRung(trial=trial.number, time=time, value=value))
 
 
@@ -178,13 +182,13 @@ def _own_verdict(state: SweepState, trial: Trial, decisions: Decisions, out: Out
 def _reaches_target(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> bool:
     rules = state.rules
     # A search that has ended by its target has trials go further than that.
-    if state.ended_as is not None or value is None or rules.target is None:
+    if state.end.of_search is not None or value is None or rules.ends.target is None:
         return False
-    if not _hits(value, rules.target, rules.is_max):
+    if not _hits(value, rules.ends.target, rules.objective.is_max):
         return False
     if violation(state, metrics):
         return False
-    state.target_trial = trial.number
+    state.end.target_trial = trial.number
     return True
 
 
@@ -194,7 +198,7 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
     is_latest = iteration == trial.iteration
     score = event.score
     if score is None and is_latest:
-        score = as_number(trial.last.get(state.rules.metric))
+        score = as_number(trial.last.get(state.rules.objective.metric))
     checkpoint = _checkpoint(event, iteration, score)
     trial.next_checkpoint = event.number + 1
     transitions.hear(state, trial, event.at)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Final
 
 from raysweep.core.handlers import continuations, transitions
-from raysweep.core.state.compiled_spec import Rules
+from raysweep.core.state.compiled_parts import CheckpointRules
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Checkpoint, Trial
 from raysweep.core.views.scores import Place, place, score_of
@@ -34,18 +34,19 @@ RANKED: Final[frozenset[TrialState]] = frozenset({"completed", "stopped"})
 def add(state: SweepState, trial: Trial, checkpoint: Checkpoint, out: Out) -> None:
     """The trial has one more checkpoint: let go of those that its policy does not keep."""
     trial.saved += 1
-    every = state.rules.keep_every
+    rules = state.rules.checkpoints
+    every = rules.keep_every
     if every is not None and trial.saved % every == 0:
         checkpoint = replace(checkpoint, is_nth=True)
     before = (*trial.checkpoints, checkpoint)
-    is_out = state.rules.keep_top is not None and trial.state in RANKED and trial.number not in state.top
-    trial.checkpoints = () if is_out else kept(state.rules, before)
+    is_out = rules.keep_top is not None and trial.state in RANKED and trial.number not in state.ranking.top
+    trial.checkpoints = () if is_out else kept(rules, before)
     for old in before:
         if old not in trial.checkpoints:
             continuations.discard(state, trial.number, old, out)
 
 
-def kept(rules: Rules, checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
+def kept(rules: CheckpointRules, checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
     """Those of a trial's checkpoints that its policy keeps, in their order."""
     chosen = {*checkpoints[-rules.keep_last :], *(each for each in checkpoints if each.is_nth)}
     if rules.keep_best:
@@ -57,7 +58,7 @@ def kept(rules: Rules, checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint,
     return tuple(each for each in checkpoints if each in chosen)
 
 
-def _rank(rules: Rules, checkpoint: Checkpoint) -> float | None:
+def _rank(rules: CheckpointRules, checkpoint: Checkpoint) -> float | None:
     return checkpoint.rank if rules.best_by else checkpoint.score
 
 
@@ -66,13 +67,13 @@ def rank(state: SweepState, out: Out) -> None:
 
     At the end of an event: what its verdicts go on from is pinned by then.
     """
-    ended, state.unranked = state.unranked, []
-    limit = state.rules.keep_top
+    ended, state.work.unranked = state.work.unranked, []
+    limit = state.rules.checkpoints.keep_top
     assert limit is not None, "nobody ranks where all are kept"
-    numbers = dict.fromkeys([*state.top, *ended])
+    numbers = dict.fromkeys([*state.ranking.top, *ended])
     there = [state.trials[number] for number in numbers if state.trials[number].state in RANKED]
     there.sort(key=lambda trial: _place(state, trial))
-    state.top = [trial.number for trial in there[:limit]]
+    state.ranking.top = [trial.number for trial in there[:limit]]
     for trial in there[limit:]:
         _empty(state, trial, out)
 

@@ -28,15 +28,15 @@ _UNDER_WAY: Final[frozenset[Cause]] = frozenset({"lost", "kept", "moved", "retri
 
 def is_kept(state: SweepState) -> bool:
     """Whether trials are decided one after the other."""
-    if state.rules.max_concurrent != 1:
+    if state.rules.slots.max_concurrent != 1:
         return False
-    counts = state.counts
+    counts = state.line.counts
     return state.rules.looks_at_order or not (counts.get("completed") or counts.get("stopped"))
 
 
 def holds(state: SweepState) -> bool:
     """Whether no trial may begin now, as an earlier one backs off and keeps its place."""
-    return bool(state.waiting) and is_kept(state)
+    return bool(state.line.waiting) and is_kept(state)
 
 
 def is_of_line(state: SweepState) -> bool:
@@ -46,12 +46,13 @@ def is_of_line(state: SweepState) -> bool:
 
 def take_next(state: SweepState) -> int:
     """Take the trial that begins next out of the line, which is not empty."""
+    line = state.line
     if is_of_line(state):
-        return state.pending.popleft()
-    number = next_of(state, state.pending)
-    if number == state.pending[0]:
-        return state.pending.popleft()
-    state.pending.remove(number)
+        return line.pending.popleft()
+    number = next_of(state, line.pending)
+    if number == line.pending[0]:
+        return line.pending.popleft()
+    line.pending.remove(number)
     return number
 
 
@@ -70,4 +71,4 @@ def places(state: SweepState, idle: int) -> int:
 
     So no more than one trial a slot is undecided when it is asked, and it is asked knowing the others.
     """
-    return max(0, idle - len(state.waiting))
+    return max(0, idle - len(state.line.waiting))

@@ -19,7 +19,7 @@ def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failu
     Its memory only grows: what a trial had run out of memory with, it does not try again with another config.
     `is_given_up`: the config before this one was never run, and what memory it needed does not count.
     """
-    needs = state.rules.needs
+    needs = state.rules.slots.needs
     if not needs:
         return None
     try:
@@ -55,7 +55,7 @@ def _shares_gpu(state: SweepState, amounts: Mapping[str, float]) -> bool:
     resources = state.spec.resources
     if state.spec.scaling is not None or state.spec.is_inline or resources.bundles or resources.train:
         return False
-    if state.rules.budgets:  # they count slots that are all alike
+    if state.rules.ends.budgets:  # they count slots that are all alike
         return False
     usual = resources.to_bundles()[0].get("GPU", 0.0)
     return 0 < amounts.get("gpu", usual) < 1
@@ -63,7 +63,7 @@ def _shares_gpu(state: SweepState, amounts: Mapping[str, float]) -> bool:
 
 def _resize(state: SweepState, trial: Trial, amounts: Mapping[str, float], *, was_large: bool) -> None:
     trial.size = size_of(amounts)
-    state.hungry_for_memory += trial.is_large - was_large
+    state.line.hungry_for_memory += trial.is_large - was_large
     if trial.is_large:
         state.tally.large.add(trial.number)
     else:
@@ -73,7 +73,7 @@ def _resize(state: SweepState, trial: Trial, amounts: Mapping[str, float], *, wa
 def is_more(state: SweepState, config: Mapping[str, JsonValue], *, than: Mapping[str, JsonValue]) -> bool:
     """Whether a trial with this config needs more of anything than with the other, as far as can be told."""
     try:
-        pairs = [(need.of(config), need.of(than)) for need in state.rules.needs]
+        pairs = [(need.of(config), need.of(than)) for need in state.rules.slots.needs]
     except SpecError:
         return False
     return any((now or 0) > (before or 0) for now, before in pairs)
@@ -81,15 +81,15 @@ def is_more(state: SweepState, config: Mapping[str, JsonValue], *, than: Mapping
 
 def needed_sizes(state: SweepState) -> list[Size]:
     """The sizes that active trials need, each once; those of gangs with their memory."""
-    if not state.hungry_for_memory:
+    if not state.line.hungry_for_memory:
         return []
-    trials = (state.trials[number] for number in sorted(state.tally.large) if number in state.active)
+    trials = (state.trials[number] for number in sorted(state.tally.large) if number in state.line.active)
     return sorted({size for trial in trials if (size := _with_memory(state, trial))})
 
 
 def is_beyond(state: SweepState, asking: Trial | Slot) -> bool:
     """Whether no node has room for the size of a trial or a slot, or of a gang for that with its memory."""
-    beyond = state.beyond
+    beyond = state.room.beyond
     return bool(beyond) and (asking.size in beyond or _with_memory(state, asking) in beyond)
 
 

@@ -54,18 +54,21 @@ class End:
 
 def end_in_sight(state: SweepState) -> End | None:
     """The nearest end by a deadline or a budget, if slots stay as they are."""
+    clock = state.clock
     rules = state.rules
     ends: list[End] = []
-    if state.deadline_at is not None:
-        limit = state.deadline_text or state.deadline_at
-        at = state.deadline_at - state.clock_ahead_s
+    if clock.deadline_at is not None:
+        limit = clock.deadline_text or clock.deadline_at
+        at = clock.deadline_at - clock.ahead_s
         ends.append(End(at=at, status="deadline", rule="stop.deadline", limit=limit))
-    if rules.time_budget_s is not None:
-        at = state.generation_started_at + rules.time_budget_s - state.active_before_s
-        ends.append(End(at=at, status="budget", rule="stop.time_budget_s", limit=rules.time_budget_s))
-    for rule, limit, limit_s in rules.budgets:
-        if state.open_slots or state.has_cut or state.slot_s >= limit_s:
-            at = state.slot_s_at + max(0.0, limit_s - state.slot_s) / max(1, state.open_slots)
+    if rules.ends.time_budget_s is not None:
+        at = state.controller.started_at + rules.ends.time_budget_s - state.controller.active_before_s
+        ends.append(End(at=at, status="budget", rule="stop.time_budget_s", limit=rules.ends.time_budget_s))
+    for rule, limit, limit_s in rules.ends.budgets:
+        if state.meter.open_slots or state.end.has_cut or state.meter.slot_s >= limit_s:
+            at = state.meter.slot_s_at + max(0.0, limit_s - state.meter.slot_s) / max(
+                1, state.meter.open_slots
+            )
             ends.append(End(at=at, status="budget", rule=rule, limit=limit))
     return min(ends, key=lambda end: end.at, default=None)
 
@@ -76,22 +79,22 @@ def end_in_sight(state: SweepState) -> End | None:
 def meter(state: SweepState, at: float) -> None:
     """Count the time of the open slots up to now; called whenever their number may have changed."""
     count = state.tally.open_slots
-    if count != state.open_slots:
+    if count != state.meter.open_slots:
         count_until(state, at)
-        state.open_slots = count
+        state.meter.open_slots = count
 
 
 def count_until(state: SweepState, at: float) -> None:
     """Count the time of the open slots up to `at`."""
-    state.slot_s += state.open_slots * max(0.0, at - state.slot_s_at)
-    state.slot_s_at = max(at, state.slot_s_at)
+    state.meter.slot_s += state.meter.open_slots * max(0.0, at - state.meter.slot_s_at)
+    state.meter.slot_s_at = max(at, state.meter.slot_s_at)
 
 
 def usage(state: SweepState, at: float) -> dict[str, float]:
     """What the sweep has used up to `at`: CPU-hours, GPU-hours, cost, and the seconds it was at work."""
-    seconds = state.slot_s + state.open_slots * max(0.0, at - state.slot_s_at)
-    used = {name: amount * seconds / 3600.0 for name, amount in state.rules.use_per_slot_hour}
-    return used | {"active_s": state.active_s(at)}
+    seconds = state.meter.slot_s + state.meter.open_slots * max(0.0, at - state.meter.slot_s_at)
+    used = {name: amount * seconds / 3600.0 for name, amount in state.rules.ends.use_per_slot_hour}
+    return used | {"active_s": state.controller.active_s(at)}
 
 
 def note_report(state: SweepState, trial: Trial, rows: int, at: float) -> None:
@@ -100,7 +103,7 @@ def note_report(state: SweepState, trial: Trial, rows: int, at: float) -> None:
         return
     if trial.reported_at is None:
         seconds = (at - trial.attempt_started_at) / rows
-        state.first_reports_s = (*state.first_reports_s, seconds)[-_WINDOW:]
+        state.meter.first_reports_s = (*state.meter.first_reports_s, seconds)[-_WINDOW:]
     else:
         seconds = (at - trial.reported_at) / rows
         trial.step_s = seconds if trial.step_s is None else max(seconds, 0.5 * (trial.step_s + seconds))
@@ -113,7 +116,7 @@ def note_checkpoint(state: SweepState, trial: Trial, at: float) -> None:
     since = trial.saved_at if trial.saved_at is not None else trial.attempt_started_at
     if since is not None:
         trial.save_s = at - since
-        state.saves_s = (*state.saves_s, trial.save_s)[-_WINDOW:]
+        state.meter.saves_s = (*state.meter.saves_s, trial.save_s)[-_WINDOW:]
         state.tally.note_pace(trial.save_s, at)
     trial.saved_at = at
 
@@ -135,18 +138,18 @@ def admits(state: SweepState, at: float) -> bool:
     end = end_in_sight(state)
     if end is None:
         return True
-    first_s = _cautious(state.first_reports_s) or 0.0
+    first_s = _cautious(state.meter.first_reports_s) or 0.0
     return at + first_s + _margin(first_s) < end.at
 
 
 def plan_end_of(state: SweepState, trial: Trial, at: float, out: Out) -> None:
     """After a report or checkpoint of a running trial: is the next one its last? Then ask it to end there."""
-    if trial.state != "running" or state.phase != "running" or state.is_interrupted:
+    if trial.state != "running" or state.phase != "running" or state.end.is_interrupted:
         return
     end = end_in_sight(state)
     if end is None or trial.attempt_started_at is None:
         return
-    save_s = trial.save_s if trial.save_s is not None else _cautious(state.saves_s)
+    save_s = trial.save_s if trial.save_s is not None else _cautious(state.meter.saves_s)
     if save_s is not None:
         saved_at = trial.saved_at if trial.saved_at is not None else trial.attempt_started_at
         next_at = max(at, saved_at + save_s)
@@ -166,7 +169,7 @@ def take_end(state: SweepState, at: float, out: Out) -> None:
         return
     if at >= end.at:
         end_sweep(state, end, at, out)
-    elif not state.is_interrupted and state.phase == "running" and _comes_soon(state, end, at):
+    elif not state.end.is_interrupted and state.phase == "running" and _comes_soon(state, end, at):
         for trial in [state.trials[number] for slot in state.slots.values() for number in slot.queue]:
             plan_end_of(state, trial, at, out)
 
@@ -185,7 +188,7 @@ def end_if_idle(state: SweepState, at: float, out: Out) -> None:
 
     Not while the cluster is not known yet: a controller that has just begun may bring a later deadline.
     """
-    if state.phase != "running" or not state.capacity or state.tally.busy_slots:
+    if state.phase != "running" or not state.room.capacity or state.tally.busy_slots:
         return
     end = end_in_sight(state)
     if end is not None:
@@ -197,7 +200,7 @@ def end_sweep(state: SweepState, end: End, at: float, out: Out) -> None:
     if state.phase != "running":
         return
     used = usage(state, at)
-    value: JsonValue = used["active_s"] if end.rule == "stop.time_budget_s" else at + state.clock_ahead_s
+    value: JsonValue = used["active_s"] if end.rule == "stop.time_budget_s" else at + state.clock.ahead_s
     if end.rule.startswith("stop.budget."):
         value = used[end.rule.rpartition(".")[2]]
     for slot in state.slots.values():
@@ -209,36 +212,37 @@ def end_sweep(state: SweepState, end: End, at: float, out: Out) -> None:
                 # One that was to move to another node has none to move to.
                 reason = "ending" if trial.stop_reason == "preempt" else trial.stop_reason
                 transitions.ask_to_end(state, trial, reason, out, grace_s=0.0)
-    state.ended_by = {"rule": end.rule, "limit": end.limit, "value": value}
+    state.end.by = {"rule": end.rule, "limit": end.limit, "value": value}
     transitions.stop_sweep(state, end.status, _why(end, value), at, out)
 
 
 def note_completed(state: SweepState, trial: Trial, score: float | None, at: float, out: Out) -> None:
     """A trial has completed: has the sweep come to a plateau?"""
-    plateau = state.rules.plateau
+    ranking = state.ranking
+    plateau = state.rules.ends.plateau
     if plateau is None or score is None:
         return
-    best = state.plateau_best
+    best = ranking.plateau_best
     if not may_be_best(state, trial):
         # It moves no best; where there is none yet, none has come to rest.
         if best is None:
             return
         score = best
-    gain = 0.0 if best is None else (score - best if state.rules.is_max else best - score)
+    gain = 0.0 if best is None else (score - best if state.rules.objective.is_max else best - score)
     if best is None or (gain >= plateau.min_improvement and is_better(state, score, best)):
-        state.plateau_best, state.plateau_since = score, 0
+        ranking.plateau_best, ranking.plateau_since = score, 0
         return
-    state.plateau_since += 1
-    completed = state.counts["completed"]
-    if state.plateau_since < plateau.window or completed < plateau.min_trials or state.phase != "running":
+    ranking.plateau_since += 1
+    completed = state.line.counts["completed"]
+    if ranking.plateau_since < plateau.window or completed < plateau.min_trials or state.phase != "running":
         return
-    state.ended_by = {
+    state.end.by = {
         "rule": "stop.plateau",
         "limit": plateau.min_improvement,
-        "value": state.plateau_since,
+        "value": ranking.plateau_since,
         "best": best,
     }
-    why = f"plateau: {state.plateau_since} completed trials without "
+    why = f"plateau: {ranking.plateau_since} completed trials without "
     why += (
         f"a gain of {plateau.min_improvement:g} over {best:.6g}"
         if plateau.min_improvement
@@ -249,11 +253,12 @@ def note_completed(state: SweepState, trial: Trial, score: float | None, at: flo
 
 def note_target(state: SweepState) -> None:
     """The target is why the sweep ends: keep the numbers."""
-    if state.target_trial is not None and state.phase == "running":
-        trial = state.trials[state.target_trial]
-        state.ended_by = {
+    end = state.end
+    if end.target_trial is not None and state.phase == "running":
+        trial = state.trials[end.target_trial]
+        end.by = {
             "rule": "stop.target",
-            "limit": state.rules.target,
+            "limit": state.rules.ends.target,
             "value": trial.last_score,
             "trial": trial.number,
         }
@@ -285,17 +290,17 @@ def wanted_trials(state: SweepState) -> int | None:
     spec = state.spec
     if spec.is_open_ended or not spec.search.options.is_counted or spec.num_samples is None:
         return None
-    points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
-    return spec.num_samples * points * state.rules.repeats
+    points = 1 if state.rules.search.max_trials is not None else grid_points(spec.param_space)
+    return spec.num_samples * points * state.rules.search.repeats
 
 
 def wait_no_longer(state: SweepState, last_at: float, at: float) -> None:
     """A clock that was set back between two controllers (`last_at`, `at`) makes no trial back off longer."""
     if at >= last_at:
         return
-    for number, due_at in state.waiting.items():
+    for number, due_at in state.line.waiting.items():
         due_at += at - last_at
-        state.trials[number].due_at = state.waiting[number] = due_at
+        state.trials[number].due_at = state.line.waiting[number] = due_at
         state.tally.wait(number, due_at)
 
 
@@ -305,14 +310,15 @@ def wait_no_longer(state: SweepState, last_at: float, at: float) -> None:
 def set_deadline(state: SweepState, text: str) -> None:
     """Take the deadline that an event names; where it names none, the spec's own stands."""
     if text:
-        state.deadline_text, state.deadline_at = text, datetime.fromisoformat(text).timestamp()
+        state.clock.deadline_text, state.clock.deadline_at = text, datetime.fromisoformat(text).timestamp()
 
 
 def rest(state: SweepState) -> None:
     """The search stays as it has ended, by a plateau or a target, while some of its trials go further."""
-    if state.status in ENDS_THAT_STAY:
-        state.ended_as = {"status": state.status, "why": state.why, "ended_by": state.ended_by}
-        state.is_exhausted, state.has_cut, state.target_trial = True, False, None
+    end = state.end
+    if end.status in ENDS_THAT_STAY:
+        end.of_search = {"status": end.status, "why": end.why, "ended_by": end.by}
+        state.search.is_exhausted, end.has_cut, end.target_trial = True, False, None
 
 
 def reopen(state: SweepState) -> None:
@@ -320,20 +326,21 @@ def reopen(state: SweepState) -> None:
 
     Not where its search is over (`rest`), and only trials go further.
     """
-    state.phase, state.status, state.ended_at, state.ended_by = "running", None, None, None
-    state.why, state.fault, state.fault_field = "", None, ""
-    state.reopened += 1
-    if state.ended_as is None:
+    end = state.end
+    state.phase, end.status, state.clock.ended_at, end.by = "running", None, None, None
+    end.why, end.fault, end.fault_field = "", None, ""
+    end.reopened += 1
+    if end.of_search is None:
         # Perhaps more samples are asked for: the searcher says so itself.
-        state.is_exhausted = False
+        state.search.is_exhausted = False
     bring_back(state)
 
 
 def bring_back(state: SweepState) -> None:
     """What an end in sight had cut is to run after all."""
-    state.has_cut = False
+    state.end.has_cut = False
     for number, trial in sorted(state.trials.items()):
-        if trial.state != "cancelled" or (state.ended_as is not None and trial.max_t is None):
+        if trial.state != "cancelled" or (state.end.of_search is not None and trial.max_t is None):
             continue
         trial = take_back(state, trial, "brought")
         if trial.max_t is None:
@@ -346,9 +353,9 @@ def take_back(state: SweepState, trial: Trial, cause: Cause) -> Trial:
     trial = transitions.thaw(state, trial)
     transitions.move(state, trial, cause)
     trial.ended_at = None
-    state.active[trial.number] = None
+    state.line.active[trial.number] = None
     if trial.is_large:
-        state.hungry_for_memory += 1
+        state.line.hungry_for_memory += 1
     transitions.enqueue(state, trial.number)
     if trial.saved and trial.checkpoint is None:
         transitions.note(
@@ -359,7 +366,7 @@ def take_back(state: SweepState, trial: Trial, cause: Cause) -> Trial:
 
 def find_best(state: SweepState) -> None:
     """The best of those that have ended, where some have not any more."""
-    state.best_ended = None
+    state.ranking.best_ended = None
     for number, trial in state.trials.items():
-        if number not in state.active and trial.state != "failed":
+        if number not in state.line.active and trial.state != "failed":
             consider_best(state, trial)

@@ -50,7 +50,7 @@ def move(state: SweepState, trial: Trial, cause: Cause) -> None:
     """
     before = trial.state
     trial.state = after = advance(before, cause)
-    counts = state.counts
+    counts = state.line.counts
     counts[before] -= 1
     counts[after] = counts.get(after, 0) + 1
 
@@ -64,7 +64,7 @@ def begin(state: SweepState, trial: Trial, at: float) -> None:
     slot = state.slots.get(trial.slot) if trial.slot is not None else None
     if slot is not None and not slot.heard_at:
         # Only a worker that has begun a trial is known to work; those that worked before prove nothing new.
-        state.slot_failures = 0
+        state.room.slot_failures = 0
     hear(state, trial, at)
     if trial.slot is not None:
         state.tally.touch(trial.slot)
@@ -84,7 +84,7 @@ def hear(state: SweepState, trial: Trial, at: float) -> None:
 
 def may_be_silent(state: SweepState, slot: Slot) -> bool:
     """Whether nothing is to be heard of the slot's trial at present, however well it is."""
-    return state.is_stalled or slot.is_busy
+    return state.controller.is_stalled or slot.is_busy
 
 
 def enqueue(state: SweepState, number: int) -> None:
@@ -92,7 +92,7 @@ def enqueue(state: SweepState, number: int) -> None:
 
     So the order in which trials are handed out does not depend on the order in which slots gave them back.
     """
-    pending = state.pending
+    pending = state.line.pending
     if not pending or number > pending[-1]:
         pending.append(number)
     elif number < pending[0]:
@@ -112,23 +112,23 @@ def requeue(state: SweepState, trial: Trial, cause: Cause) -> None:
 def _take_turn(state: SweepState, trial: Trial) -> None:
     """A trial that was queued is not so any more: what was decided about it meanwhile is carried out."""
     if trial.turn is not None:
-        state.undecided.append((trial.number, None))
+        state.work.undecided.append((trial.number, None))
 
 
 def leave_line(state: SweepState, trial: Trial) -> None:
     """Take a pending or waiting trial out of the line; whoever calls this moves it."""
     if trial.state == "pending":
-        state.pending.remove(trial.number)
+        state.line.pending.remove(trial.number)
     else:
-        del state.waiting[trial.number]
+        del state.line.waiting[trial.number]
         trial.due_at = None
 
 
 def paused(state: SweepState) -> list[int]:
     """The paused trials, in the order of their numbers."""
-    if not state.counts.get("paused"):
+    if not state.line.counts.get("paused"):
         return []
-    return sorted(number for number in state.active if state.trials[number].state == "paused")
+    return sorted(number for number in state.line.active if state.trials[number].state == "paused")
 
 
 def cut(state: SweepState, trial: Trial, at: float) -> None:
@@ -143,22 +143,23 @@ def cut(state: SweepState, trial: Trial, at: float) -> None:
 
 def forget_active(state: SweepState, trial: Trial) -> None:
     """The trial has ended for good."""
-    if state.active.pop(trial.number, 0) is None and trial.is_large:
-        state.hungry_for_memory -= 1
+    if state.line.active.pop(trial.number, 0) is None and trial.is_large:
+        state.line.hungry_for_memory -= 1
 
 
 def cut_unbegun(state: SweepState, at: float) -> None:
     """Cancel what no slot has."""
-    for number in [*state.pending, *state.waiting, *paused(state)]:
+    line = state.line
+    for number in [*line.pending, *line.waiting, *paused(state)]:
         cut(state, state.trials[number], at)
-    state.pending.clear()
-    state.waiting.clear()
+    line.pending.clear()
+    line.waiting.clear()
 
 
 def depth(state: SweepState) -> int:
     """How many trials a slot may hold, the running one included."""
-    mean = state.mean_duration_s
-    if mean is None or mean >= SHORT_TRIAL_S or not state.rules.is_blind or sequential.is_kept(state):
+    mean = state.meter.mean_duration_s
+    if mean is None or mean >= SHORT_TRIAL_S or not state.rules.search.is_blind or sequential.is_kept(state):
         return 1
     # A mean that has sunk to next to nothing divides into infinity, which has no ceiling.
     return MAX_DEPTH if mean * MAX_DEPTH <= AHEAD_S else min(MAX_DEPTH, 1 + ceil(AHEAD_S / mean))
@@ -166,29 +167,30 @@ def depth(state: SweepState) -> int:
 
 def mark_hungry(state: SweepState, slot: Slot) -> None:
     """Note that a slot can take another trial; an idle one goes to the front."""
+    line = state.line
     state.tally.touch(slot.number)
     if slot.is_hungry:
-        if not slot.queue and state.hungry[0] != slot.number:
-            state.hungry.remove(slot.number)
-            state.hungry.appendleft(slot.number)
+        if not slot.queue and line.hungry[0] != slot.number:
+            line.hungry.remove(slot.number)
+            line.hungry.appendleft(slot.number)
     elif slot.is_open and not slot.is_leaving and len(slot.queue) < depth(state):
         slot.is_hungry = True
         if slot.queue:
-            state.hungry.append(slot.number)
+            line.hungry.append(slot.number)
         else:
-            state.hungry.appendleft(slot.number)
+            line.hungry.appendleft(slot.number)
 
 
 def slot_limit(state: SweepState) -> int:
     """How many slots there may be."""
-    limit = state.rules.max_concurrent
-    return state.capacity if limit is None else min(limit, state.capacity)
+    limit = state.rules.slots.max_concurrent
+    return state.room.capacity if limit is None else min(limit, state.room.capacity)
 
 
 def open_slot(state: SweepState, out: Out, memory_bytes: int | None = None, size: str = "") -> None:
     """Open another slot, with so much memory, and of this size."""
-    slot = Slot(number=state.next_slot, memory_bytes=memory_bytes, size=size)
-    state.next_slot += 1
+    slot = Slot(number=state.room.next_slot, memory_bytes=memory_bytes, size=size)
+    state.room.next_slot += 1
     state.slots[slot.number] = slot
     state.tally.touch(slot.number)
     if slot.is_large:
@@ -198,14 +200,14 @@ def open_slot(state: SweepState, out: Out, memory_bytes: int | None = None, size
 
 def idle(state: SweepState) -> list[Slot]:
     """The slots in the line that have no trial, in its order."""
-    return [state.slots[number] for number in state.hungry.sorted(state.tally.idle)]
+    return [state.slots[number] for number in state.line.hungry.sorted(state.tally.idle)]
 
 
 def close(state: SweepState, slot: Slot, out: Out) -> None:
     """Close a slot that has no trial."""
     state.tally.touch(slot.number)
     if slot.is_hungry:
-        state.hungry.remove(slot.number)
+        state.line.hungry.remove(slot.number)
     del state.slots[slot.number]
     out.append(CloseSlot(slot=slot.number))
 
@@ -218,7 +220,7 @@ def leave(state: SweepState, slot: Slot, out: Out) -> None:
     state.tally.touch(slot.number)
     if slot.is_hungry:
         slot.is_hungry = False
-        state.hungry.remove(slot.number)
+        state.line.hungry.remove(slot.number)
     queued = [number for number in slot.queue if state.trials[number].state == "queued"]
     if queued:
         recall(state, slot, queued, out)
@@ -279,7 +281,7 @@ def ask_to_end(
             trial=trial.number,
             attempt=trial.attempt,
             reason=reason,
-            grace_s=state.rules.grace_s if grace_s is None else grace_s,
+            grace_s=state.rules.limits.grace_s if grace_s is None else grace_s,
             wants_checkpoint=wants_checkpoint,
         )
     )
@@ -314,11 +316,12 @@ def stop_sweep(
     fault_field: str = "",
 ) -> None:
     """Begin to end the sweep: nothing new starts, what runs is asked to end. The first reason stands."""
+    end = state.end
     if state.phase != "running":
         return
-    state.phase, state.status, state.why = "stopping", status, why
-    state.fault, state.fault_field = fault, fault_field
-    state.is_interrupted = False
+    state.phase, end.status, end.why = "stopping", status, why
+    end.fault, end.fault_field = fault, fault_field
+    end.is_interrupted = False
     cut_unbegun(state, at)
     ask_all_to_end(state, "sweep", out)
 
@@ -327,8 +330,9 @@ def interrupt(
     state: SweepState, why: str, out: Out, *, fault: Fault | None = None, fault_field: str = ""
 ) -> None:
     """Begin to leave: nothing new starts, what runs is asked to end, and all of it runs again on a resume."""
-    if state.phase != "running" or state.is_interrupted:
+    end = state.end
+    if state.phase != "running" or end.is_interrupted:
         return
-    state.is_interrupted, state.why = True, why
-    state.fault, state.fault_field = fault, fault_field
+    end.is_interrupted, end.why = True, why
+    end.fault, end.fault_field = fault, fault_field
     ask_all_to_end(state, "interrupt", out)

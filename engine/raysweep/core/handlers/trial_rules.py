@@ -26,10 +26,10 @@ def record(state: SweepState, trial: Trial, metrics: Metrics, value: float | Non
     rules = state.rules
     if trial.max_t is not None:
         return
-    if rules.trial_wilcoxon is not None and value is not None:
-        _append(state.curves.setdefault(trial.number, []), trial.iteration, value)
-    if rules.judge is not None:
-        _append(state.histories.setdefault(trial.number, []), trial.iteration, metrics)
+    if rules.stoppers.wilcoxon is not None and value is not None:
+        _append(state.reports.curves.setdefault(trial.number, []), trial.iteration, value)
+    if rules.stoppers.judge is not None:
+        _append(state.reports.histories.setdefault(trial.number, []), trial.iteration, metrics)
 
 
 def _append(entries: list[tuple[int, EntryT]], iteration: int, entry: EntryT) -> None:
@@ -46,11 +46,11 @@ def judge(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason | Non
     rules = state.rules
     if has_settled(rules, trial, metrics):
         return "limit"
-    if rules.judge is not None:
-        history = [metrics for _, metrics in state.histories.get(trial.number, ())]
-        if rules.judge.ends(trial.number, history):
+    if rules.stoppers.judge is not None:
+        history = [metrics for _, metrics in state.reports.histories.get(trial.number, ())]
+        if rules.stoppers.judge.ends(trial.number, history):
             return "limit"
-    wilcoxon = rules.trial_wilcoxon
+    wilcoxon = rules.stoppers.wilcoxon
     return "scheduler" if wilcoxon is not None and _is_worse(wilcoxon, state, trial) else None
 
 
@@ -59,10 +59,13 @@ def _is_worse(wilcoxon: TrialWilcoxon, state: SweepState, trial: Trial) -> bool:
 
     Decided as Optuna's WilcoxonPruner does. A report without a number is left out.
     """
-    if state.reference is None:
+    if state.ranking.reference is None:
         return False
-    sign = -1.0 if state.rules.is_max else 1.0
-    own, best = dict(state.curves.get(trial.number, ())), dict(state.curves.get(state.reference, ()))
+    sign = -1.0 if state.rules.objective.is_max else 1.0
+    own, best = (
+        dict(state.reports.curves.get(trial.number, ())),
+        dict(state.reports.curves.get(state.ranking.reference, ())),
+    )
     differences = [sign * (value - best[step]) for step, value in own.items() if step in best]
     if len(differences) < max(2, wilcoxon.n_startup_steps):
         return False
@@ -80,40 +83,40 @@ def conclude(state: SweepState, trial: Trial) -> None:
 
     One that failed may be retried, and one that the sweep's end cut may go on, with what they had reported.
     """
-    if state.rules.trial_wilcoxon is not None and trial.state == "completed":
+    if state.rules.stoppers.wilcoxon is not None and trial.state == "completed":
         _consider_reference(state, trial)
     if trial.state in ("completed", "stopped"):
-        state.histories.pop(trial.number, None)
-        if trial.number != state.reference:
-            state.curves.pop(trial.number, None)
+        state.reports.histories.pop(trial.number, None)
+        if trial.number != state.ranking.reference:
+            state.reports.curves.pop(trial.number, None)
 
 
 def _consider_reference(state: SweepState, trial: Trial) -> None:
-    score, known = score_of(state, trial), state.reference
+    score, known = score_of(state, trial), state.ranking.reference
     if score is None or not may_be_best(state, trial):
         return
     if known is None or is_better(state, score, score_of(state, state.trials[known])):
-        state.reference = trial.number
+        state.ranking.reference = trial.number
         if known is not None:
-            state.curves.pop(known, None)
+            state.reports.curves.pop(known, None)
 
 
 def forget(state: SweepState, number: int) -> None:
     """The trial goes on with another config or checkpoint: what it reported before was not its own."""
-    state.histories.pop(number, None)
-    state.curves.pop(number, None)
+    state.reports.histories.pop(number, None)
+    state.reports.curves.pop(number, None)
 
 
 def has_settled(rules: Rules, trial: Trial, metrics: Metrics) -> bool:
     """Take a report into account: whether it is the trial's last, as nothing changes any more."""
-    plateau, patience = rules.trial_plateau, rules.trial_patience
+    plateau, patience = rules.stoppers.plateau, rules.stoppers.patience
     is_flat = plateau is not None and _is_flat(plateau, rules, trial, metrics)
     is_over = patience is not None and _is_over(patience, rules, trial, metrics)
     return is_flat or is_over
 
 
 def _is_flat(plateau: TrialPlateau, rules: Rules, trial: Trial, metrics: Metrics) -> bool:
-    value = as_number(metrics.get(plateau.metric or rules.metric))
+    value = as_number(metrics.get(plateau.metric or rules.objective.metric))
     if value is None:
         return False
     before = tuple(each for each in trial.recent if each[0] < trial.iteration)
@@ -122,7 +125,7 @@ def _is_flat(plateau: TrialPlateau, rules: Rules, trial: Trial, metrics: Metrics
         return False
     threshold = plateau.metric_threshold
     if threshold is not None:
-        is_max = (plateau.mode or ("max" if rules.is_max else "min")) == "max"
+        is_max = (plateau.mode or ("max" if rules.objective.is_max else "min")) == "max"
         if value < threshold if is_max else value > threshold:
             return False
     values = [each[1] for each in trial.recent]
@@ -131,7 +134,7 @@ def _is_flat(plateau: TrialPlateau, rules: Rules, trial: Trial, metrics: Metrics
 
 
 def _is_over(patience: TrialPatience, rules: Rules, trial: Trial, metrics: Metrics) -> bool:
-    value = as_number(metrics.get(rules.metric))
+    value = as_number(metrics.get(rules.objective.metric))
     if value is None:
         return False
     if trial.improved is None or _gain(rules, trial.improved[1], value) > patience.min_improvement:
@@ -141,4 +144,4 @@ def _is_over(patience: TrialPatience, rules: Rules, trial: Trial, metrics: Metri
 
 
 def _gain(rules: Rules, before: float, value: float) -> float:
-    return value - before if rules.is_max else before - value
+    return value - before if rules.objective.is_max else before - value

@@ -16,18 +16,19 @@ from raysweep.schedulers import TRAINING_ITERATION
 def see(state: SweepState, keys: tuple[str, ...]) -> None:
     """Trials report values of these names."""
     for name in state.rules.named:
-        if name in keys and name not in state.seen_names:
-            state.seen_names += (name,)
+        if name in keys and name not in state.reports.seen_names:
+            state.reports.seen_names += (name,)
 
 
 def note_missing(state: SweepState, by: str) -> None:
     """Say which names were never reported so far; `by`: by which trials, in words."""
-    if not state.reported_keys:
+    reports = state.reports
+    if not reports.keys:
         return
-    known = dict.fromkeys((*state.reported_keys, TRAINING_ITERATION))
+    known = dict.fromkeys((*reports.keys, TRAINING_ITERATION))
     for name, field in state.rules.named.items():
-        if name not in state.seen_names:
-            state.seen_names += (name,)
+        if name not in reports.seen_names:
+            reports.seen_names += (name,)
             transitions.note(
                 state, f"{field}: {name!r} was never reported by {by}; {did_you_mean(name, known)}"
             )

@@ -34,8 +34,8 @@ _LENIENT: Final[frozenset[StopReason]] = frozenset({"preempt", "ending"})
 
 def settle(state: SweepState, at: float, out: Out) -> None:
     """Carry out all that was decided during this event, and what is decided upon that."""
-    while state.undecided:
-        number, verdict = state.undecided.popleft()
+    while state.work.undecided:
+        number, verdict = state.work.undecided.popleft()
         trial = state.trials.get(number)
         if trial is None:
             transitions.note(state, f"the scheduler decides about trial {number}, which there is not")
@@ -96,7 +96,7 @@ def _act(state: SweepState, trial: Trial, turn: Turn, at: float, out: Out) -> No
 def wake(state: SweepState, at: float, out: Out) -> None:
     """Nothing else can run: ask the scheduler about the paused trials, and stop them if it resumes none."""
     paused = transitions.paused(state)
-    state.undecided.extend(state.scheduler.idle(tuple(paused)))
+    state.work.undecided.extend(state.scheduler.idle(tuple(paused)))
     settle(state, at, out)
     trials = [state.trials[number] for number in paused]
     while state.phase == "running" and not any(trial.state == "pending" for trial in trials):

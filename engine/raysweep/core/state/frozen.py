@@ -39,7 +39,6 @@ class FrozenState:
 def freeze(state: SweepState) -> FrozenState:
     """Keep the state as it is now."""
     trials: list[Trial | orjson.Fragment] = list(state.trials.values())
-    for number in state.active:
+    for number in state.line.active:
         trials[number] = orjson.Fragment(orjson.dumps(state.trials[number]))
-    # `list` is for the slots' deques.
-    return FrozenState(rest=orjson.dumps(state.rest(), default=list), trials=tuple(trials))
+    return FrozenState(rest=state.rest(), trials=tuple(trials))

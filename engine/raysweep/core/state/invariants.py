@@ -24,16 +24,17 @@ def check(state: SweepState) -> None:
 
 
 def _check_trials(state: SweepState) -> None:
+    line = state.line
     counts = Counter(trial.state for trial in state.trials.values())
-    kept = {name: number for name, number in state.counts.items() if number}
+    kept = {name: number for name, number in line.counts.items() if number}
     assert dict(counts) == kept, f"counts {kept} are not those of the trials: {dict(counts)}"
     pending = [number for number, trial in state.trials.items() if trial.state == "pending"]
-    assert list(state.pending) == pending, f"pending {list(state.pending)} != {pending}"
+    assert list(line.pending) == pending, f"pending {list(line.pending)} != {pending}"
     waiting = [number for number, trial in state.trials.items() if trial.state == "waiting"]
-    assert sorted(state.waiting) == waiting, f"waiting {sorted(state.waiting)} != {waiting}"
+    assert sorted(line.waiting) == waiting, f"waiting {sorted(line.waiting)} != {waiting}"
     for number, trial in state.trials.items():
         assert trial.number == number
-        assert (number in state.active) == (trial.state not in FINAL), f"trial {number}: active or final"
+        assert (number in line.active) == (trial.state not in FINAL), f"trial {number}: active or final"
         assert (trial.slot is not None) == (trial.state in ON_SLOT), (
             f"trial {number}: {trial.state}, slot {trial.slot}"
         )
@@ -41,26 +42,27 @@ def _check_trials(state: SweepState) -> None:
         assert trial.turn is None or trial.state in ("queued", "stopping"), f"trial {number}: turn"
         assert trial.origin is None or not trial.checkpoints, f"trial {number}: another's checkpoint, and own"
         assert (trial.due_at is not None) == (trial.state == "waiting"), f"trial {number}: due time"
-        assert trial.due_at == state.waiting.get(number), f"trial {number}: due at another time"
+        assert trial.due_at == line.waiting.get(number), f"trial {number}: due at another time"
         assert trial.overrun <= trial.reports, f"trial {number}: more overrun than reports"
         attempts = [ended.attempt for ended in trial.attempts]
         assert attempts == sorted(set(attempts)), f"trial {number}: attempts {attempts}"
         assert (trial.ended_at is not None) == (trial.state in FINAL), f"trial {number}: end time"
         numbers = [checkpoint.number for checkpoint in trial.checkpoints]
         assert numbers == sorted(set(numbers)), f"trial {number}: checkpoints {numbers}"
-        assert retention.kept(state.rules, trial.checkpoints) == trial.checkpoints, (
+        assert retention.kept(state.rules.checkpoints, trial.checkpoints) == trial.checkpoints, (
             f"trial {number}: more checkpoints than its policy keeps: {numbers}"
         )
         starts = [start for start, _ in trial.lineage]
         assert starts == sorted(set(starts)), f"trial {number}: configs from {starts}"
         assert starts[:1] in ([], [0]), f"trial {number}: no config from the start: {starts}"
-    assert list(state.trials) == list(range(state.suggested)), (
+    assert list(state.trials) == list(range(state.search.suggested)), (
         "trials are numbered in the order of suggestion"
     )
 
 
 def _check_slots(state: SweepState) -> None:
-    limit = state.rules.max_concurrent
+    line = state.line
+    limit = state.rules.slots.max_concurrent
     assert limit is None or len(state.slots) <= limit, (
         f"{len(state.slots)} slots, max_concurrent_trials={limit}"
     )
@@ -76,13 +78,13 @@ def _check_slots(state: SweepState) -> None:
                 f"trial {number} runs behind another in slot {slot.number}"
             )
         assert not slot.queue or slot.is_open, f"slot {slot.number} has trials but is not open"
-        assert slot.is_hungry == (slot.number in state.hungry), f"slot {slot.number}: hungry mark"
-    are_loaded = [bool(state.slots[number].queue) for number in state.hungry if number in state.slots]
+        assert slot.is_hungry == (slot.number in line.hungry), f"slot {slot.number}: hungry mark"
+    are_loaded = [bool(state.slots[number].queue) for number in line.hungry if number in state.slots]
     assert are_loaded == sorted(are_loaded), "a hungry slot that is idle stands behind one that is not"
-    large = [number for number in state.active if state.trials[number].is_large]
-    assert state.hungry_for_memory == len(large), f"{state.hungry_for_memory} hungry for memory: {large}"
-    assert len(set(state.hungry)) == len(state.hungry), "a slot is hungry twice"
-    assert all(number in state.slots for number in state.hungry), "a hungry slot is gone"
+    large = [number for number in line.active if state.trials[number].is_large]
+    assert line.hungry_for_memory == len(large), f"{line.hungry_for_memory} hungry for memory: {large}"
+    assert len(set(line.hungry)) == len(line.hungry), "a slot is hungry twice"
+    assert all(number in state.slots for number in line.hungry), "a hungry slot is gone"
     queued = sorted(number for slot in state.slots.values() for number in slot.queue)
     on_slot = [number for number, trial in state.trials.items() if trial.state in ON_SLOT]
     assert queued == on_slot, f"trials on slots {on_slot} are not those in the queues {queued}"
@@ -90,23 +92,27 @@ def _check_slots(state: SweepState) -> None:
 
 def _check_top(state: SweepState) -> None:
     """Of the trials that are done, none but the best keep checkpoints."""
-    limit = state.rules.keep_top
-    assert not state.unranked, f"trials are not ranked: {state.unranked}"
+    ranking = state.ranking
+    limit = state.rules.checkpoints.keep_top
+    assert not state.work.unranked, f"trials are not ranked: {state.work.unranked}"
     if limit is None:
-        assert not state.top
+        assert not ranking.top
         return
-    assert len(state.top) <= limit, f"more than {limit} trials keep checkpoints: {state.top}"
+    assert len(ranking.top) <= limit, f"more than {limit} trials keep checkpoints: {ranking.top}"
     for number, trial in state.trials.items():
-        if trial.state in retention.RANKED and number not in state.top:
+        if trial.state in retention.RANKED and number not in ranking.top:
             assert trial.checkpoint is None, f"trial {number} is not of the best, and keeps checkpoints"
 
 
 def _check_ends(state: SweepState) -> None:
+    end = state.end
     if state.phase in ("ending", "ended"):
-        assert not state.active, f"the sweep is {state.phase}, but {list(state.active)} have not ended"
-        assert state.status is not None
-    assert (state.status is None) == (state.phase == "running"), f"phase {state.phase}, status {state.status}"
-    assert (state.ended_at is not None) == (state.phase == "ended")
+        assert not state.line.active, (
+            f"the sweep is {state.phase}, but {list(state.line.active)} have not ended"
+        )
+        assert end.status is not None
+    assert (end.status is None) == (state.phase == "running"), f"phase {state.phase}, status {end.status}"
+    assert (state.clock.ended_at is not None) == (state.phase == "ended")
 
 
 def _check_tally(state: SweepState) -> None:
@@ -114,12 +120,12 @@ def _check_tally(state: SweepState) -> None:
     tally, slots = state.tally, state.slots.values()
     assert tally.open_slots == sum(slot.is_open for slot in slots), f"{tally.open_slots} slots are open"
     assert tally.busy_slots == sum(bool(slot.queue) for slot in slots), f"{tally.busy_slots} slots are busy"
-    idle = [number for number in state.hungry if not state.slots[number].queue]
-    assert state.hungry.sorted(tally.idle) == idle, f"idle slots {tally.idle} are not {idle}"
+    idle = [number for number in state.line.hungry if not state.slots[number].queue]
+    assert state.line.hungry.sorted(tally.idle) == idle, f"idle slots {tally.idle} are not {idle}"
     vacated = [slot.number for slot in slots if slot.is_leaving and not slot.queue]
     borrowed = [checkpoint for trial in state.trials.values() for checkpoint in trial.borrowed]
     assert tally.pins == Counter(each.uri for each in borrowed), f"pinned {tally.pins}, needed {borrowed}"
-    assert not state.undecided, f"verdicts are left over: {state.undecided}"
+    assert not state.work.undecided, f"verdicts are left over: {state.work.undecided}"
     assert tally.vacated == vacated, f"vacated slots {tally.vacated} are not {vacated}"
     large = [slot for slot in slots if slot.is_large]
     assert tally.large_slots == large, f"large slots {tally.large_slots} are not {large}"
@@ -135,7 +141,7 @@ def _check_tally(state: SweepState) -> None:
 
 def _check_due(state: SweepState) -> None:
     tally = state.tally
-    waiting = min(((at, number) for number, at in state.waiting.items()), default=None)
+    waiting = min(((at, number) for number, at in state.line.waiting.items()), default=None)
     assert tally.next_due() == waiting, f"next due {tally.next_due()} is not {waiting}"
     heads = [(slot, state.trials[slot.queue[0]]) for slot in state.slots.values() if slot.queue]
     running = [(slot, trial) for slot, trial in heads if trial.state == "running"]

@@ -34,22 +34,23 @@ class UnderWay:
 
 def explain_stuck(state: SweepState, under_way: UnderWay) -> str:
     """Why nothing can move, although there is something to do and room for it; empty: all is well."""
-    if state.phase in ("ending", "ended") or state.has_left or not under_way.is_nothing:
+    line = state.line
+    if state.phase in ("ending", "ended") or state.end.has_left or not under_way.is_nothing:
         return ""
     held = [number for slot in state.slots.values() for number in slot.queue]
     if held:
         return f"trials {held} are with workers that do nothing ({_where(state)})"
-    if state.phase == "stopping" or state.is_interrupted:
+    if state.phase == "stopping" or state.end.is_interrupted:
         return f"no trial runs any more, and the sweep neither ends nor leaves ({_where(state)})"
-    if state.waiting and (under_way.timer_at is None or under_way.timer_at > min(state.waiting.values())):
-        return f"trials {sorted(state.waiting)} wait for a moment that no timer is set to"
-    if not state.capacity:
+    if line.waiting and (under_way.timer_at is None or under_way.timer_at > min(line.waiting.values())):
+        return f"trials {sorted(line.waiting)} wait for a moment that no timer is set to"
+    if not state.room.capacity:
         return _explain_no_room(state, under_way)
     return _explain_idle(state, under_way)
 
 
 def _explain_no_room(state: SweepState, under_way: UnderWay) -> str:
-    is_known = state.no_room_since is not None
+    is_known = state.room.no_room_since is not None
     if is_known and under_way.timer_at is None:
         return "there is no room for a trial, and no timer ends the wait for it"
     return ""
@@ -57,32 +58,34 @@ def _explain_no_room(state: SweepState, under_way: UnderWay) -> str:
 
 def _explain_idle(state: SweepState, under_way: UnderWay) -> str:
     """Nothing runs, and there is room: what could begin?"""
+    line = state.line
     beyond = len(large_trials.out_of_reach(state))
-    in_reach = len(state.pending) - beyond
-    if state.rules.has_end and not sweep_end.admits(state, state.last_at):
+    in_reach = len(line.pending) - beyond
+    if state.rules.ends.has_end and not sweep_end.admits(state, state.clock.last_at):
         return f"nothing that begins now can report in time, and the sweep does not end ({_where(state)})"
     if in_reach and not sequential.holds(state):
         return f"{in_reach} trials are pending, and nobody runs or opens a slot ({_where(state)})"
-    if state.waiting:
+    if line.waiting:
         return ""
-    if not state.is_exhausted:
+    if not state.search.is_exhausted:
         return f"the searcher has more trials, and nobody asks it ({_where(state)})"
     if beyond and under_way.timer_at is None:
         return f"{beyond} trials wait for memory that no node has, and no timer ends that ({_where(state)})"
-    if (paused := state.counts.get("paused", 0)) and not in_reach:
+    if (paused := line.counts.get("paused", 0)) and not in_reach:
         return f"{paused} trials are paused, and nobody asks the scheduler about them ({_where(state)})"
-    if not state.active:
+    if not line.active:
         return f"every trial has ended, and the sweep goes on ({_where(state)})"
     return ""
 
 
 def _where(state: SweepState) -> str:
+    line = state.line
     slots = [
         f"{slot.number}{'' if slot.is_open else ' not open'}{' leaving' if slot.is_leaving else ''}"
         for slot in state.slots.values()
     ]
     return (
         f"phase {state.phase}, slots [{', '.join(slots)}] of {transitions.slot_limit(state)}, "
-        f"{len(state.pending)} pending, {len(state.waiting)} waiting, {len(state.active)} active, "
-        f"{state.slot_failures} slots failed in a row"
+        f"{len(line.pending)} pending, {len(line.waiting)} waiting, {len(line.active)} active, "
+        f"{state.room.slot_failures} slots failed in a row"
     )

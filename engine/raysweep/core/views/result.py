@@ -53,7 +53,8 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
     Raises:
         RaysweepError: the sweep has not ended.
     """
-    if state.status is None or state.started_at is None or state.ended_at is None:
+    end, clock = state.end, state.clock
+    if end.status is None or clock.started_at is None or clock.ended_at is None:
         raise RaysweepError(f"sweep {sweep_id} has not ended")
     best = best_shown(state)
     with without_collector():
@@ -62,10 +63,10 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         sweep_id=sweep_id,
         name=state.spec.name,
         key=key,
-        status=state.status,
+        status=end.status,
         why=explain(state),
-        ended_by=EndedBy.model_validate(state.ended_by) if state.ended_by else None,
-        usage=Usage(**usage(state, state.ended_at)),
+        ended_by=EndedBy.model_validate(end.by) if end.by else None,
+        usage=Usage(**usage(state, clock.ended_at)),
         min_trials=state.spec.stop.min_trials,
         metric=state.spec.metric,
         mode=state.spec.mode,
@@ -77,15 +78,15 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         configs=_configs(state),
         num_trials=num_trials(state),
         is_open_ended=state.spec.is_open_ended,
-        counts={name: number for name, number in sorted(state.counts.items()) if number},
+        counts={name: number for name, number in sorted(state.line.counts.items()) if number},
         seed=state.seed,
-        started_at=state.started_at,
-        ended_at=state.ended_at + max(0.0, state.clock_ahead_s),
+        started_at=clock.started_at,
+        ended_at=clock.ended_at + max(0.0, clock.ahead_s),
         uri=uri,
-        generation=state.generation,
-        error=_first_error(state, uri) if state.status == "failed" else None,
+        generation=state.controller.generation,
+        error=_first_error(state, uri) if end.status == "failed" else None,
         spec_digest=state.spec.digest(),
-        code_digest=state.code,
+        code_digest=state.controller.code,
         raysweep_version=version,
         notes=state.notes,
     )
@@ -93,20 +94,21 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
 
 def explain(state: SweepState) -> str:
     """One sentence for a person: how many trials, why it ended, what the best is."""
+    end = state.end
     ended = [trial for trial in state.trials.values() if trial.state in FINAL and trial.state != "cancelled"]
-    counts = state.counts
-    if state.ended_by is not None and state.status in ("deadline", "budget", "plateau"):
-        parts = [f"{_of_wanted(len(ended), num_trials(state))}, ended by {state.why}"]
+    counts = state.line.counts
+    if end.by is not None and end.status in ("deadline", "budget", "plateau"):
+        parts = [f"{_of_wanted(len(ended), num_trials(state))}, ended by {end.why}"]
     else:
         parts = [f"{_of_wanted(len(ended), num_trials(state))} ended"]
         parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
-        parts.append(f"{state.status}: {state.why}" if state.status else "still running")
+        parts.append(f"{end.status}: {end.why}" if end.status else "still running")
     best = best_shown(state)
     first = first_ranked(state) if best is None else None
     if first is not None:
         nearest = trial_outcome(state, first, "")
         parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric, state.spec.others))
-    groups = ranked_groups(state) if state.rules.repeats > 1 else []
+    groups = ranked_groups(state) if state.rules.search.repeats > 1 else []
     if groups:
         parts.append(_show_group(state, groups[0]))
     elif best is not None:
@@ -116,13 +118,13 @@ def explain(state: SweepState) -> str:
 
 def best_shown(state: SweepState) -> Trial | None:
     """The best trial; with `repeat`, the best one of the best config."""
-    groups = ranked_groups(state) if state.rules.repeats > 1 else []
+    groups = ranked_groups(state) if state.rules.search.repeats > 1 else []
     return best_trial(state, groups[0]) if groups else best_ranked(state)
 
 
 def _show_group(state: SweepState, group: Group) -> str:
     spread = f" ± {group.std:.3g}" if group.std is not None else ""
-    of = f"{len(group.scores)} of {state.rules.repeats} repeats"
+    of = f"{len(group.scores)} of {state.rules.search.repeats} repeats"
     return f"best {state.spec.metric} {group.mean:.6g}{spread} (config {group.number}, {of})"
 
 
@@ -155,9 +157,9 @@ def num_trials(state: SweepState) -> int | None:
     None: as many as there was time for.
     """
     spec = state.spec
-    if not state.is_exhausted and spec.is_open_ended:
+    if not state.search.is_exhausted and spec.is_open_ended:
         return None
-    wanted = None if state.is_exhausted else wanted_trials(state)
+    wanted = None if state.search.is_exhausted else wanted_trials(state)
     return max(len(state.trials), wanted or 0)
 
 
@@ -179,7 +181,9 @@ def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:
         score=score_of(state, trial),
         violations={
             constraint.text: far
-            for constraint, far in zip(state.rules.constraints, violations(state, trial), strict=True)
+            for constraint, far in zip(
+                state.rules.objective.constraints, violations(state, trial), strict=True
+            )
         }
         if score_of(state, trial) is not None
         else {},
@@ -227,4 +231,6 @@ def _first_error(state: SweepState, uri: str) -> ErrorInfo:
             info = _error_info(attempt, uri)
             if trial.state == "failed" and info is not None:
                 return info
-    return ErrorInfo(kind=state.fault or "failed", type="SweepFailed", message=state.why, traceback=None)
+    return ErrorInfo(
+        kind=state.end.fault or "failed", type="SweepFailed", message=state.end.why, traceback=None
+    )

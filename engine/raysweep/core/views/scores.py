@@ -51,24 +51,24 @@ class Ran(Protocol):
 
 def score_of(state: SweepState, trial: Trial) -> float | None:
     """The score that ranks a trial: its last reported metric, or its best, as the spec's `score` says."""
-    return trial.best_score if state.rules.ranks_by_best else trial.last_score
+    return trial.best_score if state.rules.objective.ranks_by_best else trial.last_score
 
 
 def ranking_report(state: SweepState, trial: Trial) -> Metrics:
     """The report that ranks a trial: its last, or its best, as the spec's `score` says."""
-    return trial.best if state.rules.ranks_by_best else trial.last
+    return trial.best if state.rules.objective.ranks_by_best else trial.last
 
 
 def violations(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
     """How far a trial is from satisfying each constraint: 0 or less, it does; None: it cannot be told."""
     report = ranking_report(state, trial)
-    return tuple(constraint.violation(report) for constraint in state.rules.constraints)
+    return tuple(constraint.violation(report) for constraint in state.rules.objective.constraints)
 
 
 def violation(state: SweepState, report: Metrics) -> float:
     """How far a report is from satisfying all constraints: 0, it does; infinite: it cannot be told."""
     total = 0.0
-    for constraint in state.rules.constraints:
+    for constraint in state.rules.objective.constraints:
         distance = constraint.violation(report)
         total += inf if distance is None else max(distance, 0.0)
     return total
@@ -76,22 +76,22 @@ def violation(state: SweepState, report: Metrics) -> float:
 
 def other_values(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
     """A trial's values of the metrics after the first, in the report of its score; None: it has none."""
-    rules = state.rules
-    if not rules.others:
+    objective = state.rules.objective
+    if not objective.others:
         return ()
     report = ranking_report(state, trial)
-    if as_number(report.get(rules.metric)) is None:
-        return (None,) * len(rules.others)
-    return tuple(as_number(report.get(name)) for name, _ in rules.others)
+    if as_number(report.get(objective.metric)) is None:
+        return (None,) * len(objective.others)
+    return tuple(as_number(report.get(name)) for name, _ in objective.others)
 
 
 def may_be_best(state: SweepState, trial: Trial) -> bool:
     """Whether a trial has a value of each metric and satisfies the constraints."""
     if score_of(state, trial) is None:
         return False
-    if state.rules.others and None in other_values(state, trial):
+    if state.rules.objective.others and None in other_values(state, trial):
         return False
-    return not (state.rules.constraints and violation(state, ranking_report(state, trial)))
+    return not (state.rules.objective.constraints and violation(state, ranking_report(state, trial)))
 
 
 def told(state: SweepState, trial: Trial) -> Told | None:
@@ -103,7 +103,7 @@ def told(state: SweepState, trial: Trial) -> Told | None:
     if trial.told is not None:
         return trial.told
     end = _TOLD_AS.get(trial.state)
-    return state.paused.get(trial.number) if end is None else told_at(state, trial, end)
+    return state.search.paused.get(trial.number) if end is None else told_at(state, trial, end)
 
 
 def told_at(state: SweepState, trial: Trial, end: ToldEnd) -> Told:
@@ -115,8 +115,9 @@ def told_at(state: SweepState, trial: Trial, end: ToldEnd) -> Told:
     value = score_of(state, trial)
     if value is None or trial.suggested is not None:
         return Told(end=end, value=None)
-    cost = cost_of(trial.last, trial.attempts, state.rules.cost) if state.rules.cost is not None else None
-    if not (state.rules.constraints or state.rules.others):
+    rule, objective = state.rules.search.cost, state.rules.objective
+    cost = cost_of(trial.last, trial.attempts, rule) if rule is not None else None
+    if not (objective.constraints or objective.others):
         return Told(end=end, value=value, cost=cost)
     found, beside = violations(state, trial), other_values(state, trial)
     known = tuple(each for each in found if each is not None)
@@ -168,12 +169,12 @@ def is_better(state: SweepState, score: float, other: float | None) -> bool:
     """Whether `score` beats `other`, strictly."""
     if other is None:
         return True
-    return score > other if state.rules.is_max else score < other
+    return score > other if state.rules.objective.is_max else score < other
 
 
 def is_better_report(state: SweepState, trial: Trial, score: float, report: Metrics) -> bool:
     """Whether a report of a trial, with this score, beats its best one so far."""
-    if state.rules.constraints and trial.best_score is not None:
+    if state.rules.objective.constraints and trial.best_score is not None:
         now, before = violation(state, report), violation(state, trial.best)
         if not now or not before:
             return is_better(state, score, trial.best_score) if now == before else not now
@@ -182,15 +183,16 @@ def is_better_report(state: SweepState, trial: Trial, score: float, report: Metr
 
 def place(state: SweepState, trial: Trial) -> Place:
     """Sorts trials, the best first: those that satisfy the constraints by score, the others by distance."""
-    distance = violation(state, ranking_report(state, trial)) if state.rules.constraints else 0.0
-    sign = -1.0 if state.rules.is_max else 1.0
+    objective = state.rules.objective
+    distance = violation(state, ranking_report(state, trial)) if objective.constraints else 0.0
+    sign = -1.0 if objective.is_max else 1.0
     score = sign * (score_of(state, trial) or 0.0)
-    if not state.rules.others:
+    if not objective.others:
         return distance > 0.0, distance, (score,), trial.number
     others = other_values(state, trial)
     if None in others:
         distance = inf
-    signs = (sign for _, sign in state.rules.others)
+    signs = (sign for _, sign in objective.others)
     rest = (sign * (value or 0.0) for sign, value in zip(signs, others, strict=True))
     return distance > 0.0, distance, (score, *rest), trial.number
 
@@ -203,24 +205,24 @@ def best_of(state: SweepState, trials: Iterable[Trial]) -> Trial | None:
 
 def consider_best(state: SweepState, trial: Trial) -> None:
     """Remember a trial that has ended, and did not fail, if it is the best of these."""
-    rules, best = state.rules, state.best_ended
-    score = trial.best_score if rules.ranks_by_best else trial.last_score
+    objective, best = state.rules.objective, state.ranking.best_ended
+    score = trial.best_score if objective.ranks_by_best else trial.last_score
     if score is None:
         return
-    if best is not None and not rules.others:
+    if best is not None and not objective.others:
         # As `_is_ahead` has it; nearly every trial ends here.
         known = score_of(state, state.trials[best])
-        if known is not None and (score < known if rules.is_max else score > known):
+        if known is not None and (score < known if objective.is_max else score > known):
             return
     if may_be_best(state, trial) and (best is None or _is_ahead(state, trial, state.trials[best])):
-        state.best_ended = trial.number
+        state.ranking.best_ended = trial.number
 
 
 def _is_ahead(state: SweepState, trial: Trial, other: Trial) -> bool:
     """Whether a trial is better than another, of two that may be the best: as their places are, sooner."""
     score, known = score_of(state, trial), score_of(state, other)
     assert score is not None, "it may be the best"
-    if state.rules.others and score == known:
+    if state.rules.objective.others and score == known:
         return place(state, trial) < place(state, other)
     return is_better(state, score, known) or (score == known and trial.number < other.number)
 
@@ -245,13 +247,13 @@ def best_ranked(state: SweepState) -> Trial | None:
 
 def current_best(state: SweepState) -> Trial | None:
     """The best trial so far, running ones included; costs as much as there are trials that have not ended."""
-    ended = [state.trials[state.best_ended]] if state.best_ended is not None else []
-    return best_of(state, [*ended, *(state.trials[number] for number in state.active)])
+    ended = [state.trials[state.ranking.best_ended]] if state.ranking.best_ended is not None else []
+    return best_of(state, [*ended, *(state.trials[number] for number in state.line.active)])
 
 
 def trial_time(state: SweepState, trial: Trial) -> float | None:
     """How far a trial is, in the scheduler's unit of time."""
-    return as_number(trial.last.get(state.rules.time_attr))
+    return as_number(trial.last.get(state.rules.objective.time_attr))
 
 
 def as_number(value: JsonValue) -> float | None:

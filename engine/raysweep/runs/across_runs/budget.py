@@ -145,7 +145,7 @@ def plan_budget(store: Store, name: str, budget_bytes: int) -> BudgetPlan:
         return BudgetPlan(name=name, budget_bytes=budget_bytes, used_bytes=used_bytes)
     planning = _Planning(store=store, left_bytes=used_bytes - budget_bytes, pins=find_pins(store))
     ended = sorted(
-        _ended(folders, planning), key=lambda each: (each.state.ended_at or 0.0, each.folder.sweep_id)
+        _ended(folders, planning), key=lambda each: (each.state.clock.ended_at or 0.0, each.folder.sweep_id)
     )
     if ended:
         _pin_best(ended[-1], planning)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
-from raysweep.core.state.compiled_spec import cost_rule
+from raysweep.core.state.compiled_parts import cost_rule
 from raysweep.core.views.scores import cost_of
 from raysweep.errors import StorageError
 from raysweep.outcome import SweepOutcome, TrialOutcome

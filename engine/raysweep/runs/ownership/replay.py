@@ -108,7 +108,7 @@ def read_state(
             log.warning("snapshot %s is not used: %s", snapshot.number, error)
         else:
             journal = folder.journal()
-            journal.skip_to(snapshot.number, state.generation)
+            journal.skip_to(snapshot.number, state.controller.generation)
             if discarded is not None:
                 discarded.extend((snapshot.number, uri) for uri in snapshot.discarded)
             return journal, state, catch_up(journal, state, discarded)

@@ -88,7 +88,7 @@ class Ownership:
 
         Raises: StorageError.
         """
-        has_ended = self.started.is_reopening or self.state.reopened
+        has_ended = self.started.is_reopening or self.state.end.reopened
         return pins_of(find_pins(self.folder.store), self.folder.sweep_id) if has_ended else ()
 
 
@@ -191,7 +191,7 @@ def hold(
     if diff.unsafe:
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
     held_by = current_holder() if holder is None else holder
-    scheduled_at = record.scheduled_at or state.started_at or claimed_at
+    scheduled_at = record.scheduled_at or state.clock.started_at or claimed_at
     is_reopening = _is_to_reopen(folder, asked, state, diff)
     retried = _retried(state, asked.continuing) if is_reopening or state.phase == "running" else ()
     extend = asked.continuing.extend
@@ -200,7 +200,7 @@ def hold(
         generation=0,
         host=held_by.host,
         pid=held_by.pid,
-        deadline=state.deadline_text or _deadline_text(state.spec, scheduled_at),
+        deadline=state.clock.deadline_text or _deadline_text(state.spec, scheduled_at),
         seen_at=_last_seen_at(folder, journal.generation),
         is_reopening=is_reopening,
         code=asked.code,
@@ -249,7 +249,7 @@ def rebuild_searcher(
     """
     searcher = make_searcher(spec, state.seed, warm)
     rungs: dict[int, list[tuple[float, float]]] = {}
-    for number, *reached in state.rungs:
+    for number, *reached in state.search.rungs:
         rungs.setdefault(number, []).append((reached[0], reached[1]))
     for number, is_told in in_order(state):
         trial = state.trials[number]
@@ -261,7 +261,7 @@ def rebuild_searcher(
             for time_reached, value in rungs.get(number, ()):
                 tell_rung(searcher, number, time_reached, value)
         known = told(state, trial) if is_told else None
-        if known is not None and (number not in retried or state.rules.logs_search):
+        if known is not None and (number not in retried or state.rules.search.is_logged):
             result = result_of(known.value, known.violations, known.others, known.cost)
             tell_end(searcher, number, result, state=known.end)
     return searcher
@@ -272,7 +272,7 @@ def in_order(state: SweepState) -> Iterator[tuple[int, bool]]:
 
     Of what was asked or told several times, the last counts: an ask that nobody answered, a trial run again.
     """
-    log = list(dict.fromkeys(reversed(state.search_log)))[::-1]
+    log = list(dict.fromkeys(reversed(state.search.log)))[::-1]
     if not log:
         yield from ((number, is_told) for number in state.trials for is_told in (False, True))
         return

@@ -22,17 +22,18 @@ def make_progress(
     state: SweepState, *, sweep_id: str, holder: Holder, at: float, total: int | None
 ) -> SweepProgress:
     """The state of a sweep, as much as is worth showing."""
-    best = best_shown(state) if state.rules.repeats > 1 else current_best(state)
+    clock = state.clock
+    best = best_shown(state) if state.rules.search.repeats > 1 else current_best(state)
     end = end_in_sight(state) if total is None and state.phase == "running" else None
     return SweepProgress(
         sweep_id=sweep_id,
         name=state.spec.name,
         status=_status(state),
         holder=holder,
-        generation=state.generation,
+        generation=state.controller.generation,
         at=at,
-        started_at=state.started_at if state.started_at is not None else at,
-        counts=Counts.of(state.counts),
+        started_at=clock.started_at if clock.started_at is not None else at,
+        counts=Counts.of(state.line.counts),
         num_trials=total,
         metric=state.spec.metric,
         mode=state.spec.mode,
@@ -48,18 +49,18 @@ def make_progress(
         else None,
         running=_running(state),
         slots=sum(slot.is_open for slot in state.slots.values()),
-        deadline=state.deadline_at,
-        expected_end_at=end.at + state.clock_ahead_s if end is not None else None,
-        notes=(*state.notes[-MAX_NOTES:], *([state.why] if state.is_interrupted else [])),
+        deadline=clock.deadline_at,
+        expected_end_at=end.at + clock.ahead_s if end is not None else None,
+        notes=(*state.notes[-MAX_NOTES:], *([state.end.why] if state.end.is_interrupted else [])),
     )
 
 
 def _status(state: SweepState) -> ProgressStatus:
-    if state.is_interrupted:
+    if state.end.is_interrupted:
         return "stopping"
     if state.phase == "running":
         return "running" if state.trials else "starting"
-    return (state.status if state.phase == "ended" else None) or "stopping"
+    return (state.end.status if state.phase == "ended" else None) or "stopping"
 
 
 def _running(state: SweepState) -> tuple[RunningTrial, ...]:
@@ -78,4 +79,4 @@ def _running(state: SweepState) -> tuple[RunningTrial, ...]:
 
 
 def _by_wall_clock(state: SweepState, at: float | None) -> float | None:
-    return None if at is None else at + state.clock_ahead_s
+    return None if at is None else at + state.clock.ahead_s

@@ -136,9 +136,11 @@ class SweepReader:
 
     def _is_starting(self, state: SweepState, heartbeat: SweepProgress | None, now: float) -> bool:
         """Whether a controller has claimed the sweep, or is about to, and has had no time for a heartbeat."""
-        if state.generation <= (heartbeat.generation if heartbeat is not None else -1):
+        if state.controller.generation <= (heartbeat.generation if heartbeat is not None else -1):
             return False
-        began_at = state.generation_started_at if state.generation else _first_seen_at(self._folder)
+        began_at = (
+            state.controller.started_at if state.controller.generation else _first_seen_at(self._folder)
+        )
         return abs(now - began_at) <= STALE_AFTER_S
 
     def _catch_up(self, record: SweepRecord) -> tuple[Journal, SweepState]:

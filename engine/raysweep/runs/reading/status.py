@@ -290,7 +290,7 @@ def status_of_state(
     """
     held = held if held is not None else holder_state(heartbeat, now)
     trials = state.trials.values()
-    counts = Counts.of(state.counts)
+    counts = Counts.of(state.line.counts)
     num_trials = heartbeat.num_trials if heartbeat is not None else None
     curve, dots = best_so_far(
         (
@@ -302,7 +302,7 @@ def status_of_state(
             )
             for trial in trials
         ),
-        is_max=state.rules.is_max,
+        is_max=state.rules.objective.is_max,
     )
     found, on_front = _front_first(state)
     # Only those that are shown are made into outcomes: there may be ten thousand.
@@ -314,8 +314,8 @@ def status_of_state(
         uri=uri,
         key=key,
         status=_status(state, heartbeat, held),
-        why=state.why if state.phase == "ended" else "",
-        reason=state.why if state.phase == "ended" else "",
+        why=state.end.why if state.phase == "ended" else "",
+        reason=state.end.why if state.phase == "ended" else "",
         trainable=state.spec.what_runs,
         metric=state.spec.metric,
         mode=state.spec.mode,
@@ -333,10 +333,10 @@ def status_of_state(
         first_failure=trial_outcome(state, min(failed, key=lambda trial: trial.number), uri)
         if failed
         else None,
-        started_at=state.started_at,
-        deadline=state.deadline_at,
+        started_at=state.clock.started_at,
+        deadline=state.clock.deadline_at,
         expected_end_at=_expected_end(state, counts.ended, num_trials, now) if held == "alive" else None,
-        generation=state.generation,
+        generation=state.controller.generation,
         notes=(*state.notes[-MAX_NOTES:], *notes),
         heartbeat=heartbeat,
         held=held,
@@ -369,7 +369,7 @@ def status_of_training(
 def _front_first(state: SweepState) -> tuple[list[Trial], list[Trial]]:
     """All trials that have a score, with several metrics the Pareto front first; and those on the front."""
     found = ranked(state)
-    if not state.rules.others:
+    if not state.rules.objective.others:
         return found, []
     first = [trial for trial in found if may_be_best(state, trial)]
     points = [place(state, trial)[2] for trial in first]
@@ -390,7 +390,7 @@ def _best_of(heartbeat: SweepProgress) -> TrialOutcome | None:
 def _status(state: SweepState, heartbeat: SweepProgress | None, held: HolderState) -> str:
     if held == "alive":
         return heartbeat.status if heartbeat is not None else STARTING
-    return state.status if state.phase == "ended" and state.status else INTERRUPTED
+    return state.end.status if state.phase == "ended" and state.end.status else INTERRUPTED
 
 
 def _expected_end(state: SweepState, ended: int, num_trials: int | None, now: float) -> float | None:
@@ -400,5 +400,5 @@ def _expected_end(state: SweepState, ended: int, num_trials: int | None, now: fl
         return end_by_limit.at if end_by_limit is not None else None
     if num_trials is None or ended < _MIN_ENDED or ended >= num_trials:
         return None
-    end = now + state.active_s(now) / ended * (num_trials - ended)
-    return end if state.deadline_at is None else min(end, state.deadline_at)
+    end = now + state.controller.active_s(now) / ended * (num_trials - ended)
+    return end if state.clock.deadline_at is None else min(end, state.clock.deadline_at)

@@ -1,0 +1,225 @@
+"""The parts of a sweep's state (`sweep.SweepState`), one for each subject.
+
+Each part is plain data. All but `Work` are stored: `SweepState.to_json` writes the fields as they are here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import JsonValue, PlainValidator
+
+from raysweep.core.state.index import Line
+from raysweep.core.state.trial import Metrics, Told
+from raysweep.core.vocabulary.commands import SweepStatus
+from raysweep.schedulers import Verdict
+
+Fault = Literal["user", "infrastructure", "spec"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TrialLine:
+    """Where trials stand: which wait for a slot, which slots wait for a trial, how many are in each state."""
+
+    pending: deque[int] = field(default_factory=deque)
+    """The trials to hand out, in the order of their numbers."""
+    waiting: dict[int, float] = field(default_factory=dict)
+    """The trials that back off after a failure, each with the moment when it is due."""
+    active: dict[int, None] = field(default_factory=dict)
+    """The trials that have not ended."""
+    hungry: Annotated[Line, PlainValidator(Line)] = field(default_factory=Line)
+    """The open slots that can take another trial, idle ones first."""
+    hungry_for_memory: int = 0
+    """The number of active trials that need another slot than the usual."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """The number of trials in each state."""
+    failed_kinds: dict[str, int] = field(default_factory=dict)
+    """The number of failed trials by the class of their failure."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SweepEnd:
+    """How the sweep ends or is left, and what follows its end."""
+
+    status: SweepStatus | None = None
+    """The status that the sweep ends with; None while it runs."""
+    why: str = ""
+    """Why the sweep ends or is left."""
+    fault: Fault | None = None
+    """Where to look for the cause of a failure or an interruption."""
+    fault_field: str = ""
+    """The field of the spec that is at fault."""
+    by: dict[str, JsonValue] | None = None
+    """The rule that ended the sweep, its limit, and the value that reached it."""
+    target_trial: int | None = None
+    """The trial that reached the target."""
+    has_cut: bool = False
+    """Whether a limit of the sweep has cut trials short."""
+    is_interrupted: bool = False
+    """Whether the controller leaves, and all that has not ended runs again on a resume."""
+    has_left: bool = False
+    """Whether the command to leave was given."""
+    reopened: int = 0
+    """How often the sweep went on after it had ended."""
+    extend_to: float | None = None
+    """How far trials are to go once the sweep is complete, in the scheduler's unit of time."""
+    extend_top: int = 0
+    """How many of the best trials are to go that far."""
+    extend_trials: list[int] = field(default_factory=list)
+    """The trials that are to go that far, where they were named."""
+    of_search: dict[str, JsonValue] | None = None
+    """Status, why and rule of a search that has ended for good, while trials of it go further."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Clock:
+    """The moments of the sweep, in UTC seconds of the events' time."""
+
+    started_at: float | None = None
+    """When the first controller started."""
+    ended_at: float | None = None
+    """When the sweep ended."""
+    last_at: float = 0.0
+    """When the last event happened."""
+    ahead_s: float = 0.0
+    """Seconds that the wall clock is ahead of the events' time (`ClockMoved`)."""
+    timer_at: float | None = None
+    """When the timer fires; None: it is not set."""
+    deadline_at: float | None = None
+    """The deadline of the sweep, by the wall clock."""
+    deadline_text: str = ""
+    """The deadline as ISO 8601 with its time zone, where an event named it."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ControllerRun:
+    """The present controller, and how long those before it were at work."""
+
+    generation: int = 0
+    """The number of the controller, counted from 1; 0: none has started."""
+    started_at: float = 0.0
+    """When it started."""
+    active_before_s: float = 0.0
+    """Seconds that controllers before it were at work."""
+    code: str = ""
+    """The digest of the trainable's code as it ran last."""
+    is_stalled: bool = False
+    """Whether the journal lags behind, so that the trials' silence means nothing."""
+
+    def active_s(self, at: float) -> float:
+        """Seconds that controllers were at work on this sweep up to `at`, without the time between them."""
+        return self.active_before_s + max(0.0, at - self.started_at)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Room:
+    """What the cluster has room for, and which nodes and slots are no good."""
+
+    capacity: int = 0
+    """How many slots the cluster has room for."""
+    nodes: int = 1
+    """How many nodes the cluster has."""
+    largest_memory: int = 0
+    """Bytes that the largest node offers a trial; 0: not known."""
+    beyond: tuple[str, ...] = ()
+    """The sizes that no node can hold."""
+    no_room_since: float | None = None
+    """Since when no node can hold a usual trial."""
+    no_room_problem: str = ""
+    """Why no node can hold one."""
+    no_memory_since: float | None = None
+    """Since when nothing is left to do but trials that no node has room for."""
+    next_slot: int = 0
+    """The number of the next slot to open."""
+    slot_failures: int = 0
+    """How many slots in a row could not be started."""
+    draining: list[str] = field(default_factory=list)
+    """The nodes that are about to go: they get no more trials."""
+    excluded: list[str] = field(default_factory=list)
+    """The nodes that failed too many trials: they get no more."""
+    node_failures: dict[str, list[int]] = field(default_factory=dict)
+    """By node, the trials that failed there."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Search:
+    """What the search was asked for, has suggested, and has received."""
+
+    suggested: int = 0
+    """How many configs the search has suggested."""
+    asked: int = 0
+    """Up to which number configs were asked for."""
+    is_exhausted: bool = False
+    """Whether the search has no more configs."""
+    log: list[int] = field(default_factory=list)
+    """Of a logged search, the order of results and asks: n is the end of trial n, `~n` an ask from n on."""
+    rungs: list[tuple[int, float, float]] = field(default_factory=list)
+    """Trial, time and value whenever the scheduler compared one; of a search that learns from rungs."""
+    paused: dict[int, Told] = field(default_factory=dict)
+    """What the search received of trials that paused, until they end."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Meter:
+    """What the slots have used, and how long trials take."""
+
+    open_slots: int = 0
+    """How many slots were open from `slot_s_at` on."""
+    slot_s: float = 0.0
+    """Seconds that all slots were open up to `slot_s_at`."""
+    slot_s_at: float = 0.0
+    """Up to when `slot_s` counts."""
+    first_reports_s: tuple[float, ...] = ()
+    """The newest times from an attempt's start to its first report, in seconds."""
+    saves_s: tuple[float, ...] = ()
+    """The newest times between two checkpoints of a trial, in seconds."""
+    mean_duration_s: float | None = None
+    """The mean duration of trials in seconds; newer ones weigh more."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Ranking:
+    """The best trials that have ended."""
+
+    best_ended: int | None = None
+    """The best trial that has ended."""
+    best_group: int | None = None
+    """The best config of which all repeats have completed, where configs race."""
+    reference: int | None = None
+    """The best trial that has completed, with which `stop.trial_wilcoxon` compares."""
+    top: list[int] = field(default_factory=list)
+    """The ended trials whose checkpoints `keep_top_k` keeps, the best first."""
+    plateau_best: float | None = None
+    """The best score that the plateau of the sweep counts from."""
+    plateau_since: int = 0
+    """How many trials have completed since without a gain."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Reports:
+    """What trials have reported, as far as later events look at it."""
+
+    keys: tuple[str, ...] = ()
+    """The names of the values in the newest report."""
+    seen_names: tuple[str, ...] = ()
+    """The names of `Rules.named` that were reported, or noted as never reported."""
+    has_scored: bool = False
+    """Whether some trial has reported the metric."""
+    has_timed: bool = False
+    """Whether some trial has reported the scheduler's time."""
+    curves: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    """By trial, iteration and value of each report: of the reference, and of trials that may go on."""
+    histories: dict[int, list[tuple[int, Metrics]]] = field(default_factory=dict)
+    """By trial, iteration and values of each report, for `stop.trial_if`; of trials that may go on."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Work:
+    """What the present event has left to do: empty between events, and never stored."""
+
+    undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque)
+    """Trials and verdicts to carry out; None: the trial's own `turn`."""
+    unranked: list[int] = field(default_factory=list)
+    """The trials that the event ended, which are not ranked yet."""
