@@ -119,6 +119,8 @@ def main() -> None:
         preload(setup.process_group)
         trainable = _make_trainable(setup, pickled, values)
         del values, pickled
+        if not setup.loads_late:
+            _import_deferred()
         is_forkable = not has_opened_gpu()
         if setup.loads_late:
             check_forkable(is_forkable)
@@ -128,8 +130,6 @@ def main() -> None:
     if not is_forkable:
         control.send(encode(Unforkable(tuple(name for name in _HARMLESS if name in sys.modules))))
         return
-    if not setup.loads_late:
-        _import_deferred()
     rehearse(setup.place)
     output, descendants = _make_output(setup), Descendants()
     wake, waker = os.pipe()
