@@ -95,7 +95,7 @@ def test_a_journal_that_cannot_be_written_fails_the_end() -> None:
     [
         ("", SweepInterrupted, "s-1"),
         ("spec", SpecError, "no module x"),
-        ("infrastructure", ClusterLostError, "ray://head: no node"),
+        ("infrastructure", ClusterLostError, "ray://head: no node; run it again with the same key"),
     ],
 )
 def test_a_sweep_is_left_with_the_reason_and_never_ended(
