@@ -25,7 +25,7 @@ TESTS: dict[str, Stages] = {
     "cluster": (
         (
             "tests/unit/cluster",
-            "tests/unit/runs/test_snapshot_replay.py",
+            "tests/unit/runs/ownership/test_snapshot_replay.py",
             "tests/unit/search/test_asking.py",
         ),
         ("tests/unit/worker", "tests/unit/testing", "tests/unit/verify", *KILLS),

@@ -87,7 +87,7 @@ class Discards:
             if self._pins is None:
                 self._pins = self._find_pins()
             self._checkpoints.delete(
-                *(uri for uri in batch if self._checkpoints.reference(uri) not in self._pins)
+                *(uri for uri in batch if self._checkpoints.addresses.reference(uri) not in self._pins)
             )
         except StorageError as error:
             if len(batch) > 1:  # what keeps one of them keeps none of the others

@@ -110,7 +110,7 @@ class CheckpointCheck:
             manifest = self._store.read_manifest(self._store.uri(trial_name, number))
         except CheckpointDamagedError:
             return False  # nothing can begin from it
-        self._needed.update(self._store.object_key(manifest, each) for each in manifest.objects)
+        self._needed.update(self._store.addresses.object_key(manifest, each) for each in manifest.objects)
         return True
 
     def _sort_in(self, info: ObjectInfo) -> None:
@@ -155,7 +155,7 @@ class CheckpointCheck:
                 fix=fix,
                 checkpoint=(trial_name, number),
             )
-        self._needed.update(self._store.object_key(manifest, each) for each in manifest.objects)
+        self._needed.update(self._store.addresses.object_key(manifest, each) for each in manifest.objects)
         self._checked.files += len(manifest.files)
         for index, problem in self._check_objects(manifest):
             names = [entry.path for entry in manifest.files_of(index)]
@@ -170,7 +170,7 @@ class CheckpointCheck:
 
     def _check_objects(self, manifest: Manifest) -> Iterator[tuple[int, str]]:
         for index, stored in enumerate(manifest.objects):
-            key = self._store.object_key(manifest, stored)
+            key = self._store.addresses.object_key(manifest, stored)
             size_bytes = self._sizes.get(key)
             if size_bytes is None:  # it may have been written since the listing
                 info = self._folder.store.head(key)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
@@ -106,7 +107,7 @@ class Session:
         """See `raysweep.report`."""
         job, is_saved = self.job, False
         ending, waiting = self.ending, self.waiting
-        is_own = waiting.is_own_thread
+        is_own = get_ident() == waiting.thread
         if is_own:
             waiting.is_busy = True
         try:

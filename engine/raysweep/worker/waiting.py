@@ -14,23 +14,18 @@ from raysweep.worker.link import Link
 class Waiting:
     """One attempt's. `link` gets `TrialBusy` while it cannot report; None: nothing watches this rank.
 
-    `is_busy`: the thread that runs the attempt, which alone is interrupted, is inside `report`. That raises
-    `TrialStopped` itself: an interruption could leave a lock locked.
+    `thread`: the one that runs the attempt, which alone is interrupted. `is_busy`: it is in `report`, which
+    raises `TrialStopped` itself: an interruption could leave a lock locked.
     """
 
-    __slots__ = ("_link", "_thread", "_who", "ending", "is_busy")
+    __slots__ = ("_link", "_who", "ending", "is_busy", "thread")
 
     def __init__(self, who: tuple[int, int], link: Link | None, ending: Ending) -> None:
         self.ending = ending
         self.is_busy = False
         self._who = who
         self._link = link
-        self._thread = get_ident()
-
-    @property
-    def is_own_thread(self) -> bool:
-        """Whether the caller is the thread that runs the attempt."""
-        return get_ident() == self._thread
+        self.thread = get_ident()
 
     def say_busy(self, *, is_over: bool) -> None:
         """Tell the controller that the attempt cannot report, or can again."""
@@ -71,5 +66,5 @@ class Waiting:
             self.say_busy(is_over=True)
 
     def _be_busy(self, is_busy: bool) -> None:
-        if get_ident() == self._thread:
+        if get_ident() == self.thread:
             self.is_busy = is_busy

@@ -197,7 +197,7 @@ def test_what_a_champion_or_a_training_needs_stays_and_is_asked_for_once(
 
     def find_pins() -> set[str]:
         asked.append(1)
-        return {checkpoints.reference(uris[1])}
+        return {checkpoints.addresses.reference(uris[1])}
 
     discards = Discards(checkpoints, writer, uris[:2], find_pins)
     assert asked == [], "not on the controller's own thread"

@@ -242,4 +242,4 @@ def test_a_checkpoint_of_another_sweep_is_not_taken_for_its_own(root: Path) -> N
     store = CheckpointStore(stored.folder.store, stored.folder.sweep_id)
     with pytest.raises(CheckpointDamagedError, match="no such checkpoint"):
         store.read_manifest("checkpoints/00000/99")
-    assert store.reference(stored.uri(0)) == stored.state.trials[0].checkpoint.uri  # type: ignore[union-attr]
+    assert store.addresses.reference(stored.uri(0)) == stored.state.trials[0].checkpoint.uri  # type: ignore[union-attr]

@@ -321,7 +321,7 @@ def test_a_crash_between_any_two_operations_leaves_checkpoints_whole_and_the_nex
         checkpoints = CheckpointStore(store, "t-1")
         assert len(checkpoints.numbers(CHECKPOINT_OWNER)) == KEPT
         manifests = [checkpoints.read_manifest(after.uri(each)) for each in after.names]
-        needed = {checkpoints.object_key(each, one) for each in manifests for one in each.objects}
+        needed = {checkpoints.addresses.object_key(each, one) for each in manifests for one in each.objects}
         assert after.objects() == needed
         if not died:
             break

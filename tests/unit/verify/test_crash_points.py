@@ -196,7 +196,7 @@ def test_a_death_in_the_deletion_of_a_checkpoint_whose_chunks_another_needs(
         checkpoints.delete(checkpoints.uri("00000", newest - 1))
         left = {info.key for info in store.list(f"{folder.sweep_id}/checkpoints/00000")}
         manifest = checkpoints.read_manifest(checkpoints.uri("00000", newest))
-        needed = {checkpoints.object_key(manifest, each) for each in manifest.objects}
+        needed = {checkpoints.addresses.object_key(manifest, each) for each in manifest.objects}
         others = [key for key in left - needed if not key.endswith(".json")]
         assert not others or len(checkpoints.numbers("00000")) > 1
 

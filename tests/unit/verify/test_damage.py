@@ -144,7 +144,7 @@ def check_torn_tail(lab: Lab, cut: int, states: list[dict[str, object]], *, veri
 
 
 def test_a_torn_tail_is_repaired_and_said(open_lab: Lab) -> None:
-    """The last segment cut at many places; `tests/unit/storage/test_journal.py` cuts one at every byte."""
+    """The last segment cut at many places; `tests/unit/storage/journal` cuts one at every byte."""
     states = open_lab.states()
     size = len(open_lab.pristine[open_lab.stored.segments()[-1]])
     for cut in (0, 1, *range(2, size - 1, 11), size - 1):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import secrets
+from dataclasses import dataclass
 
 from raysweep.errors import SpecError
+from raysweep.storage.checkpoints.manifest import Manifest, StoredObject
 
 
 def reference_of(trial_id: str, number: int) -> str:
@@ -42,3 +44,49 @@ def number_of(name: str) -> float:
     """Which checkpoint stored the object of this name first; infinite for manifests and strangers."""
     number, dash, _ = name.partition("/")[0].partition("-")
     return int(number) if dash and number.isdecimal() else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the checkpoints of one sweep lie. `url`: that of the store."""
+
+    url: str
+    sweep_id: str
+
+    def uri(self, trial_id: str, number: int) -> str:
+        """The URI of a checkpoint, whether it exists or not."""
+        return f"{self.url}/{self.prefix(trial_id)}/{number}"
+
+    def locate(self, uri: str) -> tuple[str, int]:
+        """(trial_id, number) of a checkpoint of this sweep, from its URI or its reference.
+
+        Raises: SpecError: it is of another sweep, or no checkpoint's.
+        """
+        own = parse_reference(uri)
+        if own is not None:
+            return own
+        _, sweep_id, trial_id, number = parse_uri(uri)
+        if sweep_id != self.sweep_id:
+            raise SpecError("checkpoint", f"{uri} is not of sweep {self.sweep_id!r}", "use restore_uri")
+        return trial_id, number
+
+    def is_of(self, trial_id: str, uri: str) -> bool:
+        """Whether this is the URI, or the reference, of a checkpoint of this sweep and trial."""
+        own = parse_reference(uri)
+        return own[0] == trial_id if own is not None else parse_uri(uri)[1:3] == (self.sweep_id, trial_id)
+
+    def reference(self, uri: str) -> str:
+        """How the sweep's own documents name a checkpoint of it."""
+        return reference_of(*self.locate(uri))
+
+    def prefix(self, trial_id: str) -> str:
+        """The folder of a trial's checkpoints in the store."""
+        return f"{self.sweep_id}/checkpoints/{trial_id}"
+
+    def manifest_key(self, trial_id: str, number: int) -> str:
+        """Where a manifest lies in the store."""
+        return f"{self.prefix(trial_id)}/{number}.json"
+
+    def object_key(self, manifest: Manifest, stored: StoredObject) -> str:
+        """Where an object of a checkpoint lies in the store."""
+        return f"{self.prefix(manifest.trial_id)}/{stored.name}"

@@ -15,8 +15,7 @@ import os
 import secrets
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,18 +24,17 @@ from typing import Any
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
 from raysweep.storage.checkpoints.addresses import (
+    Addresses,
     new_folder,
-    number_of,
-    parse_reference,
     parse_uri,
     reference_of,
 )
+from raysweep.storage.checkpoints.deletion import Deletion
 from raysweep.storage.checkpoints.directory import scan_directory
 from raysweep.storage.checkpoints.links import GONE, absolute, fetch, look
 from raysweep.storage.checkpoints.manifest import (
     FileEntry,
     Manifest,
-    StoredObject,
     decode_manifest,
     encode_manifest,
 )
@@ -50,9 +48,6 @@ from raysweep.storage.objects.store import Store
 
 GIVE_UP_AFTER_S = 120.0
 """How long one object's upload is tried again before the save fails."""
-
-# One deletion at a time in a trial: a listing must show what its newest checkpoint refers to.
-_deleting = [threading.Lock() for _ in range(64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +79,7 @@ class CheckpointStore:
     ) -> None:
         self.store = store
         self.sweep_id = sweep_id
+        self.addresses = Addresses(store.url, sweep_id)
         # On a local disk there is nothing to be gained.
         self._cache = cache if store.local_path(sweep_id) is None else None
         self._give_up_after_s = give_up_after_s
@@ -95,7 +91,7 @@ class CheckpointStore:
 
     def uri(self, trial_id: str, number: int) -> str:
         """The URI of a checkpoint, whether it exists or not."""
-        return f"{self.store.url}/{self._stem(trial_id, number)}"
+        return self.addresses.uri(trial_id, number)
 
     def save(
         self,
@@ -146,7 +142,7 @@ class CheckpointStore:
         except BaseException:
             # What stays is invisible without a manifest, and goes with the next delete in this trial.
             with suppress(StorageError):
-                self._delete_folder(f"{self._prefix(trial_id)}/{folder}")
+                self._delete_folder(f"{self.addresses.prefix(trial_id)}/{folder}")
             raise
 
     def store_part(
@@ -170,7 +166,7 @@ class CheckpointStore:
         files, empty_folders = scan_directory(Path(directory))
         upload = Upload(
             store=self.store,
-            prefix=self._prefix(trial_id),
+            prefix=self.addresses.prefix(trial_id),
             folder=folder,
             parent=parent,
             give_up_after_s=self._give_up_after_s,
@@ -225,22 +221,13 @@ class CheckpointStore:
             raise CheckpointDamagedError(manifest.link, GONE, CHOOSE_FIX)
         return linked.size_bytes
 
-    def is_of(self, trial_id: str, uri: str) -> bool:
-        """Whether this is the URI, or the reference, of a checkpoint of this sweep and trial."""
-        own = parse_reference(uri)
-        return own[0] == trial_id if own is not None else parse_uri(uri)[1:3] == (self.sweep_id, trial_id)
-
-    def reference(self, ref: CheckpointRef | str) -> str:
-        """How the sweep's own documents name a checkpoint of it."""
-        return reference_of(*self._locate(ref))
-
     def exists(self, ref: CheckpointRef | str) -> bool:
         """Whether the checkpoint is committed (and not deleted)."""
-        return self.store.exists(self._manifest_key(*self._locate(ref)))
+        return self.store.exists(self.addresses.manifest_key(*self._locate(ref)))
 
     def numbers(self, trial_id: str) -> tuple[int, ...]:
         """The committed checkpoints of a trial, ascending."""
-        folder = f"{self.sweep_id}/checkpoints/{trial_id}"
+        folder = self.addresses.prefix(trial_id)
         names = (info.key.removeprefix(f"{folder}/") for info in self.store.list(folder))
         return tuple(
             sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
@@ -253,7 +240,7 @@ class CheckpointStore:
         """
         trial_id, number = self._locate(ref)
         uri = self.uri(trial_id, number)
-        data = retrying(self._give_up_after_s)(self.store.get, self._manifest_key(trial_id, number))
+        data = retrying(self._give_up_after_s)(self.store.get, self.addresses.manifest_key(trial_id, number))
         if data is None:
             raise CheckpointDamagedError(uri, "there is no such checkpoint (no manifest)", CHOOSE_FIX)
         fields = decode_sealed(data)
@@ -322,17 +309,13 @@ class CheckpointStore:
         manifest = self.read_manifest(ref)
         if not manifest.objects:
             return ()
-        there = {info.key for info in self.store.list(self._prefix(manifest.trial_id))}
-        keys = (self.object_key(manifest, stored) for stored in manifest.objects)
+        there = {info.key for info in self.store.list(self.addresses.prefix(manifest.trial_id))}
+        keys = (self.addresses.object_key(manifest, stored) for stored in manifest.objects)
         return tuple(key for key in keys if key not in there)
 
     def check_object(self, manifest: Manifest, index: int) -> None:
         """Read one object and check it against a manifest. Raises: CheckpointDamagedError, StorageError."""
         self.reading(manifest).check(index)
-
-    def object_key(self, manifest: Manifest, stored: StoredObject) -> str:
-        """Where an object of a checkpoint lies in the store."""
-        return f"{self._prefix(manifest.trial_id)}/{stored.name}"
 
     def delete(self, *refs: CheckpointRef | str) -> None:
         """Delete checkpoints, their manifests first, and what no other one of the trial refers to.
@@ -346,18 +329,7 @@ class CheckpointStore:
         for trial_id, number in map(self._locate, refs):
             numbers.setdefault(trial_id, []).append(number)
         for trial_id, gone in numbers.items():
-            with _deleting[hash((self.sweep_id, trial_id)) % len(_deleting)]:
-                self._delete(trial_id, gone)
-
-    def _delete(self, trial_id: str, numbers: Sequence[int]) -> None:
-        self.store.delete(*[self._manifest_key(trial_id, number) for number in numbers])
-        prefix, newest = self._prefix(trial_id), max(numbers)
-        keys = {
-            info.key
-            for info in self.store.list(prefix)
-            if number_of(info.key.removeprefix(f"{prefix}/")) <= newest
-        }
-        self.store.delete(*sorted(keys - self._needed_keys(trial_id)))
+            self._deletion(trial_id).delete(gone)
 
     def delete_others(self, trial_id: str, kept: Collection[int]) -> None:
         """Delete all of a trial but these checkpoints, while nobody stores any.
@@ -365,46 +337,21 @@ class CheckpointStore:
         Raises: StorageError. CheckpointDamagedError: one that is kept cannot be read; nothing is deleted that
             it might refer to.
         """
-        self.store.delete(
-            *[self._manifest_key(trial_id, each) for each in self.numbers(trial_id) if each not in kept]
+        self._deletion(trial_id).delete_others(kept)
+
+    def _deletion(self, trial_id: str) -> Deletion:
+        return Deletion(
+            self.store, self.addresses, trial_id, lambda: self.numbers(trial_id), self.read_manifest
         )
-        needed = self._needed_keys(trial_id) | {self._manifest_key(trial_id, each) for each in kept}
-        self.store.delete(
-            *[info.key for info in self.store.list(self._prefix(trial_id)) if info.key not in needed]
-        )
 
-    def _needed_keys(self, trial_id: str) -> set[str]:
-        """What the checkpoints of a trial refer to, as of now.
-
-        A listing is no snapshot: a checkpoint that is committed while it runs may be missed, as may its
-        parent, which that allows another controller to delete. So we list until two listings agree.
-        """
-        needed: set[str] = set()
-        known: set[int] = set()
-        listed: set[int] | None = None
-        while listed != (found := set(self.numbers(trial_id))):
-            listed = found
-            for number in found - known:
-                known.add(number)
-                with suppress(_Gone):
-                    manifest = self._read_if_there(trial_id, number)
-                    needed.update(self.object_key(manifest, stored) for stored in manifest.objects)
-        return needed
-
-    def _read_if_there(self, trial_id: str, number: int) -> Manifest:
-        """Raises: _Gone: it was deleted since it was listed. CheckpointDamagedError: it cannot be read."""
-        try:
-            return self.read_manifest(self.uri(trial_id, number))
-        except CheckpointDamagedError:
-            if self.store.exists(self._manifest_key(trial_id, number)):
-                raise
-            raise _Gone from None
+    def _locate(self, ref: CheckpointRef | str) -> tuple[str, int]:
+        return self.addresses.locate(ref if isinstance(ref, str) else ref.uri)
 
     def reading(self, manifest: Manifest) -> Restore:
         """What reads the objects of a checkpoint, each one checked."""
         return Restore(
             store=self.store,
-            prefix=self._prefix(manifest.trial_id),
+            prefix=self.addresses.prefix(manifest.trial_id),
             uri=self.uri(manifest.trial_id, manifest.number),
             manifest=manifest,
             give_up_after_s=self._give_up_after_s,
@@ -415,7 +362,7 @@ class CheckpointStore:
         self.store.delete(*[info.key for info in self.store.list(folder_key)])
 
     def _commit(self, manifest: Manifest) -> None:
-        key = self._manifest_key(manifest.trial_id, manifest.number)
+        key = self.addresses.manifest_key(manifest.trial_id, manifest.number)
         if manifest.link:
             manifest = replace(manifest, link=to_reference(self.store.url, manifest.link))
         data = encode_sealed(encode_manifest(manifest))
@@ -427,17 +374,6 @@ class CheckpointStore:
             problem, fix = "this checkpoint exists already", "use the next number"
             raise StorageError(f"{self.store.url}/{key}", problem, fix)
 
-    def _locate(self, ref: CheckpointRef | str) -> tuple[str, int]:
-        """(trial_id, number) of a checkpoint of this sweep."""
-        uri = ref if isinstance(ref, str) else ref.uri
-        own = parse_reference(uri)
-        if own is not None:
-            return own
-        _, sweep_id, trial_id, number = parse_uri(uri)
-        if sweep_id != self.sweep_id:
-            raise SpecError("checkpoint", f"{uri} is not of sweep {self.sweep_id!r}", "use restore_uri")
-        return trial_id, number
-
     def _ref(self, manifest: Manifest) -> CheckpointRef:
         return CheckpointRef(
             uri=self.uri(manifest.trial_id, manifest.number),
@@ -446,19 +382,6 @@ class CheckpointStore:
             files=len(manifest.files),
             manifest=manifest,
         )
-
-    def _stem(self, trial_id: str, number: int) -> str:
-        return f"{self.sweep_id}/checkpoints/{trial_id}/{number}"
-
-    def _manifest_key(self, trial_id: str, number: int) -> str:
-        return f"{self._stem(trial_id, number)}.json"
-
-    def _prefix(self, trial_id: str) -> str:
-        return f"{self.sweep_id}/checkpoints/{trial_id}"
-
-
-class _Gone(Exception):
-    """A manifest was deleted since it was listed."""
 
 
 def restore_uri(

@@ -277,7 +277,7 @@ class Saver:
         That of a trial whose checkpoint this one goes on from is no parent: it is its owner's to delete.
         """
         newest = self.newest
-        if self._parent is None and newest is not None and store.is_of(self._trial_id, newest):
+        if self._parent is None and newest is not None and store.addresses.is_of(self._trial_id, newest):
             with suppress(StorageError):  # damaged or out of reach: then all is stored
                 self._parent = store.read_manifest(newest)
         return self._parent

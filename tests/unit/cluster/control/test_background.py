@@ -63,16 +63,16 @@ def test_settle_waits_for_work_that_starts_meanwhile_and_not_for_watched_work() 
 
         def second() -> None:
             release.wait(5)
-            done.append("second")
+            done.append(threading.current_thread().name)
 
         background.watch(asyncio.sleep(60))
         background.spawn(first())
         asyncio.get_running_loop().call_later(0.05, release.set)
         await background.settle()
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1, "own") as pool:
         asyncio.run(asyncio.wait_for(run(), 10))
-    assert done == ["first", "second"]
+    assert done == ["first", "own_0"]
 
 
 def test_a_later_timer_replaces_the_earlier() -> None:

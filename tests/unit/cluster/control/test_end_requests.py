@@ -64,6 +64,7 @@ def test_the_second_interrupt_leaves_at_once() -> None:
     sweep = Sweep()
     sweep.run(lambda: sweep.requests.interrupt())
     assert sweep.calls == []
+    assert sweep.events == [ev.InterruptRequested(at=7.0, reason="interrupted by Ctrl-C")]
     assert not sweep.requests.is_hurried
     sweep.run(lambda: sweep.requests.interrupt())
     assert sweep.calls == ["leave"]

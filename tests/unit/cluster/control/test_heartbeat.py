@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -29,20 +30,30 @@ class Folder:
         self.written: list[object] = []
         self.asked: Cancellation | None = None
         self.is_away = self.is_gone = False
+        self.cannot_check = False
         self.checks: list[int] = []
+        self.threads: set[str] = set()
+
+    def _note_thread(self) -> None:
+        self.threads.add(threading.current_thread().name)
 
     def write_progress(self, progress: object) -> None:
+        self._note_thread()
         if self.is_away:
             raise StorageError("progress.json", "is away")
         self.written.append(progress)
 
     def read_cancellation(self) -> Cancellation | None:
+        self._note_thread()
         if self.is_away:
             raise StorageError("cancel.json", "is away")
         return self.asked
 
     def check_is_there(self, claim: int) -> None:
+        self._note_thread()
         self.checks.append(claim)
+        if self.cannot_check:
+            raise StorageError("sweep.json", "does not answer")
         if self.is_gone:
             raise SweepDamagedError("sweep.json", "is gone", "put it back")
 
@@ -81,7 +92,7 @@ def beat(
         await asyncio.sleep(0.1)
         task.cancel()
 
-    with ThreadPoolExecutor(1) as thread:
+    with ThreadPoolExecutor(1, "beat") as thread:
         asyncio.run(run(thread))
     return events, failed, shown
 
@@ -90,7 +101,8 @@ def test_progress_is_shown_and_written(folder: Folder) -> None:
     _, failed, shown = beat(folder)
     assert failed == []
     assert len(shown) >= len(folder.written) >= 2
-    assert shown[0]["total"] == 3
+    assert (shown[0]["sweep_id"], shown[0]["total"]) == ("s", 3)
+    assert folder.threads == {"beat_0"}, "the storage is called on a thread that others need"
 
 
 def test_a_stored_request_cancels_once(folder: Folder) -> None:
@@ -118,6 +130,13 @@ def test_an_outage_is_logged_once_and_ends_nothing(folder: Folder, caplog: pytes
     _, failed, _ = beat(folder, act)
     assert failed == []
     assert caplog.text.count("is away") == 1
+
+
+def test_a_folder_that_cannot_be_checked_is_logged(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+    folder.cannot_check = True
+    _, failed, _ = beat(folder)
+    assert failed == []
+    assert "the sweep's folder could not be checked: sweep.json: does not answer" in caplog.text
 
 
 def test_a_folder_that_is_gone_fails_the_sweep(folder: Folder) -> None:

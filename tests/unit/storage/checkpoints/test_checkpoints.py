@@ -121,7 +121,7 @@ def test_a_changed_object_is_never_restored(
     ref = checkpoints.save("t1", 1, source)
     manifest = checkpoints.read_manifest(ref)
     (entry,) = (entry for entry in manifest.files if entry.path == name)
-    key = checkpoints.object_key(manifest, manifest.objects[entry.parts[-1].object])
+    key = checkpoints.addresses.object_key(manifest, manifest.objects[entry.parts[-1].object])
     data = store.get(key)
     assert data is not None
     changed = {"flip": bytes([data[0] ^ 1]) + data[1:], "cut": data[:-1], "add": data + b"x"}

@@ -26,7 +26,7 @@ from raysweep.storage.objects.store import ObjectInfo, Store
 from raysweep.storage.objects.wrapped import WrappedStore
 from tests.unit.storage.folders import content, read, write
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def stored_bytes(store: Store) -> int:
@@ -115,7 +115,7 @@ def test_random_lives_of_a_trials_checkpoints(tmp_path: Path) -> None:
             restore_uri(checkpoints.uri("t", left), target)
             assert read(target) == expected
     needed = {
-        checkpoints.object_key(manifest, each)
+        checkpoints.addresses.object_key(manifest, each)
         for manifest in map(checkpoints.read_manifest, (checkpoints.uri("t", left) for left in alive))
         for each in manifest.objects
     }
@@ -231,7 +231,7 @@ def test_a_delete_beside_a_commit_and_a_delete(tmp_path: Path, nth: int) -> None
 
     def meanwhile() -> None:
         safe.save("t", 2, write(tmp_path / "in", {"body": body, "n": b"2"}), parent=second)
-        safe._delete("t", [1])  # another process: our lock would wait for ourselves
+        safe._deletion("t")._delete([1])  # another process: our lock would wait for ourselves
 
     store = Racing(tmp_path / "store", nth, meanwhile)
     CheckpointStore(store, "s").delete(safe.uri("t", 0))

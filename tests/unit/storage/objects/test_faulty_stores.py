@@ -162,7 +162,7 @@ def test_a_save_survives_one_fault_at_any_request(broken: Broken, tmp_path: Path
         whole(checkpoints, 1, SECOND, tmp_path / f"out-{nth}")
         checkpoints.delete(checkpoints.uri("t", 0))
         checkpoints.verify(ref)
-        needed = {checkpoints.object_key(ref.manifest, each) for each in ref.manifest.objects}
+        needed = {checkpoints.addresses.object_key(ref.manifest, each) for each in ref.manifest.objects}
         left = {info.key for info in checkpoints.store.list() if not info.key.endswith(".json")}
         assert left == needed, "an object was put twice, or left behind"
 

@@ -61,7 +61,7 @@ def lose(stored: Stored, what: str) -> None:
         case "object":
             store = CheckpointStore(stored.folder.store, stored.folder.sweep_id)
             manifest = store.read_manifest(checkpoint.uri)
-            stored.folder.store.delete(store.object_key(manifest, manifest.objects[0]))
+            stored.folder.store.delete(store.addresses.object_key(manifest, manifest.objects[0]))
 
 
 @pytest.mark.parametrize(
