@@ -95,7 +95,7 @@ def _in_raysweep() -> Sample:
             param_space={"batch_size": {"grid_search": list(BATCH_SIZES)}, "notes": str(folder / "notes")},
             metric="loss",
             mode="min",
-            resources={"train": {"num_workers": WORKERS, "resources": {"cpu": WORKER_CPUS}}},
+            scaling={"num_workers": WORKERS, "resources": {"cpu": WORKER_CPUS}, "driver": {}},
             storage_path=str(folder / "stored"),
         )
         began = time.time()

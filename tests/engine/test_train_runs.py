@@ -36,9 +36,9 @@ def of(lines: list[list[str]], what: str) -> list[list[str]]:
 
 
 def train_run(workers: int, each: float, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A config, and the resources of its trial."""
-    asked = {"num_workers": workers, "resources": {"cpu": each}}
-    return {"workers": workers, "each": each, "steps": 2, **more}, {"train": asked}
+    """A config, and the scaling of its trial."""
+    asked = {"num_workers": workers, "resources": {"cpu": each}, "driver": {}}
+    return {"workers": workers, "each": each, "steps": 2, **more}, asked
 
 
 def is_alive(pid: int) -> bool:
@@ -65,8 +65,8 @@ def groups_of_ray() -> list[dict[str, Any]]:
 
 
 def test_a_run_reports_for_its_trial_and_leaves_nothing_behind(run: Run, lines: Lines, storage: Path) -> None:
-    config, resources = train_run(2, 0.5)
-    outcome = run(FIT, config, resources={**resources, "cpu": 1}, checkpoint={"keep_last": 1})
+    config, scaling = train_run(2, 0.5)
+    outcome = run(FIT, config, scaling={**scaling, "driver": {"cpu": 1}}, checkpoint={"keep_last": 1})
     (trial,) = outcome.trials
     assert outcome.counts == {"completed": 1}
     assert trial.reports == 2
@@ -84,9 +84,9 @@ def test_a_run_reports_for_its_trial_and_leaves_nothing_behind(run: Run, lines: 
 @pytest.mark.servers
 def test_no_more_drivers_run_than_their_workers_fit_and_none_waits_for_ever(run: Run, lines: Lines) -> None:
     # Row 10 of Ray Tune's users: four trials of four workers each, where eight fit at once.
-    config, resources = train_run(4, 0.25, batch_size={"grid_search": [16, 32, 64, 128]})
+    config, scaling = train_run(4, 0.25, batch_size={"grid_search": [16, 32, 64, 128]})
     seen: list[int] = []
-    outcome = run(FIT, config, resources=resources, on_progress=lambda now: seen.append(len(groups_of_ray())))
+    outcome = run(FIT, config, scaling=scaling, on_progress=lambda now: seen.append(len(groups_of_ray())))
     assert outcome.counts == {"completed": 4}
     at_once, most = 0, 0
     for words in lines():
@@ -131,8 +131,8 @@ def test_nothing_is_said_of_resources_that_are_waited_for(
 
     Afterwards the same process starts a run that has no room, and is told so: it would have been seen.
     """
-    config, resources = train_run(4, 0.25, batch_size={"grid_search": [16, 32, 64, 128]})
-    spec = make_spec(FIT, config, resources=resources).to_json()
+    config, scaling = train_run(4, 0.25, batch_size={"grid_search": [16, 32, 64, 128]})
+    spec = make_spec(FIT, config, scaling=scaling).to_json()
     # Ray's sockets are in it: pytest's own folder has too long a path.
     with tempfile.TemporaryDirectory(prefix="rst-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-c", ROW_10, folder, spec]
@@ -171,10 +171,10 @@ def noting_ends(lines: Lines) -> Iterator[dict[int, float]]:
 def test_a_stop_by_the_scheduler_ends_the_workers_and_the_next_trial_has_their_place(
     run: Run, lines: Lines, events: Callable[..., list[Any]]
 ) -> None:
-    config, resources = train_run(2, 1, waits=True, x={"grid_search": [0.1, 0.5, 0.9]})
+    config, scaling = train_run(2, 1, waits=True, x={"grid_search": [0.1, 0.5, 0.9]})
     halving = {"asha": {"max_t": 2, "grace_period": 1, "reduction_factor": 2}}
     with noting_ends(lines) as gone:
-        outcome = run(FIT, config, resources=resources, scheduler=halving, stop={"grace_s": 60})
+        outcome = run(FIT, config, scaling=scaling, scheduler=halving, stop={"grace_s": 60})
         pids = [int(words[5]) for words in of(lines(), "worker")]
         wait_for(lambda: len(gone) == 6)
     assert outcome.counts == {"completed": 1, "stopped": 2}, "no worker returns by itself"
@@ -198,8 +198,8 @@ def test_a_stop_by_the_scheduler_ends_the_workers_and_the_next_trial_has_their_p
 def test_a_killed_driver_takes_its_workers_along_and_resumes_from_its_newest_checkpoint(
     run: Run, lines: Lines, storage: Path, events: Callable[..., list[Any]]
 ) -> None:
-    config, resources = train_run(2, 1, steps=4, kill="driver")
-    outcome = run(FIT, config, resources=resources)
+    config, scaling = train_run(2, 1, steps=4, kill="driver")
+    outcome = run(FIT, config, scaling=scaling)
     (trial,) = outcome.trials
     assert outcome.counts == {"completed": 1}
     assert trial.num_attempts == 2
@@ -220,11 +220,11 @@ def test_a_sweep_whose_controller_was_killed_resumes_its_runs_where_the_journal_
     storage: Path,
     events: Callable[..., list[Any]],
 ) -> None:
-    config, resources = train_run(2, 1, steps=4, kill="controller")
-    driver = drive(make_spec(FIT, config, resources=resources))
+    config, scaling = train_run(2, 1, steps=4, kill="controller")
+    driver = drive(make_spec(FIT, config, scaling=scaling))
     wait_for(lambda: list(storage.glob("*/checkpoints/00000/1.json")))
     os.kill(driver.pid, signal.SIGKILL)
-    outcome = run(FIT, config, resources=resources)
+    outcome = run(FIT, config, scaling=scaling)
     assert outcome.counts == {"completed": 1}
     (resumed,) = {words[4] for words in of(lines(), "worker") if words[1] == "2"}
     assert int(resumed) in (1, 2)
@@ -239,8 +239,8 @@ def test_a_sweep_whose_controller_was_killed_resumes_its_runs_where_the_journal_
 def test_workers_that_ray_train_starts_again_repeat_no_report(
     run: Run, lines: Lines, events: Callable[..., list[Any]]
 ) -> None:
-    config, resources = train_run(2, 1, steps=4, kill="worker", again=1)
-    outcome = run(FIT, config, resources=resources)
+    config, scaling = train_run(2, 1, steps=4, kill="worker", again=1)
+    outcome = run(FIT, config, scaling=scaling)
     assert outcome.counts == {"completed": 1}
     assert outcome.trials[0].num_attempts == 1, "it is the run's own affair"
     assert reported(events, attempt=1) == [1, 2, 3, 4]
@@ -252,7 +252,7 @@ def test_a_run_for_which_the_trial_holds_nothing_is_refused_with_what_to_write(r
     config, _ = train_run(2, 0.5)
     (trial,) = run(FIT, config, resources={"cpu": 1}).trials
     assert trial.error is not None
-    assert "resources: {train: {num_workers: 2, resources: {cpu: 0.5}}}" in trial.error.message
+    assert "scaling: {num_workers: 2, resources: {cpu: 0.5}, driver: {}}" in trial.error.message
 
 
 @pytest.mark.slow
@@ -270,8 +270,8 @@ def test_the_example_trains_with_torch_and_asha(ray_cluster: object, storage: Pa
 
 @pytest.mark.slow
 def test_a_fresh_process_for_each_trial_drives_a_run_of_one_worker(run: Run, lines: Lines) -> None:
-    config, resources = train_run(1, 2)
-    outcome = run(FIT, config, num_samples=3, resources=resources, isolation="actor")
+    config, scaling = train_run(1, 2)
+    outcome = run(FIT, config, num_samples=3, scaling=scaling, isolation="actor")
     assert outcome.counts == {"completed": 3}
     assert len({words[2] for words in of(lines(), "begin")}) == 3
     assert all(trial.num_attempts == 1 for trial in outcome.trials)
@@ -281,10 +281,14 @@ def test_a_fresh_process_for_each_trial_drives_a_run_of_one_worker(run: Run, lin
 
 
 def data_run(workers: int, cpus: int, *read: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A config, and the resources of its trial, whose CPUs are those for data alone."""
-    asked = {"num_workers": workers, "resources": {"cpu": 0, "memory": 10_000_000}, "data_cpus": cpus}
+    """A config, and the scaling of its trial, whose CPUs are those for data alone."""
+    asked = {
+        "num_workers": workers,
+        "resources": {"cpu": 0, "memory": 10_000_000},
+        "driver": {"data_cpus": cpus},
+    }
     config = {"workers": workers, "read": list(read), "rows": 20, **more}
-    return config, {"train": {name: value for name, value in asked.items() if value}}
+    return config, asked
 
 
 FIT_DATA = "tests.engine.trainruns:fit_data"
@@ -312,8 +316,8 @@ def coordinators() -> list[str]:
 def test_two_trials_with_datasets_have_each_row_once_where_all_cpus_are_held_by_trials(
     run: Run, lines: Lines
 ) -> None:
-    config, resources = data_run(2, 1, "rows", x={"grid_search": [0.1, 0.5]})
-    outcome = run(FIT_DATA, config, resources=resources)
+    config, scaling = data_run(2, 1, "rows", x={"grid_search": [0.1, 0.5]})
+    outcome = run(FIT_DATA, config, scaling=scaling)
     assert outcome.counts == {"completed": 2}, outcome.trials
     begun, ended = ([float(words[-1]) for words in of(lines(), what)] for what in ("begin", "end"))
     assert max(begun) < min(ended), "both at once"
@@ -332,8 +336,8 @@ def test_what_is_listed_or_shuffled_and_what_each_worker_reads_for_itself_has_it
 ) -> None:
     file = str(tmp_path / "rows.parquet")
     pyarrow.parquet.write_table(pyarrow.table({"id": list(range(20))}), file)
-    config, resources = data_run(1, 2, "rows", "valid", file=file, shuffles=True, x=1.0)
-    outcome = run(FIT_DATA, config, resources=resources)
+    config, scaling = data_run(1, 2, "rows", "valid", file=file, shuffles=True, x=1.0)
+    outcome = run(FIT_DATA, config, scaling=scaling)
     assert outcome.counts == {"completed": 1}, outcome.trials
     (shuffled,) = ids_of(lines(), "rows", 0).values()
     assert shuffled != sorted(shuffled)
@@ -346,9 +350,9 @@ def test_what_is_listed_or_shuffled_and_what_each_worker_reads_for_itself_has_it
 def test_a_stop_by_the_scheduler_ends_what_reads_data_and_the_next_trial_has_its_place(
     run: Run, lines: Lines, events: Callable[..., list[Any]]
 ) -> None:
-    config, resources = data_run(1, 2, "rows", endless=True, x={"grid_search": [0.1, 0.5]})
+    config, scaling = data_run(1, 2, "rows", endless=True, x={"grid_search": [0.1, 0.5]})
     halving = {"asha": {"max_t": 2, "grace_period": 1, "reduction_factor": 2}}
-    outcome = run(FIT_DATA, config, resources=resources, scheduler=halving, stop={"grace_s": 60})
+    outcome = run(FIT_DATA, config, scaling=scaling, scheduler=halving, stop={"grace_s": 60})
     assert outcome.counts == {"completed": 1, "stopped": 1}, "no data set ends by itself"
     for trial in (0, 1):
         assert ids_of(lines(), "rows", trial) == {0: list(range(20))}
@@ -365,8 +369,8 @@ def test_a_stop_by_the_scheduler_ends_what_reads_data_and_the_next_trial_has_its
 @pytest.mark.slow
 @pytest.mark.servers
 def test_a_trial_with_datasets_whose_driver_was_killed_reads_them_again(run: Run, lines: Lines) -> None:
-    config, resources = data_run(2, 1, "rows", kill="driver")
-    outcome = run(FIT_DATA, config, resources=resources)
+    config, scaling = data_run(2, 1, "rows", kill="driver")
+    outcome = run(FIT_DATA, config, scaling=scaling)
     assert outcome.counts == {"completed": 1}
     assert outcome.trials[0].num_attempts == 2
     for attempt in (1, 2):
@@ -403,10 +407,10 @@ def test_a_data_set_needs_the_actors_that_its_pools_begin_with_and_one_task(ray_
 
 @pytest.mark.servers
 def test_a_data_set_that_would_wait_for_ever_is_refused_with_what_to_write(run: Run, lines: Lines) -> None:
-    config, resources = data_run(1, 1, "rows", x=1.0, pool=2)
-    (trial,) = run(FIT_DATA, config, resources=resources).trials
+    config, scaling = data_run(1, 1, "rows", x=1.0, pool=2)
+    (trial,) = run(FIT_DATA, config, scaling=scaling).trials
     assert trial.error is not None
-    assert "write data_cpus: 2 into resources.train" in trial.error.message
+    assert "write data_cpus: 2 into scaling.driver" in trial.error.message
     assert of(lines(), "rows") == []
 
 
@@ -414,17 +418,17 @@ def test_a_data_set_that_would_wait_for_ever_is_refused_with_what_to_write(run: 
 def test_a_trainer_with_datasets_for_which_the_trial_holds_nothing_is_refused_with_what_to_write(
     run: Run, lines: Lines
 ) -> None:
-    config, resources = data_run(2, 0, "rows", "valid")
-    (trial,) = run(FIT_DATA, config, resources=resources).trials
+    config, scaling = data_run(2, 0, "rows", "valid")
+    (trial,) = run(FIT_DATA, config, scaling=scaling).trials
     assert trial.error is not None
-    assert "resources: {cpu: 0, memory: 1e+07}, data_cpus: 3}" in trial.error.message
+    assert "resources: {cpu: 0, memory: 1e+07}, driver: {data_cpus: 3}}" in trial.error.message
     assert of(lines(), "rows") == []
 
 
 @pytest.mark.servers
 def test_a_trainer_with_a_range_has_as_many_workers_as_its_trial_holds(run: Run, lines: Lines) -> None:
-    config, resources = train_run(2, 0.5, range=[1, 4], again=1, kill="worker", steps=3)
-    outcome = run(FIT, config, resources=resources)
+    config, scaling = train_run(2, 0.5, range=[1, 4], again=1, kill="worker", steps=3)
+    outcome = run(FIT, config, scaling=scaling)
     assert outcome.counts == {"completed": 1}, outcome.trials
     assert {words[3] for words in of(lines(), "worker")} == {"2"}, "also when they are started again"
     assert len(of(lines(), "worker")) == 4

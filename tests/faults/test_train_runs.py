@@ -30,7 +30,7 @@ def said(log: Path) -> Said:
     return lambda what: [words[1:] for words in read_log(log) if words[0] == what]
 
 
-def make_spec(tmp_path: Path, log: Path, trainable: str, **resources: Any) -> rs.SweepSpec:
+def make_spec(tmp_path: Path, log: Path, trainable: str, scaling: Any) -> rs.SweepSpec:
     return rs.SweepSpec(
         name="t",
         trainable=f"tests.engine.trainruns:{trainable}",
@@ -38,7 +38,7 @@ def make_spec(tmp_path: Path, log: Path, trainable: str, **resources: Any) -> rs
         metric="loss",
         mode="min",
         num_samples=1,
-        resources={**resources},
+        scaling=scaling,
         storage_path=str(tmp_path / "sweeps"),
     )
 
@@ -48,8 +48,8 @@ def test_workers_of_a_trial_whose_node_will_go_are_asked_for_a_checkpoint_and_it
     tmp_path: Path, log: Path, said: Said, monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
     monkeypatch.setenv("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", "0.05")
-    train = {"num_workers": 2, "resources": {"cpu": 1}}
-    spec = make_spec(tmp_path, log, "fit_seldom", train=train)
+    scaling = {"num_workers": 2, "resources": {"cpu": 1}, "driver": {}}
+    spec = make_spec(tmp_path, log, "fit_seldom", scaling)
     with several_nodes() as cluster:
         for _ in range(nodes):
             cluster.add_node(num_cpus=2 // nodes)
@@ -74,16 +74,13 @@ def test_workers_of_a_trial_whose_node_will_go_are_asked_for_a_checkpoint_and_it
 
 
 def test_drivers_and_workers_are_placed_each_by_their_labels(tmp_path: Path, log: Path, said: Said) -> None:
-    train = {"num_workers": 2, "resources": {"cpu": 1}}
-    spec = make_spec(
-        tmp_path,
-        log,
-        "fit_where",
-        train=train,
-        memory=100_000_000,
-        label_selector={"kind": "spot"},
-        driver_label_selector={"kind": "safe"},
-    )
+    scaling = {
+        "num_workers": 2,
+        "resources": {"cpu": 1},
+        "label_selector": {"kind": "spot"},
+        "driver": {"memory": 100_000_000, "label_selector": {"kind": "safe"}},
+    }
+    spec = make_spec(tmp_path, log, "fit_where", scaling)
     with several_nodes() as cluster:
         # Each could hold the other's part, too.
         spot = cluster.add_node(num_cpus=3, labels={"kind": "spot"})
@@ -98,12 +95,13 @@ def test_drivers_and_workers_are_placed_each_by_their_labels(tmp_path: Path, log
 def test_a_workers_node_that_goes_before_its_time_costs_the_run_no_failure(
     tmp_path: Path, log: Path, said: Said
 ) -> None:
-    train = {
+    scaling = {
         "num_workers": 2,
         "resources": {"cpu": 1},
+        "driver": {},
         "placement_strategy": "STRICT_SPREAD",
     }
-    spec = make_spec(tmp_path, log, "fit_until", train=train)
+    spec = make_spec(tmp_path, log, "fit_until", scaling)
     with several_nodes() as cluster:
         nodes = {node_id(node): node for node in (cluster.add_node(num_cpus=1) for _ in range(2))}
         with driving(spec, cluster.address) as driver:

@@ -208,12 +208,12 @@ def class_options(spec: SweepSpec) -> ClassOptions:
 
 def inner_room(spec: SweepSpec) -> InnerRoom:
     """What a trial of this spec holds for what it starts; a gang's bundles are its members' own."""
-    if spec.scaling is not None:
+    if spec.gang is not None:
         return InnerRoom()
-    resources = spec.resources
+    resources = spec.trial_resources
     first = 0 if resources.is_head_empty else 1
     bundles = resources.to_bundles()[first:]
-    data_cpus = 0 if resources.train is None else resources.train.data_cpus
+    data_cpus = 0 if spec.driver is None else spec.driver.data_cpus
     return InnerRoom(
         bundles=tuple(bundles[:-1] if data_cpus else bundles),
         first=first,

@@ -73,7 +73,7 @@ class SlotKeeper:
     def _make_pool(self, spec: SweepSpec, setup: WorkerSetup, stage: InlineStage | None) -> ActorPool:
         if stage is not None:
             return InlinePool(spec.resources, setup, self._take_ended, stage)
-        is_gang = spec.scaling is not None
+        is_gang = spec.gang is not None
         if spec.autoscaled:
             return ActorPool(spec.trial_resources, setup, self._take_ended, is_gang=is_gang)
         return OrderedPool(spec.trial_resources, setup, self._take_ended, self._take_started, is_gang=is_gang)

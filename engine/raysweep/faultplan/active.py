@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from raysweep.errors import RaysweepError
 from raysweep.faultplan.faults import Fault, Here, Place, When, matches, perform
 from raysweep.faultplan.plan import VARIABLE, FaultPlan
-
-if TYPE_CHECKING:
-    from raysweep.trial.session import Reported, TrialContext, TrialSession
 
 
 class ActivePlan:
@@ -37,10 +34,6 @@ class ActivePlan:
             self._met[index] += 1
             if self._met[index] >= fault.nth and self._mark(index, fault, here):
                 perform(fault)
-
-    def watch_session(self, session: TrialSession) -> TrialSession:
-        """A session whose reports come by here."""
-        return _WatchedSession(session, self)
 
     def watch_command(self, name: str, carry: Callable[[Any], None]) -> Callable[[Any], None]:
         """A way to carry a command of the core out that comes by here."""
@@ -84,41 +77,6 @@ class ActivePlan:
                 file.write(json.dumps(told))
                 return True
         return False
-
-
-class _WatchedSession:
-    """See `ActivePlan.watch_session`."""
-
-    def __init__(self, session: TrialSession, plan: ActivePlan) -> None:
-        self._session = session
-        self._plan = plan
-        self._step = session.context.iteration
-
-    @property
-    def context(self) -> TrialContext:
-        return self._session.context
-
-    @property
-    def should_checkpoint(self) -> bool:
-        return self._session.should_checkpoint
-
-    def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
-        self._step += 1
-        context = self._session.context
-        here = Here(trial=context.number, step=self._step, attempt=context.attempt)
-        self._plan.reach("report", here)
-        with self._plan.in_report(here):
-            self._session.report(metrics, checkpoint, wait)
-        self._plan.reach("reported", here)
-
-    def get_checkpoint(self) -> AbstractContextManager[Path] | None:
-        return self._session.get_checkpoint()
-
-    def new_checkpoint(self) -> AbstractContextManager[Path]:
-        return self._session.new_checkpoint()
-
-    def count_stray(self) -> None:
-        self._session.count_stray()
 
 
 _NAME: Final = VARIABLE.encode()

@@ -54,7 +54,7 @@ class FleetPolicy:
     @classmethod
     def of(cls, spec: SweepSpec) -> FleetPolicy:
         """The policy of a spec."""
-        isolation, scaling = spec.effective_isolation, spec.scaling
+        isolation, scaling = spec.effective_isolation, spec.gang
         is_spared = isolation not in ("process", "inline") and scaling is None
         return cls(
             isolation=isolation,

@@ -101,10 +101,10 @@ class TrialDatasets(WorkerGroupCallback):
             return
         shared = f", as {self._streams} share them" * (self._streams > 1)
         raise DataRefused(
-            "resources.train.data_cpus",
+            "scaling.driver.data_cpus",
             f"the data set {name!r} asks for {needs:g} CPUs at once (one task, and the actors that its pools"
             f" begin with), and has {self._shares[name]}{shared}",
-            f"write data_cpus: {math.ceil(needs) * self._streams} into resources.train of the spec, or have"
+            f"write data_cpus: {math.ceil(needs) * self._streams} into scaling.driver of the spec, or have"
             " smaller pools",
         )
 

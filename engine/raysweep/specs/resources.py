@@ -27,11 +27,11 @@ from raysweep.specs.bundles import (
     ray_bundle,
 )
 from raysweep.specs.resources_by_config import ByConfig
-from raysweep.specs.scaling import RunScaling, Scaling, Strategy, check_pinned
+from raysweep.specs.scaling import Scaling, Strategy, check_pinned
 
 _FIXED: Final = {
-    "cpu": ("bundles", "train", "pin_cpus"),
-    "gpu": ("bundles", "train", "gpu_memory"),
+    "cpu": ("bundles", "pin_cpus"),
+    "gpu": ("bundles", "gpu_memory"),
     "memory": (),
 }
 """What an amount by config does not go with, as that is the same for all trials."""
@@ -46,21 +46,19 @@ def _bundles(given: Any) -> Any:
 class Resources(ProcessResources):
     """What one trial takes: one bundle of amounts, or several `bundles`, the first being the trial's own.
 
-    With `train`, the workers of a Ray Train run that the trial starts; its own amounts are then the driver's.
-
     Also made from a `tune.PlacementGroupFactory` or a `ray.train.ScalingConfig`.
     """
 
     renamed_fields: ClassVar[dict[str, str]] = {
         **ProcessResources.renamed_fields,
         "labels": "label_selector",
-        "scaling": "train",
-        "scaling_config": "train",
-        "driver_labels": "driver_label_selector",
+        "scaling_config": "scaling",
+        "train": "scaling, with driver: {}",
+        "driver_label_selector": "scaling.driver.label_selector",
     }
 
     cpu: Amount = 1.0
-    """CPUs of one trial; fractions allowed. With `train` 0, unless given."""
+    """CPUs; fractions allowed."""
     gpu_memory: Annotated[Bytes, Field(ge=1)] | None = None
     """In place of `gpu`: so much memory of one GPU, in bytes or as `10GiB`; trials share it."""
     gpu_part: SkipJsonSchema[Annotated[float, Field(gt=0, le=1)] | None] = None
@@ -78,14 +76,6 @@ class Resources(ProcessResources):
     """Labels that a node must have."""
     pin_cpus: bool = False
     """Whether a trial's process runs on CPUs that no other pinned trial of the node runs on."""
-    train: RunScaling | None = None
-    """The workers of the Ray Train run that the trial starts with `trainer.fit()`.
-
-    They are placed together with the trial, which is their driver, or not at all. Also a
-    `ray.train.ScalingConfig`.
-    """
-    driver_label_selector: dict[str, str] = Field(default_factory=dict)
-    """With `train`: labels that the driver's node must have, in place of `label_selector`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -96,11 +86,10 @@ class Resources(ProcessResources):
             given = ray_objects.scaling_resources(given)
         if not isinstance(given, Mapping):
             return given
-        return _of_driver(_own_from_head(dict(given)))
+        return _own_from_head(dict(given))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self._check_train()
         self._check_gpu_memory()
         if self.pin_cpus:
             check_pinned(self._own()["CPU"] if self.bundles is None else self.bundles[0].get("CPU", 0.0))
@@ -111,43 +100,6 @@ class Resources(ProcessResources):
             raise Problem("asks for nothing", 'give an amount above 0, such as "cpu": 1')
         return self
 
-    def _check_train(self) -> None:
-        if self.train is None:
-            if self.driver_label_selector:
-                fix = "give train, the workers of the trial's Ray Train run, or use label_selector"
-                raise Problem("is of the driver of a Ray Train run", fix, ("driver_label_selector",))
-            return
-        if self.bundles is not None:
-            fix = "remove bundles: train gives one to each worker, and cpu, gpu and custom are the driver's"
-            raise Problem("train says already what the trial's workers take", fix, ("bundles",))
-        said = self.train.placement_strategy
-        if self.strategy != said:
-            problem = f"{show(self.strategy)} is not train.placement_strategy, {show(said)}"
-            raise Problem(problem, "remove strategy: train says it", ("strategy",))
-        if self.train.min_workers is not None:
-            fix = (
-                "give one number, which each trial holds from its start to its end; the trainer's own"
-                " ScalingConfig may have a range, and then trains with so many"
-            )
-            raise Problem("may not be a range in a sweep", fix, ("train", "num_workers"))
-        if self.train.backend is not None:
-            fix = "leave it out: the trainer sets its own up"
-            raise Problem("is for trials that are gangs themselves", fix, ("train", "backend"))
-        if self.train.by_config:
-            raise Problem("is for trials that are gangs themselves", "leave it out", ("train", "by_config"))
-        if self.train.metrics != "rank0":
-            fix = "leave it out: rank 0's metrics are the trial's"
-            raise Problem("is for trials that are gangs themselves", fix, ("train", "metrics"))
-        if self.pin_cpus or self.train.pin_cpus:
-            where = ("pin_cpus",) if self.pin_cpus else ("train", "pin_cpus")
-            raise Problem("is not for the workers of a Ray Train run in a trial", "leave it out", where)
-        if self.train.label_selector:
-            fix = "write it as resources.label_selector, and the driver's as driver_label_selector"
-            raise Problem("is said by the trial", fix, ("train", "label_selector"))
-        if self.driver_label_selector and self.is_head_empty:
-            fix = "give it something of that node, such as memory: 500000000"
-            raise Problem("has no say where the driver takes nothing", fix, ("driver_label_selector",))
-
     def _check_by_config(self) -> None:
         given = self.by_config
         if given.memory is not None and not self.memory:
@@ -155,7 +107,7 @@ class Resources(ProcessResources):
             raise Problem("says what a trial takes beyond memory, which is not given", fix, ("by_config",))
         check_custom(given.custom, ("by_config", "custom"))
         for name in given.given:
-            others = _FIXED.get(name, ("bundles", "train"))
+            others = _FIXED.get(name, ("bundles",))
             other = next((other for other in others if getattr(self, other)), None)
             if other is not None:
                 fix = f"leave one of the two out: {other} is the same for all trials"
@@ -166,9 +118,9 @@ class Resources(ProcessResources):
             if self.gpu_part is not None:
                 raise Problem("is computed from gpu_memory", "give gpu, or gpu_memory", ("gpu_part",))
             return
-        other = next((name for name in ("bundles", "train") if getattr(self, name) is not None), "")
+        other = "bundles" if self.bundles is not None else ""
         if other or self.gpu:
-            fix = f"leave it out, and give {'parts of GPUs in ' + other if other else 'gpu alone'}"
+            fix = f"leave it out, and give {'parts of GPUs in bundles' if other else 'gpu alone'}"
             raise Problem(f"stands in place of gpu, and not beside {other or 'it'}", fix, ("gpu_memory",))
 
     def _check_bundles(self, bundles: tuple[dict[str, float], ...]) -> None:
@@ -205,8 +157,6 @@ class Resources(ProcessResources):
     @property
     def is_head_empty(self) -> bool:
         """True where the trial itself takes nothing and only its bundles for workers do."""
-        if self.train is not None:
-            return not any(self._own().values())
         return self.bundles is not None and not any(self.bundles[0].values())
 
     @property
@@ -217,20 +167,20 @@ class Resources(ProcessResources):
     def to_bundles(self) -> list[dict[str, float]]:
         """The bundles of one trial's placement group in Ray's keys, the trial's own first; zeros left out.
 
-        Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles. Of a Ray
-        Train run with `data_cpus`, the last is theirs.
+        Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles.
         """
         bundles = (self._own(),) if self.bundles is None else self.bundles
-        if self.train is not None:
-            data: tuple[dict[str, float], ...] = ({"CPU": self.train.data_cpus},)
-            bundles = (*bundles, *(self.train.worker_bundle(),) * self.train.max_workers, *data)
         stripped = [{name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles]
         return [bundle for bundle in stripped if bundle]
 
     def to_label_selectors(self) -> list[dict[str, str]]:
         """What labels the node of each of `to_bundles` must have."""
-        selectors = [self.label_selector] * len(self.to_bundles())
-        return [self.driver_label_selector, *selectors[1:]] if self.driver_label_selector else selectors
+        return [self.label_selector] * len(self.to_bundles())
+
+    def field_of(self, number: int | None = None) -> str:
+        """Where the spec says what a bundle of `to_bundles` holds; None: all of them together."""
+        is_single = self.bundles is None or len(self.to_bundles()) == 1
+        return "resources" if number is None or is_single else f"resources.bundles[{number}]"
 
     def resized(self, size: Size, memory_bytes: int | None = None, *, is_gang: bool = False) -> Resources:
         """What this is for a trial of this size (`amounts.Size`), with so much memory if given.
@@ -274,14 +224,41 @@ class Resources(ProcessResources):
         return {"CPU": self.cpu, "GPU": gpu, "memory": float(self.memory or 0), **self.custom}
 
 
+class GangResources(Resources):
+    """What a trial with `scaling` takes: made by `resources_of`, never written in a spec."""
+
+    scaling: Scaling
+
+    def to_label_selectors(self) -> list[dict[str, str]]:
+        """See `Resources.to_label_selectors`: a driver may have labels of its own."""
+        selectors, driver = super().to_label_selectors(), self.scaling.driver
+        if driver is None or not driver.label_selector:
+            return selectors
+        return [driver.label_selector, *selectors[1:]]
+
+    def field_of(self, number: int | None = None) -> str:
+        """See `Resources.field_of`."""
+        driver = self.scaling.driver
+        if number is None:
+            return "scaling"
+        if driver is not None and number == 0 and not self.is_head_empty:
+            return "scaling.driver"
+        is_last = number == len(self.to_bundles()) - 1
+        return "scaling.driver.data_cpus" if driver and driver.data_cpus and is_last else "scaling.resources"
+
+
 def resources_of(scaling: Scaling) -> Resources:
-    """What a trial takes that is a gang: a bundle for each worker."""
-    bundle = scaling.worker_bundle()
-    return Resources(
-        bundles=(bundle,) * scaling.max_workers,
+    """What a trial with workers takes: a bundle for each, and those of its driver and its data sets."""
+    bundles, driver = (scaling.worker_bundle(),) * scaling.max_workers, scaling.driver
+    if driver is not None:
+        data = ({"CPU": float(driver.data_cpus)},) if driver.data_cpus else ()
+        bundles = (driver.to_bundle(), *bundles, *data)
+    return GangResources(
+        bundles=bundles,
         strategy=scaling.placement_strategy,
         label_selector=scaling.label_selector,
         pin_cpus=scaling.pin_cpus,
+        scaling=scaling,
     )
 
 
@@ -324,13 +301,3 @@ def _own_from_head(fields: dict[Any, Any]) -> dict[Any, Any]:
     if not all(isinstance(v, int | float) and 0 <= v < float("inf") for v in head.values()):
         return fields  # pydantic says what is wrong with the bundle
     return {**process_fields(head), **fields}
-
-
-def _of_driver(fields: dict[Any, Any]) -> dict[Any, Any]:
-    """With a Ray Train run, the trial's own amounts are the driver's, who needs none."""
-    train = fields.get("train")
-    if train is None:
-        return fields
-    given = train.get("placement_strategy") if isinstance(train, Mapping) else None
-    strategy = given or getattr(train, "placement_strategy", "PACK")
-    return {"cpu": 0.0, "strategy": strategy, **fields}

@@ -18,7 +18,7 @@ from raysweep.documents import ray_objects
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.space.amounts import Need, parse_amount
-from raysweep.specs.bundles import ProcessResources
+from raysweep.specs.bundles import Amount, ProcessResources
 from raysweep.specs.resources_by_config import ScalingByConfig
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
@@ -103,6 +103,40 @@ Workers = Annotated[
 ]
 
 
+class Driver(ProcessResources):
+    """The process of a trial that starts its workers by Ray Train's `trainer.fit()`: what it takes itself."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {
+        **ProcessResources.renamed_fields,
+        "labels": "label_selector",
+        "data_num_cpus": "data_cpus",
+        "num_data_cpus": "data_cpus",
+        "cpus_for_data": "data_cpus",
+        "dataset_cpus": "data_cpus",
+        "datasets_cpus": "data_cpus",
+        "data_workers": "data_cpus",
+        "dataset_workers": "data_cpus",
+        "datasets": "data_cpus",
+    }
+
+    cpu: Amount = 0.0
+    """CPUs of the driver itself; fractions allowed."""
+    label_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels that the driver's node must have, in place of `scaling.label_selector`."""
+    data_cpus: int = Field(default=0, ge=0)
+    """So many CPUs of one node are held for Ray Data: the trainer's `datasets`, and what the trial reads.
+
+    At least one for each data set. Without, a trainer with `datasets` is refused.
+    """
+
+    @model_validator(mode="after")
+    def _check_labels(self) -> Self:
+        if self.label_selector and not self.to_bundle():
+            fix = "give it something of that node, such as memory: 500000000"
+            raise Problem("requires a driver that takes something", fix, ("label_selector",))
+        return self
+
+
 class Scaling(SpecModel):
     """The workers of one training run, or of each trial of a sweep.
 
@@ -116,6 +150,7 @@ class Scaling(SpecModel):
         "use_gpu": "scaling.resources.gpu",
         "resources_per_worker": "scaling.resources",
         "min_workers": "scaling.num_workers: [2, 8]",
+        "data_cpus": "scaling.driver.data_cpus",
     }
 
     num_workers: Workers = 1
@@ -124,6 +159,12 @@ class Scaling(SpecModel):
     """With a range: workers have run so many seconds before they are ended for more; default: 10."""
     resources: ProcessResources = ProcessResources()
     """What each worker takes; default: 1 CPU."""
+    driver: Driver | None = None
+    """In a sweep: the trainable runs once, and starts these workers itself by `trainer.fit()` of Ray Train.
+
+    They are placed together with it, or not at all. `{}` is a driver that takes nothing itself. Default: the
+    trainable runs in each worker.
+    """
     placement_strategy: Strategy = "PACK"
     """How the workers are placed on nodes."""
     label_selector: dict[str, str] = Field(default_factory=dict)
@@ -171,7 +212,22 @@ class Scaling(SpecModel):
             fix = "give resources.memory too: the least that a worker takes, in bytes"
             problem = "says what a worker takes beyond memory, which is not given"
             raise Problem(problem, fix, ("by_config", "resources", "memory"))
+        if self.driver is not None:
+            self._check_driver()
         return self
+
+    def _check_driver(self) -> None:
+        both = {
+            "backend": "the trainer sets its own up",
+            "by_config": "all trials hold the same workers",
+            "pin_cpus": "Ray Train starts the workers",
+        }
+        for name, why in both.items():
+            if getattr(self, name):
+                raise Problem("cannot be combined with driver", f"leave it out: {why}", (name,))
+        if self.metrics != "rank0":
+            fix = "leave it out: rank 0's metrics are the trial's"
+            raise Problem("cannot be combined with driver", fix, ("metrics",))
 
     @property
     def max_workers(self) -> int:
@@ -222,31 +278,3 @@ class Scaling(SpecModel):
         if self.backend != "torch":
             return self.backend
         return torch_group(self.worker_bundle().get("GPU", 0.0))
-
-
-class RunScaling(Scaling):
-    """The workers of a Ray Train run that a trial starts, and the CPUs of its data sets."""
-
-    renamed_fields: ClassVar[dict[str, str]] = {
-        **Scaling.renamed_fields,
-        "data_num_cpus": "data_cpus",
-        "num_data_cpus": "data_cpus",
-        "cpus_for_data": "data_cpus",
-        "dataset_cpus": "data_cpus",
-        "datasets_cpus": "data_cpus",
-        "data_workers": "data_cpus",
-        "dataset_workers": "data_cpus",
-        "datasets": "data_cpus",
-    }
-
-    data_cpus: int = Field(default=0, ge=0)
-    """So many CPUs of one node are held for Ray Data: the trainer's `datasets`, and what the trial reads.
-
-    At least one for each data set. Without, a trainer with `datasets` is refused.
-    """
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_plain(cls, given: Any) -> Any:
-        is_plain = isinstance(given, Scaling) and not isinstance(given, RunScaling)
-        return given.model_dump() if is_plain else given

@@ -139,8 +139,7 @@ class SweepSpec(SweepFields):
             return self.isolation
         if self.scaling is not None and self.scaling.backend == "tensorflow":
             return "process"
-        resources = self.trial_resources
-        return "process" if self.may_have_gpus and resources.train is None else "worker"
+        return "process" if self.may_have_gpus and self.driver is None else "worker"
 
     @property
     def is_inline(self) -> bool:

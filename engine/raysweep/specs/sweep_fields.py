@@ -24,7 +24,7 @@ from raysweep.specs.identity import Kind
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.specs.program import Command, ProgramSpec
 from raysweep.specs.resources import Resources, resources_of
-from raysweep.specs.scaling import Scaling
+from raysweep.specs.scaling import Driver, Scaling
 from raysweep.specs.sweep_parts import (
     METRIC_SCHEMA,
     MODE_SCHEMA,
@@ -110,12 +110,15 @@ class SweepFields(SpecDocument):
     resources: Resources = Resources()
     """What one trial takes."""
     scaling: Scaling | None = None
-    """Makes each trial a gang of workers, placed at once or not at all; in place of `resources`."""
+    """Gives each trial several workers, placed at once or not at all; in place of `resources`.
+
+    The trainable runs in each of them; with `scaling.driver`, it runs once and starts them by Ray Train.
+    """
     isolation: Isolation | None = None
     """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
 
     Or `inline`: in the process that runs the sweep, one at a time, for a debugger.
-    Default: `process` where a trial takes GPUs, else `worker`; `worker` with `resources.train`.
+    Default: `process` where a trial takes GPUs, else `worker`; `worker` with `scaling.driver`.
     """
     where: Where = ()
     """Relations that each config satisfies: `["min_lr < max_lr"]`."""
@@ -162,6 +165,16 @@ class SweepFields(SpecDocument):
     def trial_resources(self) -> Resources:
         """What one trial takes, with all its workers."""
         return self.resources if self.scaling is None else resources_of(self.scaling)
+
+    @property
+    def gang(self) -> Scaling | None:
+        """`scaling`, where the trainable runs in each worker."""
+        return None if self.scaling is None or self.scaling.driver is not None else self.scaling
+
+    @property
+    def driver(self) -> Driver | None:
+        """The driver of a Ray Train run that each trial is; None: it is none."""
+        return None if self.scaling is None else self.scaling.driver
 
     @property
     def needs(self) -> tuple[Need, ...]:

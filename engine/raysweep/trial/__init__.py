@@ -16,6 +16,7 @@ from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.trial.checkpoint_handle import RestoredCheckpoint, end_attempt, local_folder
 from raysweep.trial.owners import ENDED, OWN, find_owner, is_foreign, watch_threads
 from raysweep.trial.session import RayCheckpoint, StoredAt, TrialContext, TrialSession
+from raysweep.trial.watched_session import WatchedSession
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -173,7 +174,7 @@ def activate(session: TrialSession | None) -> None:
     else:
         watch_threads()
     plan = faultplan.current() if session is not None else None
-    own = session if session is None or plan is None else plan.watch_session(session)
+    own = session if session is None or plan is None else WatchedSession(session, plan)
     _session = own or _NOT_HERE
     _thread = threading.get_ident()
     OWN.set(own)

@@ -59,7 +59,7 @@ class Rungs:
 
         None where a trial is the driver of a Ray Train run, whose reports others make.
         """
-        if spec.resources.train is not None:
+        if spec.driver is not None:
             return cls()
         known = spec.scheduler.options.rung_times()
         times = (time for time in known.times if known.max_t is None or time < known.max_t)

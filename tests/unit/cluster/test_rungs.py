@@ -76,8 +76,8 @@ def test_where_a_trial_has_done_all_its_work_there_is_none() -> None:
 def test_there_are_none_where_each_report_decides_or_nobody_knows() -> None:
     assert not Rungs.of(make_spec("fifo"))
     assert not Rungs.of(make_spec("median_stopping"))
-    train = {"train": {"num_workers": 2}}
-    assert not Rungs.of(make_spec({"asha": {"max_t": 9}}, resources=train))
+    train = {"num_workers": 2, "driver": {}}
+    assert not Rungs.of(make_spec({"asha": {"max_t": 9}}, scaling=train))
 
 
 @pytest.mark.parametrize(

@@ -233,19 +233,11 @@ def test_the_size_of_a_trial_in_rays_bundles() -> None:
             {"resources": {"bundles": [{"CPU": 1}] * 2, "by_config": {"gpu": "n"}}},
             r"does not go with bundles",
         ),
-        (
-            {"resources": {"train": {"num_workers": 2}, "by_config": {"cpu": "n"}}},
-            r"does not go with train",
-        ),
         ({"resources": {"pin_cpus": True, "by_config": {"cpu": "n"}}}, r"cpu: does not go with pin_cpus"),
         ({"resources": {"gpu_memory": 5, "by_config": {"gpu": "n"}}}, r"gpu: does not go with gpu_memory"),
         (
             {"resources": {"bundles": [{"CPU": 1}] * 2, "by_config": {"custom": {"seat": "n"}}}},
             r"^resources\.by_config\.custom\.seat: does not go with bundles; leave one of the two out",
-        ),
-        (
-            {"resources": {"train": {"num_workers": 2}, "by_config": {"custom": {"a.b": "n"}}}},
-            r"^resources\.by_config\.custom\.a\.b: does not go with train",
         ),
         (
             {"resources": {"gpu_memory": 5, "by_config": {"cpu": "n", "gpu": "n"}}},
@@ -278,7 +270,10 @@ def test_the_size_of_a_trial_in_rays_bundles() -> None:
             },
             r"^stop\.budget: counts what slots use that are all alike",
         ),
-        ({"resources": {"train": {"by_config": {"num_workers": "n"}}}}, r"train\.by_config: is for trials"),
+        (
+            {"scaling": {"driver": {}, "by_config": {"num_workers": "n"}}},
+            r"by_config: cannot be combined with",
+        ),
         (
             {"resources": {"by_config": {"cpu": "n"}}, "stop": {"budget": {"cpu_hours": 1}}},
             r"^stop\.budget: counts what slots use that are all alike",
@@ -413,7 +408,7 @@ def test_the_workers_of_a_training_and_of_a_train_run_take_the_same_always() -> 
     by_config = {"resources": {"cpu": "n"}}
     with pytest.raises(SpecError, match=r"^scaling\.by_config: is for the trials of a sweep"):
         TrainSpec(name="a", trainable="a:b", scaling={"by_config": by_config})
-    with pytest.raises(SpecError, match=r"^resources\.train\.by_config: is for trials"):
-        plain(resources={"train": {"by_config": by_config}})
+    with pytest.raises(SpecError, match=r"^scaling\.by_config: cannot be combined with driver"):
+        plain(scaling={"driver": {}, "by_config": by_config})
     with pytest.raises(SpecError, match=r"^stop\.budget: counts what slots use that are all alike"):
         plain(scaling={"by_config": by_config}, stop={"budget": {"cpu_hours": 1}})

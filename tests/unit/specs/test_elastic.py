@@ -66,8 +66,8 @@ def test_what_is_no_range_is_refused_by_its_field(scaling: dict[str, Any], said:
     [
         ({"scaling": {"num_workers": [1, 2]}}, r"scaling\.num_workers: may not be a range in a sweep"),
         (
-            {"resources": {"train": {"num_workers": [1, 2]}}},
-            r"resources\.train\.num_workers: may not be a range in a sweep",
+            {"scaling": {"num_workers": [1, 2], "driver": {}}},
+            r"scaling\.num_workers: may not be a range in a sweep.*own ScalingConfig may have",
         ),
     ],
 )

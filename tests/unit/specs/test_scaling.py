@@ -108,21 +108,17 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
         ({"scaling": {"metrics": {"loss": "avg"}}}, r"^scaling\.metrics\.loss: 'avg' is not known here; "),
         ({"scaling": {"metrics": {}}}, r'^scaling\.metrics: names no metric; name one: {"loss": "mean"}'),
         ({"scaling": {"metrics": ["loss"]}}, r"^scaling\.metrics: \['loss'\] is no way to reduce metrics; "),
-        ({"resources": {"train": {"metrics": "mean"}}}, r"^resources\.train\.metrics: .*; leave it out"),
-        (
-            {"resources": {"train": {"label_selector": {"kind": "big"}}}},
-            r"^resources\.train\.label_selector: .* write it as resources\.label_selector",
-        ),
+        ({"scaling": {"driver": {}, "metrics": "mean"}}, r"^scaling\.metrics: .*; leave it out"),
         (
             {"scaling": {"pin_cpus": True, "resources": {"cpu": 0.5}}},
             r"^scaling\.pin_cpus: a process with 0\.5 CPUs cannot be pinned; give whole CPUs",
         ),
         ({"resources": {"cpu": 1.5, "pin_cpus": True}}, r"^resources\.pin_cpus: a process with 1\.5 CPUs"),
         (
-            {"resources": {"train": {}, "pin_cpus": True}},
-            r"^resources\.pin_cpus: is not for the workers of a Ray Train run",
+            {"scaling": {"driver": {}, "pin_cpus": True}},
+            r"^scaling\.pin_cpus: cannot be combined with driver",
         ),
-        ({"resources": {"train": {"pin_cpus": True}}}, r"^resources\.train\.pin_cpus: .*; leave it out"),
+        ({"resources": {"train": {}}}, r"^resources\.train: .* did you mean 'scaling, with driver: {}'"),
         (
             {"resources": {"pin_cpus": True}, "isolation": "inline", "max_concurrent_trials": 1},
             r"^resources\.pin_cpus: an inline trial",

@@ -74,7 +74,7 @@ def find_room(spec: SweepSpec, excluded: Collection[str] = (), sizes: Collection
 
 def _fits(spec: SweepSpec, size: Size, nodes: list[Node]) -> bool:
     try:
-        count_slots(spec.trial_resources.resized(size, is_gang=spec.scaling is not None), nodes, limit=1)
+        count_slots(spec.trial_resources.resized(size, is_gang=spec.gang is not None), nodes, limit=1)
     except InfeasibleResourcesError:
         return False
     return True

@@ -38,14 +38,14 @@ def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None =
     usable = [node for node in nodes if any(has_labels(node.labels, selector) for selector in selectors)]
     may_hold = [_with_labels(usable, selector, nodes, resources) for selector in selectors]
     for number, bundle in enumerate(bundles):
-        _check_bundle(bundle, _name_of(number, resources), [usable[index] for index in may_hold[number]])
+        _check_bundle(bundle, resources.field_of(number), [usable[index] for index in may_hold[number]])
     free = [dict(node.total) for node in usable]
     slots, most = 0, min(limit or MAX_SLOTS, MAX_SLOTS)
     while slots < most and _place(bundles, free, resources.strategy, may_hold):
         slots += 1
     if not slots:
         raise InfeasibleResourcesError(
-            "resources",
+            resources.field_of(),
             f"one trial asks for {show_all(bundles)} placed {resources.strategy},"
             f" which the cluster cannot hold: {_show_nodes(usable)}",
             "ask for less, choose another strategy, or add nodes",
@@ -60,23 +60,12 @@ def _with_labels(
     found = [index for index, node in enumerate(usable) if has_labels(node.labels, selector)]
     if found:
         return found
-    is_driver = selector == resources.driver_label_selector and bool(selector)
+    is_driver = selector != resources.label_selector
     raise InfeasibleResourcesError(
-        f"resources.{'driver_' if is_driver else ''}label_selector",
+        f"{resources.field_of()}{'.driver' if is_driver else ''}.label_selector",
         f"no live node has the labels {dict(selector)}",
         f"the nodes' labels are {[dict(node.labels) for node in nodes][:5]}",
     )
-
-
-def _name_of(number: int, resources: Resources) -> str:
-    """Where the spec says what this bundle holds; what it is of which resource comes after it."""
-    if resources.train is not None:
-        is_driver = number == 0 and not resources.is_head_empty
-        is_data = bool(resources.train.data_cpus) and number == len(resources.to_bundles()) - 1
-        name = "data_cpus" if is_data else "resources"
-        return "resources" if is_driver else f"resources.train.{name}"
-    is_single = resources.bundles is None or len(resources.to_bundles()) == 1
-    return "resources" if is_single else f"resources.bundles[{number}]"
 
 
 def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = None) -> int:
@@ -91,16 +80,10 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
     try:
         return count_slots(spec.trial_resources, nodes, limit)
     except InfeasibleResourcesError as error:
-        if scaling is None:
+        if scaling is None or error.field != "scaling":
             raise
         asked = f"{scaling.max_workers} workers of {show(scaling.worker_bundle())}"
-        name = error.field.rpartition(".")[2]
-        if name == "label_selector":
-            raise InfeasibleResourcesError("scaling.label_selector", error.problem, error.fix) from None
-        name = next((key for key in scaling.worker_bundle() if _field(key).rpartition(".")[2] == name), "")
-        if name:
-            field, problem = f"scaling.resources.{_field(name)}", error.problem.replace("trial", "worker")
-            raise InfeasibleResourcesError(field, problem, error.fix) from None
+        asked += " beside their driver" if scaling.driver is not None else ""
         raise InfeasibleResourcesError(
             "scaling",
             f"one trial asks for {asked} placed {scaling.placement_strategy} at once,"
@@ -112,7 +95,7 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
 def _check_bundle(bundle: Bundle, where: str, nodes: Sequence[Node]) -> None:
     if any(_fits(bundle, node.total) for node in nodes):
         return
-    is_workers = where.endswith(".resources")
+    is_workers = where == "scaling.resources"
     for name, amount in bundle.items():
         most = max(node.total.get(name, 0.0) for node in nodes)
         if amount > most + _EPSILON:
@@ -125,7 +108,7 @@ def _check_bundle(bundle: Bundle, where: str, nodes: Sequence[Node]) -> None:
                 else f"no node offers {name!r}: add one that does",
             )
     raise InfeasibleResourcesError(
-        "resources",
+        where,
         f"no node has {show(bundle)} together: {_show_nodes(nodes)}",
         "ask for less in one bundle, or split it",
     )

@@ -273,7 +273,7 @@ def _needed(state: SweepState, trial: Trial) -> str:
 
 def _shape(state: SweepState, trial: Trial) -> str:
     """What a trial takes that is large by its size; of a gang all its workers."""
-    if state.spec.scaling is None:
+    if state.spec.gang is None:
         return trial.size
     resources = state.spec.trial_resources.resized(trial.size, trial.memory_bytes, is_gang=True)
     bundles = resources.to_bundles()

@@ -95,6 +95,6 @@ def is_beyond(state: SweepState, asking: Trial | Slot) -> bool:
 
 def _with_memory(state: SweepState, asking: Trial | Slot) -> Size:
     """Each member of a gang takes the memory, so that the largest node alone does not tell who has it."""
-    if asking.memory_bytes is None or state.spec.scaling is None:
+    if asking.memory_bytes is None or state.spec.gang is None:
         return asking.size
     return size_of({**amounts_of(asking.size), "memory": asking.memory_bytes})

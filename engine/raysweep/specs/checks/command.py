@@ -30,6 +30,6 @@ def _check_sweep(spec: SweepFields) -> None:
     if spec.scaling is not None and spec.scaling.backend is not None:
         fix = "leave it out: the program connects its ranks by MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE"
         raise Problem("cannot be combined with command", fix, ("scaling", "backend"))
-    if spec.resources.train is not None:
+    if spec.driver is not None:
         fix = "leave it out: give the program its resources, and let a launcher start its ranks"
-        raise Problem("cannot be combined with command", fix, ("resources", "train"))
+        raise Problem("cannot be combined with command", fix, ("scaling", "driver"))

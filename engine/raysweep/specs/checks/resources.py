@@ -13,9 +13,10 @@ def check_scaling(spec: SweepFields) -> None:
     if spec.scaling is None:
         return
     if spec.scaling.min_workers is not None:
+        fix = "give one number, which each trial holds; the trainer's own ScalingConfig may have a range"
         raise Problem(
             "may not be a range in a sweep: a gang is placed whole or not at all",
-            "give one number of workers",
+            fix if spec.driver is not None else "give one number of workers",
             ("scaling", "num_workers"),
         )
     if spec.resources != Resources():
@@ -24,7 +25,7 @@ def check_scaling(spec: SweepFields) -> None:
             "remove resources, and give what each worker takes as scaling.resources",
             ("resources",),
         )
-    if spec.isolation == "inline":
+    if spec.isolation == "inline" and spec.driver is None:
         raise Problem(
             "inline is one process, and a gang is several",
             "use worker, process (each trial in fresh processes) or actor",
@@ -39,13 +40,13 @@ def check_scaling(spec: SweepFields) -> None:
         )
 
 
-def check_train_resources(spec: SweepFields) -> None:
-    """See that a trial can start the workers of `resources.train`. Raises Problem."""
-    if spec.resources.train is None or spec.isolation not in ("process", "inline"):
+def check_driver(spec: SweepFields) -> None:
+    """See that a trial can start its workers through Ray. Raises Problem."""
+    if spec.driver is None or spec.isolation not in ("process", "inline"):
         return
     why = "a forked process has no Ray" if spec.isolation == "process" else "inline trials hold no resources"
     raise Problem(
-        f"{why}, which resources.train needs: the trial starts its workers by it",
+        f"{why}, which scaling.driver needs: the trial starts its workers by it",
         "use worker, or actor (a fresh process for each trial)",
         ("isolation",),
     )

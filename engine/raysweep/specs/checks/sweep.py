@@ -10,10 +10,10 @@ from raysweep.specs.checks.command import check_command
 from raysweep.specs.checks.metrics import check_repeat, check_several, check_unranked
 from raysweep.specs.checks.resources import (
     check_by_config,
+    check_driver,
     check_end,
     check_isolation,
     check_scaling,
-    check_train_resources,
 )
 from raysweep.specs.checks.search import check_costs, check_memory, check_pair, check_points
 from raysweep.specs.sweep_fields import SweepFields
@@ -31,7 +31,7 @@ def check_sweep(spec: SweepFields) -> None:
     check_unranked(spec)
     check_pair(spec)
     check_scaling(spec)
-    check_train_resources(spec)
+    check_driver(spec)
     check_several(spec)
     check_costs(spec)
     check_where(spec.where, spec.param_space)

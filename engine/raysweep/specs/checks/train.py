@@ -16,6 +16,9 @@ def check_train(spec: TrainFields) -> None:
     if spec.scaling.by_config:
         fix = "leave it out, and give num_workers"
         raise Problem("is for the trials of a sweep", fix, ("scaling", "by_config"))
+    if spec.scaling.driver is not None:
+        fix = "leave it out: the trainable runs in each worker"
+        raise Problem("is for the trials of a sweep", fix, ("scaling", "driver"))
     if spec.scaling.metrics != "rank0":
         fix = "leave it out: rank 0's metrics are the training's"
         raise Problem("is for the trials of a sweep", fix, ("scaling", "metrics"))

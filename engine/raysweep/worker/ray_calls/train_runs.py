@@ -2,7 +2,7 @@
 
 | theirs | here |
 |---|---|
-| `trainer.fit()` | its workers go into the bundles that the trial holds for them (`resources.train`) |
+| `trainer.fit()` | its workers go into the bundles that the trial holds for them (`scaling`) |
 | its `datasets` | are read by Ray Data in the bundle that the trial holds for that (`data_cpus`) |
 | `ray.train.report` in the workers | `raysweep.report` of the trial: rank 0's metrics, the checkpoint |
 | `ray.train.get_checkpoint` in the workers | at first the checkpoint that the attempt begins from |
@@ -36,7 +36,7 @@ LOOK_S: Final = 0.1
 FOLDER: Final = "train"
 """Below the sweep's: where the runs of its trials keep their checkpoints while they last."""
 _SCHEMES: Final = ("file", "s3", "gs")
-_FIELD: Final = "resources.train"
+_FIELD: Final = "scaling"
 _EPSILON: Final = 1e-6
 _NAMES: Final = {"CPU": "cpu", "GPU": "gpu", "memory": "memory"}
 
@@ -87,7 +87,7 @@ def _check_data(asked: Asked, workers: int, room: InnerRoom) -> None:
     held = f"the trial holds {room.data_cpus}" if room.data_cpus else "the trial holds none"
     each = f" ({workers} times each of the {asked.whole} that are not split)" * bool(asked.whole)
     raise SpecError(
-        f"{_FIELD}.data_cpus",
+        f"{_FIELD}.driver.data_cpus",
         f"the trainer's datasets are read with a CPU each at least, {needed} in all{each}, and {held}:"
         " they could wait for ever",
         _line(asked, workers, room),
@@ -102,9 +102,9 @@ def _data_cpus(asked: Asked, workers: int) -> int:
 def _line(asked: Asked, workers: int, room: InnerRoom) -> str:
     """What is to be written for a trainer with so many workers."""
     data_cpus = max(room.data_cpus, _data_cpus(asked, workers))
-    data = f", data_cpus: {data_cpus}" * bool(data_cpus)
-    needed = f"{{num_workers: {workers}, resources: {_fields(asked.bundle)}{data}}}"
-    return f"write resources: {{train: {needed}}} into the spec"
+    driver = f"data_cpus: {data_cpus}" * bool(data_cpus)
+    needed = f"num_workers: {workers}, resources: {_fields(asked.bundle)}, driver: {{{driver}}}"
+    return f"write scaling: {{{needed}}} into the spec"
 
 
 class RayCalls:
@@ -193,7 +193,7 @@ class _Runs:
                 "isolation",
                 "trainer.fit() needs a trial that holds resources in Ray, which one that is forked, inline or"
                 " without a cluster does not",
-                "set isolation: worker, and resources.train in the spec",
+                "set isolation: worker, and scaling with driver in the spec",
             )
         workers = check_asked(asked, room)
         number = len(self._runs)

@@ -23,6 +23,8 @@ from raysweep.cluster.ray.demand import (
 from raysweep.raycompat import cluster
 from raysweep.raycompat.cluster import Demand, Load, WaitingGroup
 from raysweep.specs import Resources
+from raysweep.specs.resources import resources_of
+from raysweep.specs.scaling import Driver, Scaling
 
 GROUP = "a1b2"
 ACTOR = "0102"
@@ -194,7 +196,7 @@ def test_a_look_at_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_trial_that_takes_nothing_itself_holds_all_its_bundles_for_what_it_starts() -> None:
-    held = ActorPool.find_groups(_pool_with(Resources.model_validate({"train": {"num_workers": 1}})))
+    held = ActorPool.find_groups(_pool_with(resources_of(Scaling(driver=Driver()))))
     assert held == {GROUP: [{}, {"CPU": 1.0}]}
     waits_for_the_one_before = demand({f"CPU_group_0_{GROUP}": 1}, ready=1)
     assert _of_demand(waits_for_the_one_before, sight(*held[GROUP])) is None

@@ -143,7 +143,6 @@ def test_what_a_cluster_makes_of_it_is_no_part_of_the_digest_and_may_change() ->
             {"gpu": 1, "gpu_memory": "10GiB"},
             r"^resources\.gpu_memory: stands in place of gpu, .*alone",
         ),
-        ({"train": {}, "gpu_memory": "10GiB"}, r"^resources\.gpu_memory: .*parts of GPUs in train"),
         ({"bundles": [{"CPU": 1}], "gpu_memory": 5}, r"^resources\.gpu_memory: .*parts of GPUs in bundles"),
         ({"gpu_memory": "10 apples"}, r"^resources\.gpu_memory: .* write one such as"),
         ({"gpu_memory": 0}, r"^resources\.gpu_memory: must be >= 1"),

@@ -9,6 +9,8 @@ import pytest
 from raysweep.cluster.ray.preflight import MAX_SLOTS, Node, count_slots
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.specs import Resources
+from raysweep.specs.resources import resources_of
+from raysweep.specs.scaling import Scaling
 
 pytest.importorskip("ray")
 GIB = 2.0**30
@@ -137,59 +139,59 @@ PAIR = [
         labels={"kind": "safe"},
     ),
 ]
-FOUR = {"num_workers": 4, "resources": {"cpu": 1}}
+FOUR = {"num_workers": 4, "resources": {"cpu": 1}, "driver": {}}
 
 
 @pytest.mark.parametrize(
-    ("nodes", "resources", "expected"),
+    ("nodes", "scaling", "expected"),
     [
-        (EIGHT, {"train": FOUR}, 2),
-        (EIGHT, {"train": FOUR, "cpu": 1}, 1),
-        (EIGHT, {"train": {**FOUR, "data_cpus": 1}}, 1),
-        (EIGHT, {"train": {**FOUR, "num_workers": 1, "data_cpus": 1}}, 4),
-        (PAIR, {"train": {**FOUR, "num_workers": 1, "data_cpus": 3}}, 2),
-        (EIGHT, {"train": {**FOUR, "resources": {"cpu": 0.5}}}, 4),
-        (EIGHT, {"train": {**FOUR, "num_workers": 8}}, 1),
-        (PAIR, {"train": FOUR}, 2),
-        (PAIR, {"train": {**FOUR, "num_workers": 2, "placement_strategy": "STRICT_SPREAD"}}, 4),
-        (PAIR, {"train": {**FOUR, "placement_strategy": "STRICT_PACK"}}, 2),
-        (PAIR, {"train": FOUR, "label_selector": {"kind": "spot"}}, 1),
-        (PAIR, {"train": FOUR, "cpu": 1, "driver_label_selector": {"kind": "safe"}}, 1),
+        (EIGHT, FOUR, 2),
+        (EIGHT, {**FOUR, "driver": {"cpu": 1}}, 1),
+        (EIGHT, {**FOUR, "driver": {"data_cpus": 1}}, 1),
+        (EIGHT, {**FOUR, "num_workers": 1, "driver": {"data_cpus": 1}}, 4),
+        (PAIR, {**FOUR, "num_workers": 1, "driver": {"data_cpus": 3}}, 2),
+        (EIGHT, {**FOUR, "resources": {"cpu": 0.5}}, 4),
+        (EIGHT, {**FOUR, "num_workers": 8}, 1),
+        (PAIR, FOUR, 2),
+        (PAIR, {**FOUR, "num_workers": 2, "placement_strategy": "STRICT_SPREAD"}, 4),
+        (PAIR, {**FOUR, "placement_strategy": "STRICT_PACK"}, 2),
+        (PAIR, {**FOUR, "label_selector": {"kind": "spot"}}, 1),
+        (PAIR, {**FOUR, "driver": {"cpu": 1, "label_selector": {"kind": "safe"}}}, 1),
         (
             PAIR,
             {
-                "train": {**FOUR, "num_workers": 1},
-                "cpu": 0.5,
+                **FOUR,
+                "num_workers": 1,
                 "label_selector": {"kind": "spot"},
-                "driver_label_selector": {"kind": "safe"},
+                "driver": {"cpu": 0.5, "label_selector": {"kind": "safe"}},
             },
             4,
         ),
     ],
 )
 def test_as_many_drivers_run_as_their_workers_fit(
-    nodes: list[Node], resources: dict[str, Any], expected: int
+    nodes: list[Node], scaling: dict[str, Any], expected: int
 ) -> None:
-    assert slots(nodes, **resources) == expected
+    assert count_slots(resources_of(Scaling.model_validate(scaling)), nodes) == expected
 
 
 @pytest.mark.parametrize(
-    ("resources", "field"),
+    ("scaling", "field"),
     [
-        ({"train": {"resources": {"cpu": 5}}}, "resources.train.resources.cpu"),
-        ({"train": FOUR, "cpu": 5}, "resources.cpu"),
-        ({"train": {**FOUR, "data_cpus": 5}}, "resources.train.data_cpus"),
+        ({"resources": {"cpu": 5}, "driver": {}}, "scaling.resources.cpu"),
+        ({**FOUR, "driver": {"cpu": 5}}, "scaling.driver.cpu"),
+        ({**FOUR, "driver": {"data_cpus": 5}}, "scaling.driver.data_cpus"),
         (
-            {"train": FOUR, "cpu": 1, "driver_label_selector": {"kind": "none"}},
-            "resources.driver_label_selector",
+            {**FOUR, "driver": {"cpu": 1, "label_selector": {"kind": "none"}}},
+            "scaling.driver.label_selector",
         ),
-        ({"train": FOUR, "label_selector": {"kind": "none"}}, "resources.label_selector"),
-        ({"train": {**FOUR, "num_workers": 9}}, "resources"),
+        ({**FOUR, "label_selector": {"kind": "none"}}, "scaling.label_selector"),
+        ({**FOUR, "num_workers": 9}, "scaling"),
     ],
 )
 def test_a_run_that_can_never_start_is_refused_by_the_field_that_says_so(
-    resources: dict[str, Any], field: str
+    scaling: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InfeasibleResourcesError) as refused:
-        slots(PAIR, **resources)
+        count_slots(resources_of(Scaling.model_validate(scaling)), PAIR)
     assert refused.value.field == field

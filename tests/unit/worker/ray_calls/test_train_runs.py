@@ -60,28 +60,28 @@ def test_data_sets_need_a_cpu_each_and_one_in_each_worker_where_they_are_not_spl
         return
     with pytest.raises(SpecError) as refused:
         check_asked(wanted, InnerRoom(bundles=(ONE, ONE), data_cpus=cpus - 1))
-    assert refused.value.field == "resources.train.data_cpus"
-    needed = "{num_workers: 2, resources: {cpu: 1}, " + f"data_cpus: {cpus}}}"
+    assert refused.value.field == "scaling.driver.data_cpus"
+    needed = "{num_workers: 2, resources: {cpu: 1}, driver: " + f"{{data_cpus: {cpus}}}}}"
     assert needed in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("wanted", "room", "says"),
     [
-        (asked(), InnerRoom(), "{train: {num_workers: 2, resources: {cpu: 1}}}"),
+        (asked(), InnerRoom(), "write scaling: {num_workers: 2, resources: {cpu: 1}, driver: {}}"),
         (asked(3), InnerRoom(bundles=(ONE, ONE)), "num_workers: 3"),
         (asked(CPU=2), InnerRoom(bundles=(ONE, ONE)), "resources: {cpu: 2}"),
         (asked(GPU=1), InnerRoom(bundles=(ONE, ONE)), "resources: {cpu: 0, gpu: 1}"),
         (asked(), InnerRoom(bundles=(ONE, {"CPU": 0.5})), "and the trial holds {CPU: 1}, {CPU: 0.5}"),
         (asked(strategy="SPREAD"), InnerRoom(bundles=(ONE, ONE)), "placement_strategy: SPREAD"),
-        (asked_range(2, 8), InnerRoom(bundles=(ONE,)), "{num_workers: 2, resources: {cpu: 1}}"),
+        (asked_range(2, 8), InnerRoom(bundles=(ONE,)), "{num_workers: 2, resources: {cpu: 1}, driver: {}}"),
         (asked_range(2, 8), InnerRoom(), "at least 2 workers of {CPU: 1}"),
     ],
 )
 def test_a_run_may_take_no_more_and_is_told_what_to_write(wanted: Asked, room: InnerRoom, says: str) -> None:
     with pytest.raises(SpecError) as refused:
         check_asked(wanted, room)
-    assert refused.value.field == "resources.train"
+    assert refused.value.field == "scaling"
     assert says in str(refused.value)
 
 
