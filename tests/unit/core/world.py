@@ -230,9 +230,9 @@ class World:
         state, target = self.state, self.state.rules.ends.target
         if isinstance(event, ev.TrialReported):
             trial = state.trials[event.trial]
-            self.has_told_time |= STEP in trial.last
-            if state.phase == "running" and target is not None and trial.best_score is not None:
-                assert trial.best_score > target, (
+            self.has_told_time |= STEP in trial.results.last
+            if state.phase == "running" and target is not None and trial.results.best_score is not None:
+                assert trial.results.best_score > target, (
                     f"trial {event.trial} reached the target, and nobody noticed"
                 )
         if state.end.fault_field == "scheduler.asha.time_attr":
@@ -284,7 +284,7 @@ class World:
 
     def _check_lineage(self, trial: Trial) -> None:
         """What the trial is said to have been made by is what made its checkpoints, report by report."""
-        own = [trial.origin, *trial.checkpoints]
+        own = [trial.ancestry.origin, *trial.checkpoints]
         known = [(each, lineage_of(trial)) for each in own if each is not None]
         if trial.turn is not None and trial.turn.checkpoint is not None:
             known.append((trial.turn.checkpoint, trial.turn.lineage))
@@ -302,12 +302,12 @@ class World:
         if limit is None:
             return
         assert sum(each.checkpoint is not None for each in done) <= limit, "too many keep checkpoints"
-        if self.has_released or any(each.max_t is not None for each in self.state.trials.values()):
+        if self.has_released or any(each.continued.max_t is not None for each in self.state.trials.values()):
             return
         scored = [(score, each) for each in done if (score := score_of(self.state, each)) is not None]
         sign = -1.0 if self.spec.mode == "max" else 1.0
         scored.sort(key=lambda pair: (sign * pair[0], pair[1].number))
-        lost = {each.number for _, each in scored[:limit] if each.saved and each.checkpoint is None}
+        lost = {each.number for _, each in scored[:limit] if each.results.saved and each.checkpoint is None}
         assert not lost, f"of the {limit} best, {lost} have lost their checkpoints"
 
     def _is_told_to_end(self, job: Job) -> bool:
@@ -397,7 +397,7 @@ class World:
             case cmd.TellRung():
                 assert (command.trial, command.time, command.value) in self.state.search.rungs
             case cmd.StartTrial():
-                goes_further = self.state.trials[command.trial].max_t is not None
+                goes_further = self.state.trials[command.trial].continued.max_t is not None
                 assert command.trial not in self.finished or goes_further, (
                     f"trial {command.trial} is finished and started again"
                 )
@@ -436,7 +436,7 @@ class World:
             if known is not None and (number not in retried or self.state.rules.search.is_logged):
                 self.searcher.tell(number, known.value, known.end)
             elif not is_told and self.state.rules.search.is_logged:
-                config = trial.config if trial.suggested is None else trial.suggested
+                config = trial.config if trial.ancestry.suggested is None else trial.ancestry.suggested
                 assert self.searcher.ask(number) == config, f"trial {number} would be another one"
 
     def _alive(self) -> Iterable[Worker]:
@@ -459,15 +459,19 @@ class World:
     def has_place(self, worker: Worker) -> bool:
         """Whether a node has room for the slot."""
         slot = self.state.slots.get(worker.slot)
-        if slot is not None and {slot.size, self._shape(slot)} & {*self.beyond}:
+        if slot is not None and {slot.needs.size, self._shape(slot)} & {*self.beyond}:
             return False
-        need = (slot.memory_bytes or 0) if slot is not None else 0
+        need = (slot.needs.memory_bytes or 0) if slot is not None else 0
         return not self.largest_bytes or need <= self.largest_bytes
 
     def _shape(self, slot: Slot) -> str:
         """The size of a gang with the memory of its members: whoever looks for room counts both."""
-        memory = {"memory": float(slot.memory_bytes)} if slot.memory_bytes and self.state.spec.scaling else {}
-        return size_of(amounts_of(slot.size) | memory)
+        memory = (
+            {"memory": float(slot.needs.memory_bytes)}
+            if slot.needs.memory_bytes and self.state.spec.scaling
+            else {}
+        )
+        return size_of(amounts_of(slot.needs.size) | memory)
 
     def open_slot(self, worker: Worker) -> None:
         """A worker comes up, on a node that is not about to go and not excluded."""
@@ -652,10 +656,10 @@ class World:
             trial.number: (
                 trial.state,
                 trial.config,
-                trial.last,
-                trial.best,
-                trial.last_score,
-                trial.iteration,
+                trial.results.last,
+                trial.results.best,
+                trial.results.last_score,
+                trial.results.iteration,
             )
             for trial in self.state.trials.values()
         }

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Slot, Trial
+from raysweep.core.state.trial_parts import Needs
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import SpecError
 from raysweep.space.amounts import Size, amounts_of, size_of
@@ -27,12 +28,11 @@ def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failu
     except SpecError as error:
         return Failure(origin="exception", type="SpecError", message=str(error))
     was_large = trial.is_large
+    known = trial.needs.memory_bytes
     if is_given_up and all(attempt.kind != "oom" for attempt in trial.attempts):
-        trial.memory_bytes = None
+        known = None
     memory = int(amounts.pop("memory", 0))
-    if memory > (trial.memory_bytes or 0):
-        trial.memory_bytes = memory
-    trial.size = size_of(amounts)
+    trial.needs = Needs(memory_bytes=memory if memory > (known or 0) else known, size=size_of(amounts))
     state.line.hungry_for_memory += trial.is_large - was_large
     if trial.is_large:
         state.tally.large.add(trial.number)
@@ -61,11 +61,11 @@ def needed_sizes(state: SweepState) -> list[Size]:
 def is_beyond(state: SweepState, asking: Trial | Slot) -> bool:
     """Whether no node has room for the size of a trial or a slot, or of a gang for that with its memory."""
     beyond = state.room.beyond
-    return bool(beyond) and (asking.size in beyond or _with_memory(state, asking) in beyond)
+    return bool(beyond) and (asking.needs.size in beyond or _with_memory(state, asking) in beyond)
 
 
 def _with_memory(state: SweepState, asking: Trial | Slot) -> Size:
     """Each member of a gang takes the memory, so that the largest node alone does not tell who has it."""
-    if asking.memory_bytes is None or state.spec.scaling is None:
-        return asking.size
-    return size_of({**amounts_of(asking.size), "memory": asking.memory_bytes})
+    if asking.needs.memory_bytes is None or state.spec.scaling is None:
+        return asking.needs.size
+    return size_of({**amounts_of(asking.needs.size), "memory": asking.needs.memory_bytes})
