@@ -123,7 +123,7 @@ class Driven:
 
     def report(self, who: dict[str, int]) -> None:
         """One report of one row."""
-        first = self.state.trials[who["trial"]].attempt_reports
+        first = self.state.trials[who["trial"]].results.attempt_reports
         row: list[Any] = [(who["trial"] * 7919 + first) % 10_007 / 10_007]
         self.send(ev.TrialReported(at=self.at, first=first, keys=("loss",), rows=(row,), **who))
 
@@ -167,8 +167,8 @@ def drive_exhausted(slots: int, events: int) -> Driven:
 def _save(driven: Driven, who: dict[str, int]) -> None:
     driven.send(ev.TrialBusy(at=driven.at, **who))
     trial = driven.state.trials[who["trial"]]
-    if trial.attempt_reports:
-        fields = {"number": trial.next_checkpoint, "report": trial.attempt_reports - 1}
+    if trial.results.attempt_reports:
+        fields = {"number": trial.results.next_checkpoint, "report": trial.results.attempt_reports - 1}
         driven.send(ev.CheckpointCommitted(at=driven.at, uri="memory://c", **fields, **who))
 
 

@@ -116,12 +116,16 @@ def _events(state: SweepState, trials: int, reports: int) -> Any:
             trial = state.trials[slot.queue[0]]
             who: dict[str, int] = {"trial": trial.number, "attempt": trial.attempt}
             _at[0] += 0.001
-            if trial.attempt_reports >= reports:
+            if trial.results.attempt_reports >= reports:
                 _todo.append(ev.TrialReturned(at=_at[0], **who))
             else:
-                row: list[Any] = [(trial.number * 7919 + trial.reports) % 10_007 / 10_007, 0.5, 3]
+                row: list[Any] = [(trial.number * 7919 + trial.results.reports) % 10_007 / 10_007, 0.5, 3]
                 yield ev.TrialReported(
-                    at=_at[0], first=trial.attempt_reports, keys=("loss", "lr", "epoch"), rows=(row,), **who
+                    at=_at[0],
+                    first=trial.results.attempt_reports,
+                    keys=("loss", "lr", "epoch"),
+                    rows=(row,),
+                    **who,
                 )
 
 

@@ -54,13 +54,13 @@ def step(state: SweepState, event: ev.Event) -> list[Command]:
             retention.release(state, event.released, out)
         return out
     at, room = event.at, state.room
-    slots = (len(state.slots), room.next_slot)
+    slots, next_slot = len(state.slots), room.next_slot
     _HANDLERS[type(event)](state, event, out)  # type: ignore[arg-type]
     state.clock.last_at = at
     follow_up.advance(state, at, out)
     if state.work.unranked:
         retention.rank(state, out)
-    if type(event) is ev.SlotOpened or (len(state.slots), room.next_slot) != slots:
+    if len(state.slots) != slots or room.next_slot != next_slot or type(event) is ev.SlotOpened:
         sweep_end.meter(state, at)
         if state.rules.ends.budgets:
             follow_up.keep_time(state, out)
@@ -361,7 +361,7 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
         return
     if trial.attempt != event.attempt:
         reports.let_go(state, trial, event, out)
-    elif event.number >= trial.next_checkpoint:
+    elif event.number >= trial.results.next_checkpoint:
         trial = transitions.thaw(state, trial)
         reports.take_checkpoint(state, trial, event, out)
         if state.rules.ends.has_end:
@@ -371,9 +371,9 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
 
 def _on_checkpoint_failed(state: SweepState, event: ev.CheckpointFailed, out: Out) -> None:
     trial = _current(state, event.trial, event.attempt)
-    if trial is not None and event.number >= trial.next_checkpoint:
+    if trial is not None and event.number >= trial.results.next_checkpoint:
         trial = transitions.thaw(state, trial)
-        trial.next_checkpoint = event.number + 1
+        trial.results.next_checkpoint = event.number + 1
         transitions.hear(state, trial, event.at)
         text = f"trial {trial.number}: checkpoint {event.number} could not be stored: {event.problem}"
         transitions.note(state, text)

@@ -113,7 +113,9 @@ class SimulatedController:
         if isinstance(command, cmd.StartTrial):
             number = command.trial
             # What a person wants more of has ended, and starts again.
-            wanted = number in self._held.started.retried or self.state.trials[number].max_t is not None
+            wanted = (
+                number in self._held.started.retried or self.state.trials[number].continued.max_t is not None
+            )
             assert wanted or number not in self._final, f"trial {number} is finished and started again"
         elif isinstance(command, cmd.TellSearch) and command.end != "paused":
             self._final.add(command.trial)

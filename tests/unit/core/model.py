@@ -145,9 +145,9 @@ class SweepModel:
         state, target = self.state, self.state.rules.ends.target
         if isinstance(event, ev.TrialReported):
             trial = state.trials[event.trial]
-            self.has_told_time |= STEP in trial.last
-            if state.phase == "running" and target is not None and trial.best_score is not None:
-                assert trial.best_score > target, (
+            self.has_told_time |= STEP in trial.results.last
+            if state.phase == "running" and target is not None and trial.results.best_score is not None:
+                assert trial.results.best_score > target, (
                     f"trial {event.trial} reached the target, and nobody noticed"
                 )
         if state.end.fault_field == "scheduler.asha.time_attr":
@@ -284,7 +284,7 @@ class SweepModel:
             case cmd.TellRung():
                 assert (command.trial, command.time, command.value) in self.state.search.rungs
             case cmd.StartTrial():
-                goes_further = self.state.trials[command.trial].max_t is not None
+                goes_further = self.state.trials[command.trial].continued.max_t is not None
                 assert command.trial not in self.finished or goes_further, (
                     f"trial {command.trial} is finished and started again"
                 )
@@ -323,7 +323,7 @@ class SweepModel:
             if known is not None and (number not in retried or self.state.rules.search.is_logged):
                 self.searcher.tell(number, known.value, known.end)
             elif not is_told and self.state.rules.search.is_logged:
-                config = trial.config if trial.suggested is None else trial.suggested
+                config = trial.config if trial.ancestry.suggested is None else trial.ancestry.suggested
                 assert self.searcher.ask(number) == config, f"trial {number} would be another one"
 
     def _alive(self) -> Iterable[Worker]:
@@ -346,15 +346,19 @@ class SweepModel:
     def has_place(self, worker: Worker) -> bool:
         """Whether a node has room for the slot."""
         slot = self.state.slots.get(worker.slot)
-        if slot is not None and {slot.size, self._shape(slot)} & {*self.beyond}:
+        if slot is not None and {slot.needs.size, self._shape(slot)} & {*self.beyond}:
             return False
-        need = (slot.memory_bytes or 0) if slot is not None else 0
+        need = (slot.needs.memory_bytes or 0) if slot is not None else 0
         return not self.largest_bytes or need <= self.largest_bytes
 
     def _shape(self, slot: Slot) -> str:
         """The size of a gang with the memory of its members: whoever looks for room counts both."""
-        memory = {"memory": float(slot.memory_bytes)} if slot.memory_bytes and self.state.spec.scaling else {}
-        return size_of(amounts_of(slot.size) | memory)
+        memory = (
+            {"memory": float(slot.needs.memory_bytes)}
+            if slot.needs.memory_bytes and self.state.spec.scaling
+            else {}
+        )
+        return size_of(amounts_of(slot.needs.size) | memory)
 
     def open_slot(self, worker: Worker) -> None:
         """A worker comes up, on a node that is not about to go and not excluded."""

@@ -40,7 +40,7 @@ def failed_sweep(**fields: Any) -> Sweep:
     sweep.report(0, 0.5)
     sweep.returned(0)
     sweep.report(1, 0.4)
-    sweep.saved(1, sweep.state.trials[1].next_checkpoint, 0)
+    sweep.saved(1, sweep.state.trials[1].results.next_checkpoint, 0)
     sweep.failed(1)
     end(sweep)
     return sweep
@@ -56,8 +56,8 @@ def asha_sweep(**fields: Any) -> Sweep:
     for trial, values in enumerate([(0.3, 0.3, 0.3, 0.3), (0.2, 0.2, 0.2, 0.1), (0.9,)]):
         for value in values:
             sweep.report(trial, value)
-            number = sweep.state.trials[trial].next_checkpoint
+            number = sweep.state.trials[trial].results.next_checkpoint
             if value != 0.9 or sweep.trial_state(trial) == "running":
-                sweep.saved(trial, number, sweep.state.trials[trial].attempt_reports - 1)
+                sweep.saved(trial, number, sweep.state.trials[trial].results.attempt_reports - 1)
         sweep.stopped(trial)
     return sweep

@@ -52,7 +52,7 @@ def _run(sweep: Sweep, most: int = 300) -> list[tuple[int, int | None, str]]:
         trial = sweep.state.trials[min(heads)]
         assert trial.slot is not None
         slot = sweep.state.slots[trial.slot]
-        ran.append((trial.number, slot.memory_bytes, slot.size))
+        ran.append((trial.number, slot.needs.memory_bytes, slot.needs.size))
         sweep.began(trial.number, trial.attempt)
         sweep.report(trial.number, 0.5, attempt=trial.attempt)
         sweep.returned(trial.number, trial.attempt)

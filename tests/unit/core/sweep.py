@@ -44,7 +44,7 @@ class Sweep:
         return self.send(ev.TrialStarted, trial=trial, attempt=attempt)
 
     def report(self, trial: int, *values: Any, attempt: int = 1, **fields: Any) -> Commands:
-        first = fields.pop("first", self.state.trials[trial].attempt_reports)
+        first = fields.pop("first", self.state.trials[trial].results.attempt_reports)
         key = fields.pop("key", METRIC)
         rows = tuple([value] for value in values)
         fields |= {"trial": trial, "attempt": attempt, "first": first, "keys": (key,), "rows": rows}

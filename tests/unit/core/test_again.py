@@ -10,7 +10,7 @@ import pytest
 
 from raysweep.core import SweepState, decode, step
 from raysweep.core.state.invariants import check
-from raysweep.core.state.trial import Told
+from raysweep.core.state.trial_parts import Told
 from raysweep.core.views.scores import told
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
@@ -195,8 +195,11 @@ def test_a_crash_at_any_event_of_a_continuation_changes_no_result(search: str) -
     """A sweep ends, its best two are extended; the journal is cut after every event from there on."""
     undisturbed = extended_world(search)
     expected = same_of(undisturbed)
-    assert sorted(trial.max_t or 0 for trial in undisturbed.state.trials.values())[-2:] == [12.0, 12.0]
-    assert max(trial.iteration for trial in undisturbed.state.trials.values()) == 12
+    assert sorted(trial.continued.max_t or 0 for trial in undisturbed.state.trials.values())[-2:] == [
+        12.0,
+        12.0,
+    ]
+    assert max(trial.results.iteration for trial in undisturbed.state.trials.values()) == 12
     first = next(n for n, line in enumerate(undisturbed.journal) if b'"is_reopening":true' in line)
     for cut_at in range(first + 1, len(undisturbed.journal)):
         world = extended_world(search, drains=False)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT, _prefer_other_node
+from raysweep.core.state.trial_parts import Needs
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
@@ -71,9 +72,9 @@ def test_a_retry_does_not_prefer_another_node_whose_slot_is_too_small() -> None:
     other.queue.clear()
     trial.attempts = (replace(trial.attempts[-1], node="big"),)
     sweep.state.line.hungry.append(other.number)
-    slot.memory_bytes = trial.memory_bytes = 4 * GIB
+    slot.needs = trial.needs = Needs(memory_bytes=4 * GIB)
     assert _prefer_other_node(sweep.state, trial, slot) is slot
-    other.memory_bytes = 4 * GIB
+    other.needs = Needs(memory_bytes=4 * GIB)
     assert _prefer_other_node(sweep.state, trial, slot) is other
 
 
@@ -86,7 +87,7 @@ def test_what_a_small_slot_cannot_take_is_not_recalled_for_it() -> None:
     sweep.at += 0.025
     sweep.report(2, 0.5)
     sweep.send(ev.TimerFired)
-    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.memory_bytes]
+    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.needs.memory_bytes]
     commands = sweep.returned(2)
     commands += sweep.send(ev.SlotOpened, slot=large, node="big")
     assert answer_recalls(sweep, commands) == 0

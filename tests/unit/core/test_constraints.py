@@ -30,7 +30,7 @@ def report(sweep: Sweep, trial: int, *rows: tuple[Any, Any]) -> Commands:
     commands: Commands = []
     for loss, latency in rows:
         keys, row = ((METRIC, "latency_ms"), [loss, latency]) if latency is not None else ((METRIC,), [loss])
-        first = sweep.state.trials[trial].attempt_reports
+        first = sweep.state.trials[trial].results.attempt_reports
         fields: dict[str, Any] = {"trial": trial, "attempt": 1, "first": first}
         commands += sweep.send(ev.TrialReported, keys=keys, rows=(row,), **fields)
     return commands

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raysweep.core.state.compiled_parts import cost_rule
-from raysweep.core.state.trial import Attempt
+from raysweep.core.state.trial_parts import Attempt
 from raysweep.core.views.scores import cost_of
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev

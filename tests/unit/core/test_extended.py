@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.core.state.trial import Told
+from raysweep.core.state.trial_parts import Told
 from raysweep.core.views.scores import told
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
@@ -24,7 +24,7 @@ def test_the_best_go_further_from_their_checkpoints() -> None:
     assert sweep.trial_state(1) == "completed", "not before it is known that there are no more configs"
     sweep.suggest(0)
     assert [sweep.trial_state(trial) for trial in range(3)] == ["completed", "pending", "stopped"]
-    known = Told(end="completed", value=sweep.state.trials[1].last_score)
+    known = Told(end="completed", value=sweep.state.trials[1].results.last_score)
     assert told(sweep.state, sweep.state.trials[1]) == known, "as the search of this controller has it"
     again = starts(open_slots(sweep, 1))[1]
     assert again.iteration == 4
@@ -64,7 +64,7 @@ def test_what_was_stored_past_its_end_is_no_place_to_go_further_from(ended_first
     if not ended_first:
         sweep.returned(0)
     trial = sweep.state.trials[0]
-    assert (trial.last_score, trial.overrun) == (0.1, 2)
+    assert (trial.results.last_score, trial.results.overrun) == (0.1, 2)
     assert trial.checkpoint is not None
     assert (trial.checkpoint.number, trial.checkpoint.iteration) == (1, 4)
     end(sweep)
@@ -189,7 +189,7 @@ def test_it_can_be_asked_for_from_the_start() -> None:
     sweep.began(0)
     for _ in range(4):
         sweep.report(0, 0.5)
-    sweep.saved(0, sweep.state.trials[0].next_checkpoint, 3)
+    sweep.saved(0, sweep.state.trials[0].results.next_checkpoint, 3)
     commands = sweep.stopped(0)
     assert sweep.state.phase == "running"
     assert starts(commands)[0].iteration == 4, "its slot takes it at once"
@@ -238,9 +238,9 @@ def test_where_the_sweep_fails_first_it_is_done_after_the_retry() -> None:
     sweep.began(0, attempt=2)
     for _ in range(4):
         sweep.report(0, 0.5, attempt=2)
-    sweep.saved(0, sweep.state.trials[0].next_checkpoint, 3, attempt=2)
+    sweep.saved(0, sweep.state.trials[0].results.next_checkpoint, 3, attempt=2)
     sweep.stopped(0, attempt=2)
-    assert sweep.state.trials[0].max_t == 6.0
+    assert sweep.state.trials[0].continued.max_t == 6.0
     assert sweep.state.phase == "running"
 
 

@@ -49,7 +49,7 @@ def test_a_trial_whose_newest_checkpoint_is_damaged_resumes_from_the_one_before(
     assert (start.checkpoint, start.iteration, start.has_older) == ("mem://0/0", 2, False)
     trial = sweep.state.trials[0]
     assert [attempt.end for attempt in trial.attempts] == ["lost", "went_back"]
-    assert trial.iteration == 2
+    assert trial.results.iteration == 2
     assert trial.count_failures("user_error", "worker_died") == 0, "it costs the trial nothing"
     (note,) = sweep.state.notes
     what = "checkpoint 1 is damaged (its hash is wrong); it resumed from checkpoint 0, 2 reports earlier"

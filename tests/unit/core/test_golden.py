@@ -206,7 +206,7 @@ def is_open_ended(replayed: Replayed) -> bool:
 
 def extends(replayed: Replayed) -> bool:
     """By rank and by number; one trial fails on its way, and keeps its former result."""
-    extended = [t for t in replayed.state.trials.values() if t.max_t is not None]
+    extended = [t for t in replayed.state.trials.values() if t.continued.max_t is not None]
     again = [started_again(replayed, {t.number for t in extended}, generation) for generation in (2, 3)]
     return len(again[0]) == 2 and again[1] == {3} and ends(replayed)["fell_back"] == 1
 
@@ -243,7 +243,7 @@ def reaches_the_target(replayed: Replayed) -> bool:
 def keeps_the_best(replayed: Replayed) -> bool:
     """Over three requests with more samples and other code: a retry, and two trials that are extended."""
     started = of_type(replayed, ev.ControllerStarted)
-    extended = [trial for trial in replayed.state.trials.values() if trial.max_t is not None]
+    extended = [trial for trial in replayed.state.trials.values() if trial.continued.max_t is not None]
     stored = [trial for trial in replayed.state.trials.values() if trial.checkpoints]
     is_other = [each.code for each in started] == ["py:1", "py:2", "py:2"] and len(
         of_type(replayed, ev.SpecChanged)

@@ -30,7 +30,7 @@ def sharing(trials: int = 3, **fields: Any) -> Sweep:
 def test_a_trial_that_shared_its_gpu_gets_a_whole_one() -> None:
     sweep = sharing()
     sweep.failed(0, GPU_OOM)
-    assert sweep.state.trials[0].size == "gpu=1"
+    assert sweep.state.trials[0].needs.size == "gpu=1"
     assert sweep.state.line.hungry_for_memory == 1
     assert any("retried with a whole one" in note for note in sweep.state.notes)
     sweep.send(ev.TimerFired)
@@ -74,11 +74,11 @@ def test_another_config_does_not_bring_the_part_back() -> None:
     sweep.start()
     sweep.send(ev.CapacityChanged, slots=2)
     sweep.send(ev.ConfigsSuggested, first=0, configs=({"x": 4.0},), is_exhausted=True)
-    assert sweep.state.trials[0].size == "cpu=4 gpu=0.5"
+    assert sweep.state.trials[0].needs.size == "cpu=4 gpu=0.5"
     open_all(sweep)
     sweep.began(0)
     sweep.failed(0, GPU_OOM)
-    assert sweep.state.trials[0].size == "cpu=4 gpu=1"
+    assert sweep.state.trials[0].needs.size == "cpu=4 gpu=1"
     sweep.send(ev.TimerFired)
     assert run_sized(sweep) == [(0, "cpu=4 gpu=1")]
 

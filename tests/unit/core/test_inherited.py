@@ -63,7 +63,7 @@ def test_what_was_reported_with_a_damaged_checkpoint_is_nobodys_result() -> None
     if trial.state == "queued":
         sweep.began(1, trial.attempt)
     sweep.returned(1, trial.attempt)
-    assert (trial.state, trial.attempt_iteration, trial.last_score) == ("completed", 1, None)
+    assert (trial.state, trial.results.attempt_iteration, trial.results.last_score) == ("completed", 1, None)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_report_that_is_no_whole_result_is_none(fields: dict[str, Any]) -> Non
     """What comes with a checkpoint need not have what the last report of a trial has; nobody fails for it."""
     sweep = running(2, **fields)
     trial = replaced(sweep, {"x": 0.7})
-    assert (trial.state, trial.last_score, trial.config) == ("completed", None, {"x": 0.7})
+    assert (trial.state, trial.results.last_score, trial.config) == ("completed", None, {"x": 0.7})
     assert sweep.state.end.status is None
 
 
@@ -111,7 +111,7 @@ def test_a_searcher_keeps_what_it_suggested() -> None:
     own = dict(sweep.state.trials[1].config)
     trial = replaced(sweep, own)
     assert trial.config == sweep.state.trials[0].config != own
-    assert trial.suggested == own
+    assert trial.ancestry.suggested == own
     assert told(sweep.state, trial).value is None, "the result is another config's"
 
 
@@ -119,5 +119,5 @@ def test_size_and_attempts_are_those_of_the_config() -> None:
     sweep = sweep_of(2.0, 3.0, resources=BY_N, failure=NO_WAIT, slots=4)
     open_all(sweep)
     trial = replaced(sweep, {"x": 1.0})
-    assert (trial.config, trial.size) == ({"x": 2.0}, "cpu=2")
+    assert (trial.config, trial.needs.size) == ({"x": 2.0}, "cpu=2")
     assert [attempt.config for attempt in trial.attempts] == [{"x": 3.0}, {"x": 1.0}]

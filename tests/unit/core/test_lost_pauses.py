@@ -40,11 +40,11 @@ def test_of_a_population_it_makes_the_step_again_so_that_others_can_go_on_from_i
     (stop,) = sweep.report(0, 0.1, attempt=2)
     assert isinstance(stop, cmd.StopTrial)
     assert stop.reason == "pause"
-    number = sweep.state.trials[0].next_checkpoint
+    number = sweep.state.trials[0].results.next_checkpoint
     sweep.saved(0, number, report=0, attempt=2)
     sweep.stopped(0, 2)
     assert sweep.state.trials[0].attempts[1].end == "paused"
-    origin = sweep.state.trials[1].origin
+    origin = sweep.state.trials[1].ancestry.origin
     assert origin is not None
     assert origin.uri == f"mem://0/{number}"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raysweep.core.handlers import assignment, transitions
-from raysweep.core.state.trial import Attempt
+from raysweep.core.state.trial_parts import Attempt, Needs
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
@@ -51,7 +51,7 @@ def test_an_idle_small_slot_is_not_in_the_way_of_a_large_trial() -> None:
     sweep.failed(0, OOM)
     sweep.failed(1, OOM)
     sweep.send(ev.TimerFired)
-    large = next(slot.number for slot in sweep.state.slots.values() if slot.memory_bytes)
+    large = next(slot.number for slot in sweep.state.slots.values() if slot.needs.memory_bytes)
     sweep.send(ev.SlotOpened, slot=large, node="big")
     for trial in (0, 1):
         assert sweep.state.trials[trial].slot == large
@@ -77,7 +77,7 @@ def test_memory_that_no_node_has_ends_the_trial() -> None:
 def test_all_of_a_nodes_memory_is_tried_before_giving_up() -> None:
     sweep = out_of_memory(largest=3 * GIB)
     sweep.send(ev.SlotLost, slot=0, failure=OOM)
-    assert sweep.state.trials[0].memory_bytes == 3 * GIB
+    assert sweep.state.trials[0].needs.memory_bytes == 3 * GIB
 
 
 def test_out_of_memory_has_a_budget_of_its_own() -> None:
@@ -96,7 +96,7 @@ def test_without_a_request_what_was_seen_counts() -> None:
     sweep = running(1, failure=NO_WAIT)
     seen = Failure(origin="memory", type="KernelOutOfMemory", memory_bytes=GIB)
     sweep.failed(0, seen)
-    assert sweep.state.trials[0].memory_bytes == 2 * GIB
+    assert sweep.state.trials[0].needs.memory_bytes == 2 * GIB
 
 
 def test_a_large_slot_is_given_back_when_nobody_needs_it() -> None:
@@ -105,7 +105,7 @@ def test_a_large_slot_is_given_back_when_nobody_needs_it() -> None:
     sweep.send(ev.SlotOpened, slot=3, node="big")
     sweep.began(0, 2)
     sweep.report(0, 0.5, attempt=2)
-    assert [slot.memory_bytes for slot in sweep.state.tally.large_slots] == [4 * GIB]
+    assert [slot.needs.memory_bytes for slot in sweep.state.tally.large_slots] == [4 * GIB]
     assert cmd.CloseSlot(slot=3) in sweep.returned(0, 2)
     assert sweep.state.line.hungry_for_memory == 0
     assert not sweep.state.tally.has_large
@@ -122,7 +122,7 @@ def out_of_reach(**fields: Any) -> Sweep:
     sweep.send(ev.TimerFired)
     run(sweep, 1)
     run(sweep, 2)
-    assert [slot.memory_bytes for slot in sweep.state.slots.values() if not slot.is_open] == [4 * GIB]
+    assert [slot.needs.memory_bytes for slot in sweep.state.slots.values() if not slot.is_open] == [4 * GIB]
     return sweep
 
 
@@ -140,7 +140,7 @@ def run_all_others(sweep: Sweep) -> None:
     """Everything that slots take is run; small slots open at once."""
     for _ in range(40):
         for slot in [slot for slot in sweep.state.slots.values() if not slot.is_open]:
-            if not slot.memory_bytes:
+            if not slot.needs.memory_bytes:
                 sweep.send(ev.SlotOpened, slot=slot.number, node="small")
         heads = [slot.queue[0] for slot in sweep.state.slots.values() if slot.queue]
         if not heads:
@@ -150,7 +150,7 @@ def run_all_others(sweep: Sweep) -> None:
 
 def test_a_trial_that_no_node_can_hold_does_not_starve_the_others() -> None:
     sweep = out_of_reach()
-    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.memory_bytes]
+    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.needs.memory_bytes]
     commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
     assert commands[0] == cmd.CloseSlot(slot=large)
     run_all_others(sweep)
@@ -240,7 +240,7 @@ def test_an_adaptive_searcher_is_asked_on_while_a_large_trial_waits() -> None:
     sweep.send(ev.CapacityChanged, slots=1, memory_bytes=3 * GIB)
     trial = state.trials[0]
     sweep.failed(0, OOM)
-    assert trial.memory_bytes == 3 * GIB
+    assert trial.needs.memory_bytes == 3 * GIB
     sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB)
     sweep.send(ev.TimerFired)
     for number in (1, 2):
@@ -281,7 +281,7 @@ def test_large_trials_that_no_slot_takes_go_back_into_the_line_in_order(
     )
     state = sweep.state
     for number in (1, 2):
-        state.trials[number].memory_bytes = 4 * GIB
+        state.trials[number].needs = Needs(memory_bytes=4 * GIB)
     state.trials[2].attempts = [Attempt(attempt=1, started_at=100.0, ended_at=101.0, end="lost")]
     monkeypatch.setattr(transitions, "depth", lambda state: 2)
     state.line.hungry.append(0)
@@ -299,14 +299,14 @@ def test_large_slots_that_do_not_start_hold_nobody_up() -> None:
     sweep.send(ev.TimerFired)
     run(sweep, 2)
     for _ in range(3):
-        (large,) = [slot.number for slot in sweep.state.slots.values() if slot.memory_bytes]
+        (large,) = [slot.number for slot in sweep.state.slots.values() if slot.needs.memory_bytes]
         failure = Failure(origin="start", type="StartTimeout", message="slow")
         commands = sweep.send(ev.SlotFailed, slot=large, failure=failure)
     assert commands == []
     sweep.failed(1)
     sweep.send(ev.TimerFired)
     run(sweep, 1)
-    assert not any(slot.memory_bytes for slot in sweep.state.slots.values()), "nothing has changed"
+    assert not any(slot.needs.memory_bytes for slot in sweep.state.slots.values()), "nothing has changed"
     assert sweep.state.clock.timer_at is not None
     sweep.timer(sweep.state.clock.timer_at)
     assert sweep.state.end.status == "completed"
@@ -349,7 +349,7 @@ def test_a_trial_that_is_resumed_out_of_reach_leaves_no_paused_one_unasked(
         sweep.report(trial, 0.5)
     sweep.failed(1, OOM)
     sweep.send(ev.TimerFired)
-    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.memory_bytes]
+    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.needs.memory_bytes]
     sweep.send(ev.SlotOpened, slot=large, node="big")
     sweep.began(1, 2)
     sweep.report(1, 0.5, attempt=2)
@@ -378,10 +378,10 @@ def test_an_idle_slot_makes_way_also_where_no_other_event_will_come() -> None:
     for trial in (1, 2):
         sweep.report(trial, 0.5)
         sweep.returned(trial)
-    assert [slot.memory_bytes for slot in sweep.state.slots.values()] == [None], "for what backs off"
+    assert [slot.needs.memory_bytes for slot in sweep.state.slots.values()] == [None], "for what backs off"
     commands = sweep.send(ev.TimerFired)
     assert [type(each) for each in commands if isinstance(each, cmd.OpenSlot | cmd.CloseSlot)] == [
         cmd.OpenSlot,
         cmd.CloseSlot,
     ]
-    assert [slot.memory_bytes for slot in sweep.state.slots.values()] == [4 * GIB]
+    assert [slot.needs.memory_bytes for slot in sweep.state.slots.values()] == [4 * GIB]

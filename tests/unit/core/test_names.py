@@ -21,7 +21,7 @@ NAMED: dict[str, dict[str, Any]] = {
 
 def report(sweep: Sweep, trial: int, **metrics: float) -> None:
     keys, row = tuple(metrics), list(metrics.values())
-    first = sweep.state.trials[trial].attempt_reports
+    first = sweep.state.trials[trial].results.attempt_reports
     sweep.send(ev.TrialReported, trial=trial, attempt=1, first=first, keys=keys, rows=(row,))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from raysweep.core.handlers import continuations, large_trials, sizes
 from raysweep.core.state.invariants import check
-from raysweep.core.state.trial import Turn
+from raysweep.core.state.trial_parts import Turn
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.schedulers import Decisions, Pause, Resume, load_scheduler
@@ -22,13 +22,15 @@ ASHA = {"asha": {"max_t": 9, "grace_period": 1}}
 
 
 def large_slots(sweep: Sweep) -> list[int | None]:
-    return [slot.memory_bytes for slot in sweep.state.slots.values() if slot.memory_bytes is not None]
+    return [
+        slot.needs.memory_bytes for slot in sweep.state.slots.values() if slot.needs.memory_bytes is not None
+    ]
 
 
 def test_a_config_that_needs_more_gets_a_slot_of_that_size() -> None:
     sweep = sweep_of(1.0, 3.5, 1.0)
-    assert sweep.state.trials[0].memory_bytes is None
-    assert sweep.state.trials[1].memory_bytes == 3.5 * GIB
+    assert sweep.state.trials[0].needs.memory_bytes is None
+    assert sweep.state.trials[1].needs.memory_bytes == 3.5 * GIB
     ran = dict(run_all(sweep))
     assert ran[1] == 3.5 * GIB
     assert sweep.state.line.counts["completed"] == 3
@@ -44,7 +46,7 @@ def test_usual_trials_go_on_beside_one_large_slot_that_serves_the_large_ones() -
     sweep = sweep_of(*[1.0, 4.0] * 10)
     seen = set()
     while sweep.state.phase == "running" and any(
-        sweep.state.trials[number].memory_bytes is None for number in sweep.state.line.pending
+        sweep.state.trials[number].needs.memory_bytes is None for number in sweep.state.line.pending
     ):
         open_all(sweep)
         seen.add(len(large_slots(sweep)))
@@ -105,7 +107,7 @@ def test_another_config_may_raise_what_a_trial_needs_and_never_lowers_it() -> No
     for need, memory_bytes in ((3.0, 3 * GIB), (2.0, 3 * GIB), (5.0, 5 * GIB)):
         trial = sweep.state.trials[0]
         continuations.follow(sweep.state, trial, Turn(reason="exploit", config={"x": need}), [])
-        assert trial.memory_bytes == memory_bytes
+        assert trial.needs.memory_bytes == memory_bytes
         assert sweep.state.line.hungry_for_memory == 1
         check(sweep.state)
 
@@ -138,7 +140,7 @@ def test_a_retry_out_of_memory_builds_on_what_the_config_needed() -> None:
     open_all(sweep)
     sweep.began(1)
     sweep.failed(1, OOM)
-    assert sweep.state.trials[1].memory_bytes == 6 * GIB
+    assert sweep.state.trials[1].needs.memory_bytes == 6 * GIB
 
 
 def test_the_needs_are_the_same_after_a_restart() -> None:
@@ -146,7 +148,7 @@ def test_the_needs_are_the_same_after_a_restart() -> None:
     open_all(sweep)
     sweep.start(generation=2)
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=16 * GIB)
-    assert [trial.memory_bytes for trial in sweep.state.trials.values()] == [None, 4 * GIB, 2 * GIB]
+    assert [trial.needs.memory_bytes for trial in sweep.state.trials.values()] == [None, 4 * GIB, 2 * GIB]
     assert sorted({number for number, _ in run_all(sweep)}) == [0, 1, 2]
 
 
@@ -237,7 +239,7 @@ def test_usual_trials_take_the_place_of_a_large_slot_whose_trial_is_out_of_reach
 
 def test_a_slot_that_no_node_can_hold_any_more_is_closed_and_its_trial_waits() -> None:
     sweep = sized(3.0, 1.0, slots=2, failure={**NO_WAIT, "placement_timeout_s": 5.0})
-    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.size]
+    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.needs.size]
     commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=0, beyond=("cpu=3",))
     assert cmd.CloseSlot(slot=large) in commands
     run_sized(sweep)
@@ -278,7 +280,7 @@ def test_another_config_makes_a_trial_of_another_size() -> None:
         continuations.follow(
             sweep.state, sweep.state.trials[0], Turn(reason="exploit", config={"x": need}), []
         )
-        assert sweep.state.trials[0].size == size
+        assert sweep.state.trials[0].needs.size == size
         assert sweep.state.line.hungry_for_memory == count
         check(sweep.state)
 
@@ -291,7 +293,7 @@ def test_a_sized_trial_that_runs_out_of_memory_keeps_its_size() -> None:
     sweep.failed(0, OOM)
     sweep.send(ev.TimerFired)
     (slot,) = [slot for slot in sweep.state.slots.values() if not slot.is_open]
-    assert (slot.size, slot.memory_bytes) == ("cpu=2", 2 * GIB)
+    assert (slot.needs.size, slot.needs.memory_bytes) == ("cpu=2", 2 * GIB)
     assert run_sized(sweep) == [(0, "cpu=2")]
 
 
@@ -305,15 +307,15 @@ def test_sizes_are_told_once_each_and_of_active_trials_alone() -> None:
 def test_each_size_has_a_slot_while_usual_trials_wait() -> None:
     sweep = sized(2.0, 2.0, 3.0, *[1.0] * 20, slots=4)
     open_all(sweep)
-    assert sorted({slot.size for slot in sweep.state.slots.values()}) == ["", "cpu=2", "cpu=3"]
-    assert [slot.size for slot in sweep.state.slots.values()].count("cpu=2") == 1
+    assert sorted({slot.needs.size for slot in sweep.state.slots.values()}) == ["", "cpu=2", "cpu=3"]
+    assert [slot.needs.size for slot in sweep.state.slots.values()].count("cpu=2") == 1
     assert len(run_sized(sweep)) == 23
 
 
 def test_a_slot_that_opens_is_not_kept_waiting_by_one_of_another_size() -> None:
     """Both of size 2 would go on one after the other on the room that the one of size 3 waits for."""
     sweep = sized(2.0, 2.0, 3.0, slots=3)
-    while not (opening := [s.number for s in sweep.state.slots.values() if s.size == "cpu=3"]):
+    while not (opening := [s.number for s in sweep.state.slots.values() if s.needs.size == "cpu=3"]):
         slot = min(slot.number for slot in sweep.state.slots.values() if not slot.is_open)
         sweep.send(ev.SlotOpened, slot=slot, node="node0")
     (first,) = [slot.number for slot in sweep.state.slots.values() if slot.queue]
@@ -338,7 +340,7 @@ def test_a_usual_slot_behind_an_idle_one_of_another_size_gets_its_trial() -> Non
             sweep.report(number, 0.5)
             sweep.returned(number)
     sweep.failed(2)
-    idle = [sweep.state.slots[number].size for number in sweep.state.line.hungry]
+    idle = [sweep.state.slots[number].needs.size for number in sweep.state.line.hungry]
     assert idle[:1] == ["cpu=2"], idle
     assert "" in idle
     more = ({"x": 3.0}, {"x": 1.0})
@@ -372,12 +374,12 @@ def test_a_gang_is_of_the_size_of_its_workers_and_of_their_number() -> None:
 
 def test_the_memory_of_a_worker_is_no_size_and_grows_when_it_was_not_enough() -> None:
     sweep = gangs(1.0, 3.0, by_config={"resources": {"memory": f"{GIB} * x"}})
-    assert [trial.memory_bytes for trial in sweep.state.trials.values()] == [None, 3 * GIB]
-    assert [trial.size for trial in sweep.state.trials.values()] == ["", ""]
+    assert [trial.needs.memory_bytes for trial in sweep.state.trials.values()] == [None, 3 * GIB]
+    assert [trial.needs.size for trial in sweep.state.trials.values()] == ["", ""]
     open_all(sweep)
     sweep.began(1)
     sweep.failed(1, OOM)
-    assert sweep.state.trials[1].memory_bytes == 6 * GIB
+    assert sweep.state.trials[1].needs.memory_bytes == 6 * GIB
     sweep.send(ev.TimerFired)
     assert dict(run_all(sweep))[1] == 6 * GIB
 
@@ -410,7 +412,7 @@ def test_memory_that_the_largest_node_has_may_be_too_much_for_all_workers_of_a_g
     found = sizes.needed_sizes(sweep.state)
     assert found == [f"cpu=2 memory={12 * GIB}", f"memory={5 * GIB}"]
     assert not large_trials.is_out_of_reach(sweep.state, sweep.state.trials[1])
-    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.size]
+    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.needs.size]
     commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=16 * GIB, beyond=(found[0],))
     assert large_trials.is_out_of_reach(sweep.state, sweep.state.trials[1])
     assert cmd.CloseSlot(slot=large) in commands

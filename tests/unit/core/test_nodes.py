@@ -30,7 +30,7 @@ def test_a_draining_node_asks_for_a_checkpoint_and_moves_its_trial() -> None:
     commands = sweep.stopped(0)
     assert commands == [cmd.CloseSlot(slot=0), cmd.OpenSlot(slot=2)]
     assert kinds(sweep, 0) == [("moved", None)]
-    assert sweep.state.trials[0].overrun == 0
+    assert sweep.state.trials[0].results.overrun == 0
     (start,) = sweep.send(ev.SlotOpened, slot=2, node="node9")
     assert start == start_trial(2, 0, attempt=2, checkpoint="mem://0/0", iteration=2)
     assert any("node0" in note and "spot" in note for note in sweep.state.notes)
@@ -220,7 +220,7 @@ def test_what_is_known_of_nodes_survives_a_snapshot() -> None:
     again = SweepState.from_json(sweep.state.to_json())
     assert again.to_json() == sweep.state.to_json()
     assert again.room.draining == ["node1"]
-    assert again.trials[0].memory_bytes == 4 * GIB
+    assert again.trials[0].needs.memory_bytes == 4 * GIB
 
 
 def test_the_outcome_says_what_became_of_nodes() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raysweep.core.handlers import continuations, sizes, transitions
-from raysweep.core.state.trial import Turn
+from raysweep.core.state.trial_parts import Turn
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.schedulers import Resize
@@ -37,7 +37,12 @@ def resized(turn: Turn = RESIZED, **fields: Any) -> Sweep:
 def test_who_is_resized_beyond_what_a_node_has_goes_on_as_it_was(resources: dict[str, Any]) -> None:
     sweep = resized(resources=resources)
     trial = sweep.state.trials[0]
-    assert (trial.config, trial.last_score, trial.suggested, trial.lineage) == ({"x": 2.0}, 0.5, None, ())
+    assert (trial.config, trial.results.last_score, trial.ancestry.suggested, trial.ancestry.lineage) == (
+        {"x": 2.0},
+        0.5,
+        None,
+        (),
+    )
     assert [(attempt.end, attempt.config) for attempt in trial.attempts] == [("exploited", None)]
     assert sweep.state.line.hungry_for_memory == 1
     assert trial.is_large
@@ -49,9 +54,9 @@ def test_what_a_trial_ran_out_of_memory_with_is_not_forgotten_for_that() -> None
     sweep = resized(resources=BY_N)
     trial = sweep.state.trials[0]
     trial.attempts = (replace(trial.attempts[0], kind="oom"),)
-    trial.memory_bytes = 2 * GIB
+    trial.needs = replace(trial.needs, memory_bytes=2 * GIB)
     sizes.note(sweep.state, trial, is_given_up=True)
-    assert trial.memory_bytes == 2 * GIB
+    assert trial.needs.memory_bytes == 2 * GIB
 
 
 def test_another_config_stays() -> None:
@@ -98,5 +103,5 @@ def test_who_is_resized_twice_before_it_runs_goes_on_as_it_ran() -> None:
     sweep.state.work.undecided.append((0, Resize({"x": 3.0})))
     sweep.stopped(0)
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=2 * GIB, beyond=("cpu=2", "cpu=3"))
-    assert (trial.config, trial.suggested, trial.lineage) == ({"x": 1.0}, None, ())
+    assert (trial.config, trial.ancestry.suggested, trial.ancestry.lineage) == ({"x": 1.0}, None, ())
     assert trial.attempts[-1].config is None

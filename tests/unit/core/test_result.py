@@ -41,7 +41,7 @@ def ended_world() -> World:
     world.finish(first_job(world), "failed", RAISED)
     world.until(lambda: trials[0].attempt == 2 and trials[0].state == "running")
     world.lose_slot(world.workers[0], DIED)
-    world.until(lambda: trials[2].state == "running" and trials[2].reports)
+    world.until(lambda: trials[2].state == "running" and trials[2].results.reports)
     world.report(next(iter(world.workers.values())), ["NaN"])
     world.drain()
     return world
@@ -93,7 +93,7 @@ def test_explain_is_one_sentence() -> None:
     best = ranked(world.state)[0]
     assert explain(world.state) == (
         "4 of 4 trials ended; 3 completed, 1 failed; completed: every trial has ended; "
-        f"best loss {best.last_score:.6g} (trial {best.number:05d})"
+        f"best loss {best.results.last_score:.6g} (trial {best.number:05d})"
     )
 
 
@@ -131,8 +131,10 @@ def test_the_best_so_far_is_of_ended_cancelled_and_running_trials() -> None:
     world.start(capacity=3)
     assert current_best(world.state) is None
     world.until(lambda: len(world.state.trials) == 3)
-    world.until(lambda: all(trial.reports for trial in world.state.trials.values()))
-    expected = min(world.state.trials.values(), key=lambda trial: (trial.last_score or 0.0, trial.number))
+    world.until(lambda: all(trial.results.reports for trial in world.state.trials.values()))
+    expected = min(
+        world.state.trials.values(), key=lambda trial: (trial.results.last_score or 0.0, trial.number)
+    )
     assert current_best(world.state) is expected
     world.send(ev.CancelRequested(at=world.now))
     world.drain()

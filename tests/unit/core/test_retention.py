@@ -21,8 +21,8 @@ from tests.unit.core.world import World
 
 def save(sweep: Sweep, trial: int, value: float | None, *, rank: float | None = None) -> Commands:
     """One report and its checkpoint; a trial without a value has reported something else."""
-    number = sweep.state.trials[trial].next_checkpoint
-    report = sweep.state.trials[trial].attempt_reports
+    number = sweep.state.trials[trial].results.next_checkpoint
+    report = sweep.state.trials[trial].results.attempt_reports
     if value is None:
         sweep.report(trial, 1.0, key="other")
     else:
@@ -146,7 +146,7 @@ def test_a_donors_checkpoint_stays_until_the_other_trial_has_its_own() -> None:
     it.sweep.stopped(1)
     it.sweep.began(1, 2)
     assert deleted(it.sweep.returned(0)) == []
-    number = it.of(1).next_checkpoint
+    number = it.of(1).results.next_checkpoint
     it.sweep.report(1, 0.001, attempt=2)
     it.sweep.saved(1, number, report=0, attempt=2)
     assert deleted(it.sweep.returned(1, attempt=2)) == ["mem://0/0"]
@@ -233,7 +233,7 @@ def test_a_snapshot_holds_the_ranking() -> None:
     again = SweepState.from_json(plain)
     assert again.to_json() == sweep.state.to_json()
     assert again.ranking.top == [1]
-    assert again.trials[1].saved == 2
+    assert again.trials[1].results.saved == 2
 
 
 @pytest.mark.parametrize(

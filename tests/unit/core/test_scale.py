@@ -69,7 +69,7 @@ def test_an_event_costs_the_same_while_a_large_trial_runs(monkeypatch: pytest.Mo
         for turn in range(64):
             trial = 1 + turn % (FEW - 2)
             row: list[Any] = [1.0]
-            first = sweep.state.trials[trial].attempt_reports
+            first = sweep.state.trials[trial].results.attempt_reports
             counter.step(
                 sweep.state,
                 ev.TrialReported(at=200.0, trial=trial, attempt=1, first=first, keys=("loss",), rows=(row,)),
@@ -86,7 +86,7 @@ def _with_a_large_trial(slots: int) -> Sweep:
     sweep.timer(150.0)
     sweep.report(slots - 1, 1.0)
     sweep.returned(slots - 1)
-    large = next(slot for slot in sweep.state.slots.values() if slot.memory_bytes is not None)
+    large = next(slot for slot in sweep.state.slots.values() if slot.needs.memory_bytes is not None)
     sweep.send(ev.SlotOpened, slot=large.number, node="node0")
     assert sweep.trial_state(0) == "queued"
     return sweep

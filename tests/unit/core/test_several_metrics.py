@@ -26,7 +26,7 @@ def sweep_of(trials: int, **fields: Any) -> Sweep:
 
 
 def report(sweep: Sweep, trial: int, **metrics: Any) -> Commands:
-    first = sweep.state.trials[trial].attempt_reports
+    first = sweep.state.trials[trial].results.attempt_reports
     fields: dict[str, Any] = {"trial": trial, "attempt": 1, "first": first}
     return sweep.send(ev.TrialReported, keys=tuple(metrics), rows=(list(metrics.values()),), **fields)
 

@@ -130,7 +130,12 @@ def test_asha_stops_in_the_middle_of_a_batch() -> None:
     assert sweep.report(1, 0.9, 0.05, 0.04) == [stop_trial(1, 1, "scheduler")]
     assert sweep.report(1, 0.01) == []
     trial = sweep.state.trials[1]
-    assert (trial.reports, trial.overrun, trial.iteration, trial.last_score) == (4, 3, 1, 0.9)
+    assert (
+        trial.results.reports,
+        trial.results.overrun,
+        trial.results.iteration,
+        trial.results.last_score,
+    ) == (4, 3, 1, 0.9)
     assert sweep.stopped(1) == [tell(1, 0.9, "stopped"), cmd.CloseSlot(slot=1)]
     assert trial.attempts[-1].end == "halted"
 
@@ -273,7 +278,7 @@ def test_every_event_of_a_trial_may_come_twice() -> None:
         assert event() == []
         assert sweep.state.to_json() == before
     sweep.report(0, 0.4, 0.3, first=1)
-    assert (sweep.state.trials[0].reports, sweep.state.trials[0].last_score) == (3, 0.3)
+    assert (sweep.state.trials[0].results.reports, sweep.state.trials[0].results.last_score) == (3, 0.3)
     assert sweep.returned(0) == [tell(0, 0.3, "completed"), start_trial(0, 1)]
     assert sweep.returned(0) == []
     assert sweep.failed(0) == []

@@ -128,7 +128,7 @@ def test_interrupt_and_resume() -> None:
     assert sweep.stopped(0) == [cmd.LeaveSweep(why="Ctrl-C")]
     assert sweep.send(ev.CapacityChanged, slots=3) == []
     assert sweep.start(generation=2) == []
-    assert (sweep.state.trials[0].overrun, sweep.state.trials[0].last_score) == (0, 0.4)
+    assert (sweep.state.trials[0].results.overrun, sweep.state.trials[0].results.last_score) == (0, 0.4)
     assert sweep.send(ev.CapacityChanged, slots=1) == [cmd.OpenSlot(slot=2)]
     resumed = {"checkpoint": "mem://0/0", "iteration": 2, "next_checkpoint": 1_001 * CHECKPOINTS_AN_ATTEMPT}
     assert sweep.send(ev.SlotOpened, slot=2) == [start_trial(2, 0, attempt=2, **resumed)]
@@ -139,7 +139,7 @@ def test_a_verdict_on_a_report_that_crosses_an_interrupt_stands() -> None:
     sweep.send(ev.InterruptRequested)
     assert sweep.report(1, 0.9, 0.8) == []
     assert sweep.stopped(1) == [tell(1, 0.9, "stopped")]
-    assert sweep.state.trials[1].overrun == 1
+    assert sweep.state.trials[1].results.overrun == 1
 
 
 def test_cancel_overrides_an_interrupt() -> None:

@@ -27,7 +27,11 @@ def test_a_retry_waits_and_goes_on_from_the_last_checkpoint() -> None:
     assert sweep.began(0, attempt=2) == []
     sweep.report(0, 0.25, attempt=2)
     trial = sweep.state.trials[0]
-    assert (trial.reports, trial.iteration, trial.last["training_iteration"]) == (4, 3, 3)
+    assert (trial.results.reports, trial.results.iteration, trial.results.last["training_iteration"]) == (
+        4,
+        3,
+        3,
+    )
     assert sweep.failed(0, attempt=2)[0] == tell(0, 0.25, "failed")
     assert [attempt.kind for attempt in trial.attempts] == ["user_error", "user_error"]
 
@@ -152,7 +156,7 @@ EPOCHS = {"asha": {"max_t": 9, "time_attr": "epoch"}}
 
 
 def report_epoch(sweep: Sweep, trial: int, value: float, epoch: int) -> None:
-    first = sweep.state.trials[trial].attempt_reports
+    first = sweep.state.trials[trial].results.attempt_reports
     fields: dict[str, Any] = {"keys": (METRIC, "epoch"), "rows": ([value, epoch],), "first": first}
     sweep.send(ev.TrialReported, trial=trial, attempt=1, **fields)
 

@@ -13,6 +13,7 @@ from raysweep.core.handlers.reports import take_reports
 from raysweep.core.handlers.trial_rules import has_settled
 from raysweep.core.state.compiled_spec import Rules
 from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import Continued, Results
 from raysweep.core.vocabulary.events import TrialReported
 from raysweep.errors import SpecError
 from raysweep.schedulers import make_scheduler
@@ -33,7 +34,7 @@ def ends_at(found: Rules, values: Sequence[Any], metric: str = "loss") -> int | 
     """The iteration at which a trial with these values ends."""
     trial = Trial(number=0, config={})
     for iteration, value in enumerate(values, start=1):
-        trial.iteration = iteration
+        trial.results.iteration = iteration
         if has_settled(found, trial, {metric: value}):
             return iteration
     return None
@@ -93,7 +94,7 @@ def test_a_trial_that_goes_back_ends_where_it_would_have(seed: int) -> None:
         if rng.random() < 0.2:
             iteration = rng.randrange(iteration + 1)
         iteration += 1
-        trial.iteration = iteration
+        trial.results.iteration = iteration
         if has_settled(found, trial, {"loss": values[iteration - 1]}):
             break
         assert iteration < expected
@@ -127,15 +128,12 @@ def test_it_completes_and_kills_change_nothing(stop: dict[str, Any]) -> None:
 
 def test_a_snapshot_holds_what_they_look_at() -> None:
     state = SweepState.create(make_spec(), 1)
-    state.trials[0] = Trial(number=0, config={}, recent=((3, 0.5), (4, 0.25)), improved=(4, 0.25))
+    reported = Results(recent=((3, 0.5), (4, 0.25)), improved=(4, 0.25))
+    state.trials[0] = Trial(number=0, config={}, results=reported)
     state.trials[1] = Trial(number=1, config={})
     copied = SweepState.from_json(state.to_json())
-    assert copied.trials[0].recent == ((3, 0.5), (4, 0.25))
-    assert copied.trials[0].improved == (4, 0.25)
-    old: Any = state.to_json()
-    for trial in old["trials"]:
-        del trial["recent"], trial["improved"]
-    assert SweepState.from_json(old).trials[0].recent == ()
+    assert copied.trials[0].results.recent == ((3, 0.5), (4, 0.25))
+    assert copied.trials[0].results.improved == (4, 0.25)
 
 
 def test_another_config_begins_anew() -> None:
@@ -157,10 +155,13 @@ def test_another_config_begins_anew() -> None:
 @pytest.mark.parametrize(("max_t", "left_over"), [(None, 1), (9.0, 0)])
 def test_neither_has_a_say_in_a_trial_that_is_extended(max_t: float | None, left_over: int) -> None:
     stop = {"trial_patience": {"reports": 1}, "trial_plateau": {"num_results": 2, "grace_period": 0}}
-    state, trial = SweepState.create(make_spec(stop=stop), 1), Trial(number=0, config={}, max_t=max_t)
+    state, trial = (
+        SweepState.create(make_spec(stop=stop), 1),
+        Trial(number=0, config={}, continued=Continued(max_t=max_t)),
+    )
     event = TrialReported(at=1.0, trial=0, attempt=0, first=0, keys=("loss",), rows=((1.0,), (1.0,), (1.0,)))
     take_reports(state, trial, event, [])
-    assert trial.overrun == left_over
+    assert trial.results.overrun == left_over
 
 
 def test_a_spec_says_what_is_missing() -> None:

@@ -28,8 +28,8 @@ def test_a_trial_is_asked_for_the_last_checkpoint_that_comes_in_time() -> None:
     (end,) = sweep.stopped(0)[-1:]
     assert end == cmd.EndSweep(status="deadline", why="deadline")
     trial = sweep.state.trials[0]
-    assert (trial.state, trial.iteration, trial.overrun) == ("cancelled", 4, 0)
-    assert trial.last_score == 0.25, "its last report counts"
+    assert (trial.state, trial.results.iteration, trial.results.overrun) == ("cancelled", 4, 0)
+    assert trial.results.last_score == 0.25, "its last report counts"
     assert trial.checkpoint is not None
     assert trial.checkpoint.iteration == 4
     assert sweep.trial_state(1) == "cancelled"
@@ -40,7 +40,7 @@ def test_a_trial_without_checkpoints_has_a_last_report() -> None:
     assert stops(step_to(sweep, 110, 0, 0, saves=False)) == []
     assert stops(step_to(sweep, 120, 0, 1, saves=False)) == [(0, 20.0)]
     step_to(sweep, 130, 0, 2, saves=False)
-    assert sweep.state.trials[0].last_score == 1 / 3
+    assert sweep.state.trials[0].results.last_score == 1 / 3
     sweep.at = 130.0
     assert sweep.stopped(0)[-1] == cmd.EndSweep(status="deadline", why="deadline")
 

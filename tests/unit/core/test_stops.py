@@ -26,7 +26,7 @@ def test_the_core_counts_reports_as_the_table_says(reason: StopReason, counts: b
     assert sweep.state.trials[0].stop_reason == reason
     sweep.report(0, 0.1)
     assert STOPS[reason].counts is counts
-    assert (sweep.state.trials[0].last_score == 0.1) is counts
+    assert (sweep.state.trials[0].results.last_score == 0.1) is counts
 
 
 def test_a_worker_is_told_what_the_table_allows() -> None:

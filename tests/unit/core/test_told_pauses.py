@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.core.state.trial import Told
+from raysweep.core.state.trial_parts import Ancestry, Told
 from raysweep.core.views.scores import told
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
@@ -123,7 +123,7 @@ def test_others_hear_of_ends_alone(fields: dict[str, Any]) -> None:
 
 def test_a_result_of_another_config_is_not_told() -> None:
     sweep = begun(2)
-    sweep.state.trials[0].suggested = {"x": 0.25}
+    sweep.state.trials[0].ancestry = Ancestry(suggested={"x": 0.25})
     assert pause(sweep, 0, 0.5) == []
     assert told(sweep.state, sweep.state.trials[0]) is None
 

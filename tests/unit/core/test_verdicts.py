@@ -44,7 +44,7 @@ def test_what_comes_after_a_pause_does_not_count() -> None:
     assert deleted(it.sweep.saved(0, 0, report=1)) == []
     assert deleted(it.sweep.saved(0, 1, report=2)) == ["mem://0/1"]
     it.sweep.report(0, 0.1, 0.2)
-    assert (it.of(0).last_score, it.of(0).overrun, len(it.scheduler.told)) == (0.5, 2, 2)
+    assert (it.of(0).results.last_score, it.of(0).results.overrun, len(it.scheduler.told)) == (0.5, 2, 2)
     it.scheduler.on_idle = [(0, Resume())]
     (start,) = started(it.sweep.stopped(0))
     assert (start.checkpoint, start.iteration) == ("mem://0/0", 2)
@@ -55,7 +55,7 @@ def test_a_verdict_within_a_batch_leaves_the_rest_of_it_out() -> None:
     it = Scheduled(1)
     it.scheduler.says = [(0, Pause())]
     it.sweep.report(0, 0.9, 0.1, 0.2)
-    assert (it.of(0).iteration, it.of(0).overrun, it.of(0).best_score) == (1, 2, 0.9)
+    assert (it.of(0).results.iteration, it.of(0).results.overrun, it.of(0).results.best_score) == (1, 2, 0.9)
 
 
 def test_a_pause_stands_where_the_return_crosses_it() -> None:
@@ -92,16 +92,20 @@ def test_results_are_those_of_the_present_config() -> None:
     """What an earlier one scored is not shown beside another; its searcher learns nothing."""
     it = Scheduled(2)
     it.pause(0)
-    assert it.of(0).last_score == 0.5
+    assert it.of(0).results.last_score == 0.5
     it.decide(1, (0, Resume(it.of(0).config)))
-    assert (it.of(0).last_score, it.of(0).suggested) == (0.5, None)
+    assert (it.of(0).results.last_score, it.of(0).ancestry.suggested) == (0.5, None)
     it.sweep.began(0, 2)
     it.decide(0, (0, Exploit(0, OTHER)), attempt=2)
     it.sweep.stopped(0, 2)
-    assert (it.of(0).last_score, it.of(0).best, it.of(0).suggested) == (None, {}, {"x": 0.0})
+    assert (it.of(0).results.last_score, it.of(0).results.best, it.of(0).ancestry.suggested) == (
+        None,
+        {},
+        {"x": 0.0},
+    )
     it.sweep.began(0, 3)
     it.sweep.report(0, 0.7, attempt=3)
-    assert it.of(0).best_score == 0.7
+    assert it.of(0).results.best_score == 0.7
     assert tell(0, None, "completed") in it.sweep.returned(0, 3)
 
 

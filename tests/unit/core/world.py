@@ -116,10 +116,10 @@ class World(SweepModel):
             trial.number: (
                 trial.state,
                 trial.config,
-                trial.last,
-                trial.best,
-                trial.last_score,
-                trial.iteration,
+                trial.results.last,
+                trial.results.best,
+                trial.results.last_score,
+                trial.results.iteration,
             )
             for trial in self.state.trials.values()
         }

@@ -59,7 +59,7 @@ def count_charged(state: SweepState) -> int:
 
 def check_lineage(trial: Trial, made_by: Mapping[str, tuple[Any, ...]]) -> None:
     """What the trial is said to have been made by is what made its checkpoints, report by report."""
-    own = [trial.origin, *trial.checkpoints]
+    own = [trial.ancestry.origin, *trial.checkpoints]
     known = [(each, lineage_of(trial)) for each in own if each is not None]
     if trial.turn is not None and trial.turn.checkpoint is not None:
         known.append((trial.turn.checkpoint, trial.turn.lineage))
@@ -78,10 +78,10 @@ def check_top(state: SweepState, spec: SweepSpec, *, has_released: bool) -> None
     if limit is None:
         return
     assert sum(each.checkpoint is not None for each in done) <= limit, "too many keep checkpoints"
-    if has_released or any(each.max_t is not None for each in state.trials.values()):
+    if has_released or any(each.continued.max_t is not None for each in state.trials.values()):
         return
     scored = [(score, each) for each in done if (score := score_of(state, each)) is not None]
     sign = -1.0 if spec.mode == "max" else 1.0
     scored.sort(key=lambda pair: (sign * pair[0], pair[1].number))
-    lost = {each.number for _, each in scored[:limit] if each.saved and each.checkpoint is None}
+    lost = {each.number for _, each in scored[:limit] if each.results.saved and each.checkpoint is None}
     assert not lost, f"of the {limit} best, {lost} have lost their checkpoints"

@@ -48,7 +48,7 @@ def assign(state: SweepState, out: Out) -> None:
         if len(slot.queue) >= depth:
             slot.is_hungry = False
             continue
-        if slot.size:
+        if slot.needs.size:
             sized.append(slot.number)
             continue
         trial = trials[pending.popleft() if is_of_line else sequential.take_next(state)]
@@ -124,8 +124,9 @@ def _to_spread(state: SweepState, loaded: Slot) -> list[int]:
 
 
 def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
+    results = trial.results
     checkpoint = trial.checkpoint
-    if checkpoint is None and trial.iteration and trial.attempts[-1].end in _PAUSES:
+    if checkpoint is None and results.iteration and trial.attempts[-1].end in _PAUSES:
         kind = state.spec.scheduler.kind
         text = f"scheduler {kind} pauses trials, and one without a checkpoint restarts from zero each time"
         transitions.note(state, f"{text}: report checkpoints, or use a scheduler that does not pause trials")
@@ -133,9 +134,9 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
     # Which of its nodes a gang's failure is to be blamed on, nobody knows.
     trial.slot, trial.node = slot.number, "" if slot.others else slot.node
     trial.attempt += 1
-    trial.attempt_reports = 0
-    trial.next_checkpoint = _first_checkpoint(state, trial)
-    trial.attempt_iteration = trial.iteration = checkpoint.iteration if checkpoint else 0
+    results.attempt_reports = 0
+    trial.results.next_checkpoint = _first_checkpoint(state, trial)
+    results.attempt_iteration = results.iteration = checkpoint.iteration if checkpoint else 0
     slot.queue.append(trial.number)
     state.tally.touch(slot.number)
     out.append(
@@ -146,8 +147,8 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
             config=trial.config,
             seed=derive_seed(state.seed, state.rules.search.seed_number(trial.number)),
             checkpoint=checkpoint.uri if checkpoint else None,
-            iteration=trial.iteration,
-            next_checkpoint=trial.next_checkpoint,
+            iteration=results.iteration,
+            next_checkpoint=trial.results.next_checkpoint,
             has_older=state.rules.checkpoints.falls_back and len(trial.checkpoints) > 1,
         )
     )
@@ -156,5 +157,5 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
 def _first_checkpoint(state: SweepState, trial: Trial) -> int:
     """The number of the attempt's first checkpoint: one that none before it can have used."""
     attempts = (state.controller.generation - 1) * ATTEMPTS_A_GENERATION + trial.attempt - 1
-    begun_blocks = -(-trial.next_checkpoint // CHECKPOINTS_AN_ATTEMPT)
+    begun_blocks = -(-trial.results.next_checkpoint // CHECKPOINTS_AN_ATTEMPT)
     return max(attempts, begun_blocks) * CHECKPOINTS_AN_ATTEMPT

@@ -15,8 +15,10 @@ from raysweep.core.handlers import (
     trial_rules,
     unreported,
 )
-from raysweep.core.state.sweep import Fault, SweepState
-from raysweep.core.state.trial import Attempt, Trial
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.sweep_parts import Fault
+from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import Attempt
 from raysweep.core.views.lineage import inherit, up_to
 from raysweep.core.views.scores import (
     as_number,
@@ -57,7 +59,7 @@ def return_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None
     reason = trial.stop_reason
     # A verdict stands, also where the return crossed it on the wire; and a sweep's end that left reports out
     # of account leaves no result to complete with.
-    if reason in _VERDICTS or (reason == "sweep" and trial.overrun):
+    if reason in _VERDICTS or (reason == "sweep" and trial.results.overrun):
         stop_attempt(state, trial, at, out)
     else:
         _conclude(state, trial, "returned", at, out)
@@ -121,7 +123,7 @@ def _may_be_donor(state: SweepState, trial: Trial) -> bool:
     """
     if trial.stop_reason != "pause" or not pauses_again(state.scheduler):
         return False
-    return trial.checkpoint is None or trial.checkpoint.iteration < trial.iteration
+    return trial.checkpoint is None or trial.checkpoint.iteration < trial.results.iteration
 
 
 def halt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
@@ -146,7 +148,7 @@ def _fail(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out
         blame_node(state, trial.number, trial.node, out)
     policy = state.spec.failure
     earlier = trial.count_failures(*same_budget(kind), but_on=state.room.excluded)
-    is_again = is_retried(failure, kind, earlier, trial.reports, policy)
+    is_again = is_retried(failure, kind, earlier, trial.results.reports, policy)
     if kind == "gpu_oom" and sizes.take_whole_gpu(state, trial):
         is_again = True
         transitions.note(
@@ -160,7 +162,7 @@ def _fail(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out
     elif kind == "preempted":
         _close(state, trial, at, "lost", out, failure, kind)
     else:
-        retries = sum(attempt.end == "retried" for attempt in trial.attempts[trial.pardoned :])
+        retries = sum(attempt.end == "retried" for attempt in trial.attempts[trial.continued.pardoned :])
         trial.due_at = at + backoff_s(policy, state.seed, trial.number, retries + 1)
         _close(state, trial, at, "retried", out, failure, kind)
 
@@ -206,13 +208,13 @@ def _may_be_the_node(state: SweepState) -> bool:
 def _gets_memory(state: SweepState, trial: Trial, failure: Failure) -> bool:
     """See to it that the next attempt has more memory; False: there is no more."""
     asked = state.spec.trial_resources.to_bundles()[0].get("memory")
-    base = trial.memory_bytes or (int(asked) if asked else failure.memory_bytes)
+    base = trial.needs.memory_bytes or (int(asked) if asked else failure.memory_bytes)
     wanted = more_memory(base, state.spec.failure.oom_memory_factor, state.room.largest_memory)
     if wanted is None:
         return False
     if wanted > (asked or 0):
         state.line.hungry_for_memory += not trial.is_large
-        trial.memory_bytes = wanted
+        trial.needs = replace(trial.needs, memory_bytes=wanted)
         state.tally.large.add(trial.number)
     return True
 
@@ -250,12 +252,13 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     One that went on from where there was nothing left to do has none of its own, and has not failed: what was
     reported with the checkpoint that it went on from is its result.
     """
+    results = trial.results
     rules = state.rules
     ran = trial.config
     if trial.has_gone_on_anew and not _inherit(state, trial):
         _close(state, trial, at, cause, out)
         return
-    if trial.last_score is None and state.spec.is_ranked:
+    if results.last_score is None and state.spec.is_ranked:
         # It may have returned by itself, once the report that came too late was made.
         is_cut_short = cause == "reached" or trial.stop_reason == "limit"
         failure = missing_metrics.missing_score(state, trial, is_cut_short=is_cut_short)
@@ -270,9 +273,9 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     _close(state, trial, at, cause, out)
     if trial.config != ran:
         trial.attempts = (*trial.attempts[:-1], replace(trial.attempts[-1], config=ran))
-    if state.spec.is_ranked and rules.objective.time_attr not in trial.last:
+    if state.spec.is_ranked and rules.objective.time_attr not in results.last:
         _note_missing(state, trial, rules.objective.time_attr, "time_attr", at, out)
-    if rules.objective.compared and rules.objective.compared not in trial.last:
+    if rules.objective.compared and rules.objective.compared not in results.last:
         _note_missing(state, trial, rules.objective.compared, "metric", at, out)
     if rules.named:
         unreported.note_missing(state, f"trial {trial.number}")
@@ -283,23 +286,25 @@ def _inherit(state: SweepState, trial: Trial) -> bool:
 
     The report that came with a checkpoint need not have all that the last one of a trial has.
     """
+    results, ancestry = trial.results, trial.ancestry
     rules = state.rules
-    if not trial.inherited or not up_to(trial.lineage, trial.attempt_iteration):
+    if not ancestry.inherited or not up_to(ancestry.lineage, results.attempt_iteration):
         return False
-    score = as_number(trial.inherited.get(rules.objective.metric))
-    own, trial.last, trial.best = (trial.last, trial.best), trial.inherited, trial.inherited
+    score = as_number(ancestry.inherited.get(rules.objective.metric))
+    own = (results.last, results.best)
+    results.last = results.best = ancestry.inherited
     lacks = missing_metrics.missing_other(state, trial)
-    trial.last, trial.best = own
+    results.last, results.best = own
     looked_at = (
         rules.objective.time_attr,
         rules.objective.compared or rules.objective.time_attr,
     )
-    if score is None or lacks is not None or any(name not in trial.inherited for name in looked_at):
+    if score is None or lacks is not None or any(name not in ancestry.inherited for name in looked_at):
         return False
     inherit(trial)
     sizes.note(state, trial)
-    trial.last_score = trial.best_score = score
-    owner = trial.origin.owner if trial.origin is not None else None
+    results.last_score = results.best_score = score
+    owner = ancestry.origin.owner if ancestry.origin is not None else None
     what = "with another config" if owner is None else f"from a checkpoint of trial {owner}"
     text = f"trial {trial.number} went on {what} and reported nothing more"
     transitions.note(state, f"{text}: its result, and its config, are those of that checkpoint")
@@ -315,7 +320,7 @@ def _note_missing(state: SweepState, trial: Trial, name: str, option: str, at: f
     is_known = (
         state.reports.has_timed
         if option == "time_attr"
-        else any(name in t.last for t in state.trials.values())
+        else any(name in t.results.last for t in state.trials.values())
     )
     if is_first and not is_known:
         seen = ", ".join(map(repr, state.reports.keys))
@@ -330,7 +335,7 @@ def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: 
     """The trial failed for good; and with it perhaps the sweep, before it burns hours on a typo."""
     line = state.line
     kind = classify(failure)
-    if trial.max_t is not None and trial.last_score is not None:
+    if trial.continued.max_t is not None and trial.results.last_score is not None:
         transitions.note(
             state, f"trial {trial.number} failed where it was to go further: what it had before stands"
         )
@@ -406,7 +411,8 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     rules = state.rules
     trial.ended_at = at
     transitions.forget_active(state, trial)
-    known = told(state, trial) if trial.max_t is None and trial.told is None else None
+    continued = trial.continued
+    known = told(state, trial) if continued.max_t is None and continued.told is None else None
     if known is not None and known.end != "paused":
         state.search.paused.pop(trial.number, None)
         out.append(tell_search(trial.number, known))
@@ -419,7 +425,7 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
         state.meter.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
     if rules.checkpoints.keep_top is not None:
         state.work.unranked.append(trial.number)
-    if trial.max_t is not None:
+    if continued.max_t is not None:
         return  # neither scheduler nor searcher has a say in it any more
     if rules.stoppers.remember_reports or state.reports.histories or state.reports.curves:
         trial_rules.conclude(state, trial)
@@ -436,8 +442,8 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
 def _tell_end(state: SweepState, trial: Trial) -> Decisions:
     time, compared = trial_time(state, trial), state.rules.objective.compared
     if compared:
-        return state.scheduler.end(trial.number, time, as_number(trial.last.get(compared)))
-    return tell_end(state.scheduler, trial.number, time, trial.last_score, other_values(state, trial))
+        return state.scheduler.end(trial.number, time, as_number(trial.results.last.get(compared)))
+    return tell_end(state.scheduler, trial.number, time, trial.results.last_score, other_values(state, trial))
 
 
 def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from raysweep.core.handlers import sizes, transitions, trial_rules
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import NO_METRICS, Checkpoint, Metrics, Trial, Turn
+from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import NO_METRICS, Checkpoint, Metrics, Turn
 from raysweep.core.views.lineage import lineage_of, up_to
 from raysweep.core.views.scores import as_number
 from raysweep.core.vocabulary.commands import Command, DeleteCheckpoint
@@ -57,14 +58,15 @@ def _exploit(state: SweepState, trial: Trial, verdict: Exploit) -> Turn:
 
 def _result_at(state: SweepState, trial: Trial, checkpoint: Checkpoint | None) -> Metrics:
     """What was reported with the newest checkpoint of a trial; nothing, where that is not known."""
-    if not trial.last:
-        return trial.inherited
-    if checkpoint is None or checkpoint.iteration != trial.iteration or checkpoint.score is None:
+    results = trial.results
+    if not results.last:
+        return trial.ancestry.inherited
+    if checkpoint is None or checkpoint.iteration != results.iteration or checkpoint.score is None:
         return NO_METRICS
     # After a retry the last report may be one that the trial makes again.
     return (
-        trial.last
-        if as_number(trial.last.get(state.rules.objective.metric)) == checkpoint.score
+        results.last
+        if as_number(results.last.get(state.rules.objective.metric)) == checkpoint.score
         else NO_METRICS
     )
 
@@ -97,16 +99,20 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
             config = last.config  # nothing has run with the one that it was given since
         trial.attempts = (*trial.attempts[:-1], replace(last, config=config, donor=turn.donor))
     if is_other or donated is not None:
-        trial.lineage = turn.lineage if donated is not None else lineage_of(trial)
+        lineage = turn.lineage if donated is not None else lineage_of(trial)
+        trial.ancestry = replace(trial.ancestry, lineage=lineage)
     if is_other and turn.config is not None:
-        trial.suggested = before if trial.suggested is None else trial.suggested
+        if trial.ancestry.suggested is None:
+            trial.ancestry = replace(trial.ancestry, suggested=before)
         trial.config = turn.config
         sizes.note(state, trial)
     if (is_other and not turn.keeps_results) or donated is not None:
-        trial.inherited = turn.result if donated is not None else _result_at(state, trial, trial.checkpoint)
-        trial.last = trial.best = NO_METRICS
-        trial.last_score = trial.best_score = None
-        trial.recent, trial.improved = (), None
+        inherited = turn.result if donated is not None else _result_at(state, trial, trial.checkpoint)
+        trial.ancestry = replace(trial.ancestry, inherited=inherited)
+        results = trial.results
+        results.last = results.best = NO_METRICS
+        results.last_score = results.best_score = None
+        results.recent, results.improved = (), None
         trial_rules.forget(state, trial.number)
     if donated is not None:
         state.tally.pins[donated.uri] += 1
@@ -114,7 +120,7 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
         for checkpoint in checkpoints:
             discard(state, trial.number, checkpoint, out)
         let_origin_go(state, trial, out)
-        trial.origin = donated
+        trial.ancestry = replace(trial.ancestry, origin=donated)
 
 
 def undo_resize(state: SweepState, trial: Trial) -> bool:
@@ -123,22 +129,23 @@ def undo_resize(state: SweepState, trial: Trial) -> bool:
     A trial whose last turn did not keep its results has none: it began anew with another config.
     """
     last = trial.attempts[-1] if trial.attempts else None
-    if last is None or last.config is None or last.donor is not None or not trial.last:
+    if last is None or last.config is None or last.donor is not None or not trial.results.last:
         return False
     if not sizes.is_more(state, trial.config, than=last.config):
         return False
     trial.config = last.config
     trial.attempts = (*trial.attempts[:-1], replace(last, config=None))
-    if trial.suggested == trial.config and trial.lineage == ((0, trial.config),):
-        trial.suggested, trial.lineage = None, ()
+    if trial.ancestry.suggested == trial.config and trial.ancestry.lineage == ((0, trial.config),):
+        trial.ancestry = replace(trial.ancestry, suggested=None, lineage=())
     sizes.note(state, trial, is_given_up=True)
     return True
 
 
 def let_origin_go(state: SweepState, trial: Trial, out: Out) -> None:
     """The trial does not need the checkpoint any more that another one made."""
-    origin, trial.origin = trial.origin, None
+    origin = trial.ancestry.origin
     if origin is not None:
+        trial.ancestry = replace(trial.ancestry, origin=None)
         _release(state, origin, out)
 
 

@@ -78,9 +78,13 @@ def advance(state: SweepState, at: float, out: Out) -> None:
             large_trials.watch(state, at)
     if state.phase == "stopping" or end.is_interrupted:
         _leave_when_quiet(state, at, out)
-    is_timed = rules.is_timed or line.waiting or state.clock.timer_at is not None
-    is_short = room.no_room_since is not None or room.no_memory_since is not None
-    if (is_timed or is_short) and state.phase in ("running", "stopping"):
+    if (
+        rules.is_timed
+        or line.waiting
+        or state.clock.timer_at is not None
+        or room.no_room_since is not None
+        or room.no_memory_since is not None
+    ) and state.phase in ("running", "stopping"):
         keep_time(state, out)
 
 

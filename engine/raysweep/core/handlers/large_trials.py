@@ -33,16 +33,17 @@ Out = list[Command]
 
 def fits(trial: Trial, slot: Slot) -> bool:
     """Whether the slot is of the trial's size, and has the memory that it needs."""
-    if trial.size != slot.size:
+    needs, has = trial.needs, slot.needs
+    if needs.size != has.size:
         return False
-    return trial.memory_bytes is None or (slot.memory_bytes or 0) >= trial.memory_bytes
+    return needs.memory_bytes is None or (has.memory_bytes or 0) >= needs.memory_bytes
 
 
 def is_out_of_reach(state: SweepState, trial: Trial) -> bool:
     """Whether the trial needs more than can be had at present."""
     if not trial.is_large:
         return False
-    if 0 < state.room.largest_memory < (trial.memory_bytes or 0) or sizes.is_beyond(state, trial):
+    if 0 < state.room.largest_memory < (trial.needs.memory_bytes or 0) or sizes.is_beyond(state, trial):
         return True
     return state.room.slot_failures >= transitions.MAX_SLOT_FAILURES and not _has_slot_for(state, trial)
 
@@ -87,13 +88,13 @@ def place(state: SweepState, out: Out) -> None:
             if not spare:
                 return
             transitions.close(state, spare[0], out)
-        transitions.open_slot(state, out, trial.memory_bytes, trial.size)
+        transitions.open_slot(state, out, trial.needs)
         if _is_last_event(state, wanted):
             _make_way(state, wanted, out)
     elif state.rules.slots.needs and len(wanted) < count_in_reach(state):
         # What waits cannot have those of a size of which no trial waits.
         for slot in _idle_large(state):
-            if slot.size and not any(fits(trial, slot) for trial in wanted):
+            if slot.needs.size and not any(fits(trial, slot) for trial in wanted):
                 transitions.close(state, slot, out)
 
 
@@ -139,8 +140,10 @@ def _idle_large(state: SweepState) -> list[Slot]:
 
 def _next(state: SweepState, wanted: list[Trial]) -> Trial | None:
     """The trial for which the next large slot is to be; None: those that are there do."""
-    for size in dict.fromkeys(trial.size for trial in wanted):
-        most = max((t for t in wanted if t.size == size), key=lambda trial: trial.memory_bytes or 0)
+    for size in dict.fromkeys(trial.needs.size for trial in wanted):
+        most = max(
+            (t for t in wanted if t.needs.size == size), key=lambda trial: trial.needs.memory_bytes or 0
+        )
         if not _has_slot_for(state, most):
             return most
     if not state.rules.slots.needs or state.room.slot_failures or _waits_usual(state):
@@ -179,8 +182,8 @@ def _serving(state: SweepState, wanted: list[Trial]) -> set[int]:
     if not state.rules.slots.needs:
         return set()
     opening = next(slot for slot in state.tally.large_slots if not slot.is_open)
-    idle = [slot for slot in _idle_large(state) if slot.size == opening.size]
-    does = [slot for slot in idle if (slot.memory_bytes or 0) >= (opening.memory_bytes or 0)]
+    idle = [slot for slot in _idle_large(state) if slot.needs.size == opening.needs.size]
+    does = [slot for slot in idle if (slot.needs.memory_bytes or 0) >= (opening.needs.memory_bytes or 0)]
     return {slot.number for slot in does if any(fits(trial, slot) for trial in wanted)}
 
 
@@ -227,7 +230,7 @@ def give_up(state: SweepState, at: float, out: Out) -> None:
 
 def _failure(state: SweepState, trial: Trial, problem: str) -> Failure:
     """What kept a trial from being placed: its size, or else its memory."""
-    is_size = trial.size and (trial.memory_bytes is None or trial.size in state.room.beyond)
+    is_size = trial.needs.size and (trial.needs.memory_bytes is None or trial.needs.size in state.room.beyond)
     if is_size:
         return Failure(origin="placement", type="NoRoomError", message=problem)
     return Failure(origin="memory", type="OutOfMemoryError", message=problem)
@@ -241,7 +244,7 @@ def _close_hopeless(state: SweepState, out: Out) -> None:
     """The node that a slot was to come up on has gone: nothing else is to wait for that one."""
     most = state.room.largest_memory
     for slot in [slot for slot in state.tally.large_slots if not slot.is_open]:
-        if 0 < most < (slot.memory_bytes or 0) or sizes.is_beyond(state, slot):
+        if 0 < most < (slot.needs.memory_bytes or 0) or sizes.is_beyond(state, slot):
             transitions.close(state, slot, out)
 
 
@@ -254,8 +257,8 @@ def _missing(state: SweepState, beyond: list[Trial]) -> str:
         else ""
     )
     is_beyond = sizes.is_beyond(state, first)
-    is_size = is_beyond or first.memory_bytes is None
-    is_by_config = field and (not first.attempts or (is_size and first.size))
+    is_size = is_beyond or first.needs.memory_bytes is None
+    is_by_config = field and (not first.attempts or (is_size and first.needs.size))
     why = f"is large by its config ({field})" if is_by_config else "ran out of memory"
     return f"trial {first.number} {why}: it needs {_needed(state, first)}{more}"
 
@@ -264,17 +267,19 @@ def _needed(state: SweepState, trial: Trial) -> str:
     """What a trial needs that is out of reach, and what there is."""
     if sizes.is_beyond(state, trial):
         return f"{_shape(state, trial)}, for which no node has room"
-    need, most = (trial.memory_bytes or 0) / 2**30, state.room.largest_memory / 2**30
+    need, most = (trial.needs.memory_bytes or 0) / 2**30, state.room.largest_memory / 2**30
     if 0 < most < need:
         return f"{need:.3g} GiB, and the largest node offers {most:.3g} GiB"
-    what = _shape(state, trial) if trial.size and trial.memory_bytes is None else f"{need:.3g} GiB"
+    what = (
+        _shape(state, trial) if trial.needs.size and trial.needs.memory_bytes is None else f"{need:.3g} GiB"
+    )
     return f"{what}, and no worker with that starts"
 
 
 def _shape(state: SweepState, trial: Trial) -> str:
     """What a trial takes that is large by its size; of a gang all its workers."""
     if state.spec.gang is None:
-        return trial.size
-    resources = state.spec.trial_resources.resized(trial.size, trial.memory_bytes, is_gang=True)
+        return trial.needs.size
+    resources = state.spec.trial_resources.resized(trial.needs.size, trial.needs.memory_bytes, is_gang=True)
     bundles = resources.to_bundles()
     return f"{len(bundles)} worker{'s' * (len(bundles) > 1)} of {show_bundle(bundles[0])}"

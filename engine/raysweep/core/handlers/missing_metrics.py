@@ -24,14 +24,15 @@ def non_finite(metric: str) -> Failure:
 
 def missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Failure:
     """The failure of a trial that is done and has no score."""
+    results = trial.results
     metric = state.spec.metric
-    value = trial.last.get(metric)
+    value = results.last.get(metric)
     if isinstance(value, str) and value in NON_FINITE:
         message = f"metric {metric!r} was never a finite number"
         return Failure(origin="metric", type="NonFiniteMetric", message=message)
-    if metric in trial.last:
+    if metric in results.last:
         problem = f"{metric!r} was reported as {value!r:.80} by trial {trial.number}: it must be a number"
-    elif trial.reports > (trial.overrun if is_cut_short else 0):
+    elif results.reports > (results.overrun if is_cut_short else 0):
         seen = ", ".join(map(repr, state.reports.keys))
         problem = f"{metric!r} was never reported by trial {trial.number}; the trainable reports {seen}"
     elif is_cut_short:
@@ -54,7 +55,7 @@ def _missing_metric(state: SweepState, trial: Trial) -> Failure | None:
     if not rules.objective.others or None not in other_values(state, trial):
         return None
     report, unreported = (
-        trial.last,
+        trial.results.last,
         (rules.objective.metric, *(name for name, _ in rules.objective.others)),
     )
     name = next(name for name in unreported if as_number(report.get(name)) is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from raysweep.core.handlers import sweep_end, transitions
 from raysweep.core.state.sweep import SweepState
@@ -26,11 +27,11 @@ def retry(state: SweepState, numbers: Sequence[int]) -> None:
         trial = sweep_end.take_back(state, state.trials[number], "again")
         if state.rules.search.is_logged:
             # What it suggested since then followed from the failure, too: it cannot be told otherwise now.
-            trial.told = known
+            trial.continued = replace(trial.continued, told=known)
         kind = trial.attempts[-1].kind
         if kind is not None:
             state.line.failed_kinds[kind] -= 1
-        trial.pardoned = len(trial.attempts)
+        trial.continued = replace(trial.continued, pardoned=len(trial.attempts))
         state.scheduler.add(number, trial.config)
         for node in [node for node, failed in room.node_failures.items() if number in failed]:
             room.node_failures[node].remove(number)
@@ -51,11 +52,12 @@ def extend(state: SweepState) -> bool:
         if trial.checkpoint is None:
             transitions.note(state, f"trial {trial.number} has no checkpoint from which it could go further")
         elif time is not None and time >= max_t:
-            transitions.thaw(state, trial).max_t = max_t
+            trial = transitions.thaw(state, trial)
+            trial.continued = replace(trial.continued, max_t=max_t)
         else:
             known = told(state, trial)
             further = sweep_end.take_back(state, trial, "extended")
-            further.max_t, further.told = max_t, known
+            further.continued = replace(further.continued, max_t=max_t, told=known)
             has_moved = True
     sweep_end.find_best(state)
     return has_moved
@@ -73,4 +75,4 @@ def _chosen(state: SweepState, max_t: float) -> list[Trial]:
 
 
 def _goes_to(trial: Trial, max_t: float) -> bool:
-    return trial.max_t is not None and trial.max_t >= max_t
+    return trial.continued.max_t is not None and trial.continued.max_t >= max_t

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from pydantic import JsonValue
@@ -9,7 +10,8 @@ from pydantic import JsonValue
 from raysweep.core.handlers import continuations, retention, transitions, trial_rules, unreported
 from raysweep.core.state.compiled_parts import Limit
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import NO_METRICS, Checkpoint, Metrics, Trial
+from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import NO_METRICS, Checkpoint, Metrics
 from raysweep.core.views.scores import as_number, is_better, is_better_report, violation
 from raysweep.core.vocabulary.commands import AnswerReport, Command, TellRung
 from raysweep.core.vocabulary.events import CheckpointCommitted, CheckpointDamaged, Row, TrialReported
@@ -31,19 +33,22 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
     not so for an interrupt (the trial goes on later, from a checkpoint that may lie behind these reports) and
     for the end of the sweep, before which each trial has a last report.
     """
-    doubled = trial.attempt_reports - event.first
+    results = trial.results
+    doubled = results.attempt_reports - event.first
     rows = event.rows[doubled:] if doubled > 0 else event.rows
     if event.keys != state.reports.keys and event.keys:
         state.reports.keys = event.keys
         if state.rules.named:
             unreported.see(state, event.keys)
-    trial.attempt_reports += len(rows)
-    trial.reports += len(rows)
+    results.attempt_reports += len(rows)
+    results.reports += len(rows)
     transitions.hear(state, trial, event.at)
     if trial.stop_reason is not None and not STOPS[trial.stop_reason].counts:
-        trial.overrun += len(rows)
-    elif not (state.rules.is_plain and trial.max_t is None and _take_plainly(state, trial, event.keys, rows)):
-        _take_each(state, trial, event.keys, rows, out)
+        results.overrun += len(rows)
+    else:
+        is_plain = state.rules.is_plain and trial.continued.max_t is None
+        if not (is_plain and _take_plainly(state, trial, event.keys, rows)):
+            _take_each(state, trial, event.keys, rows, out)
     if event.is_waiting and trial.slot is not None:
         report = event.first + len(event.rows) - 1
         out.append(AnswerReport(slot=trial.slot, trial=trial.number, attempt=trial.attempt, report=report))
@@ -51,6 +56,7 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
 
 def _take_plainly(state: SweepState, trial: Trial, keys: tuple[str, ...], rows: tuple[Row, ...]) -> bool:
     """The fast way for finite numbers where no report can end the trial; False: take each by itself."""
+    results = trial.results
     objective = state.rules.objective
     metric = objective.metric
     if not rows or metric not in keys:
@@ -61,27 +67,28 @@ def _take_plainly(state: SweepState, trial: Trial, keys: tuple[str, ...], rows: 
         if type(value) is not float and type(value) is not int:
             return False
     best = max(values) if objective.is_max else min(values)  # type: ignore[type-var]
-    start = trial.iteration
-    trial.iteration += len(rows)
+    start = results.iteration
+    results.iteration += len(rows)
     state.reports.has_scored = True
-    trial.last_score = float(values[-1])  # type: ignore[arg-type]
-    trial.last = _metrics(keys, rows[-1], trial.iteration)
-    if is_better(state, float(best), trial.best_score):  # type: ignore[arg-type]
+    results.last_score = float(values[-1])  # type: ignore[arg-type]
+    results.last = _metrics(keys, rows[-1], results.iteration)
+    if is_better(state, float(best), results.best_score):  # type: ignore[arg-type]
         index = values.index(best)
-        trial.best_score = float(best)  # type: ignore[arg-type]
+        results.best_score = float(best)  # type: ignore[arg-type]
         is_last = index == len(rows) - 1
-        trial.best = trial.last if is_last else _metrics(keys, rows[index], start + index + 1)
+        results.best = results.last if is_last else _metrics(keys, rows[index], start + index + 1)
     return True
 
 
 def _take_each(
     state: SweepState, trial: Trial, keys: tuple[str, ...], rows: tuple[Row, ...], out: Out
 ) -> None:
+    results = trial.results
     for taken, row in enumerate(rows, start=1):
-        trial.iteration += 1
-        reason = _take_one(state, trial, _metrics(keys, row, trial.iteration), out)
+        results.iteration += 1
+        reason = _take_one(state, trial, _metrics(keys, row, results.iteration), out)
         if reason is not None:
-            trial.overrun += len(rows) - taken
+            results.overrun += len(rows) - taken
             if trial.stop_reason in ("interrupt", "hung"):
                 trial.stop_reason = reason  # it is on its way out anyway
             else:
@@ -90,6 +97,7 @@ def _take_each(
 
 
 def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> StopReason | None:
+    results = trial.results
     rules, objective = state.rules, state.rules.objective
     raw = metrics.get(objective.metric)
     value = as_number(raw)
@@ -97,14 +105,14 @@ def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> St
         _is_non_finite(raw) or _is_non_finite(metrics.get(objective.compared))
     ):
         return "non_finite"
-    trial.last = metrics
+    results.last = metrics
     if rules.stoppers.remember_reports:
         trial_rules.record(state, trial, metrics, value)
     if value is not None:
         state.reports.has_scored = True
-        trial.last_score = value
+        results.last_score = value
         if is_better_report(state, trial, value, metrics):
-            trial.best_score, trial.best = value, metrics
+            results.best_score, results.best = value, metrics
     return _verdict(state, trial, metrics, value, out)
 
 
@@ -115,14 +123,14 @@ def _is_non_finite(value: JsonValue) -> bool:
 def _verdict(
     state: SweepState, trial: Trial, metrics: Metrics, value: float | None, out: Out
 ) -> StopReason | None:
-    rules, objective = state.rules, state.rules.objective
+    rules, objective, extended_to = state.rules, state.rules.objective, trial.continued.max_t
     time = as_number(metrics.get(objective.time_attr))
     decisions = NOTHING
     if time is not None:
         state.reports.has_timed = True
         if objective.compared:
             decisions = _compare(state, trial, time, metrics)
-        elif value is not None and trial.max_t is None:
+        elif value is not None and extended_to is None:
             if objective.others:
                 others = tuple(as_number(metrics.get(name)) for name, _ in objective.others)
                 decisions = tell_report(state.scheduler, trial.number, time, value, others)
@@ -135,16 +143,16 @@ def _verdict(
     # What ends the whole sweep counts before what would only end the trial.
     if rules.ends.target is not None and _reaches_target(state, trial, metrics, value):
         return "limit"
-    max_t = rules.limits.max_t if trial.max_t is None else trial.max_t
+    max_t = rules.limits.max_t if extended_to is None else extended_to
     if max_t is not None and time is not None and time >= max_t:
         return "limit"
     # Where a trial is extended, no other limit on its time counts.
     for limit in rules.limits.values:
-        if trial.max_t is not None and limit[0] == objective.time_attr:
+        if extended_to is not None and limit[0] == objective.time_attr:
             continue
         if _is_beyond(metrics.get(limit[0]), limit):
             return "limit"
-    if rules.stoppers.are_any and trial.max_t is None:
+    if rules.stoppers.are_any and extended_to is None:
         ended = trial_rules.judge(state, trial, metrics)
         if ended is not None:
             return ended
@@ -154,7 +162,7 @@ def _verdict(
 def _compare(state: SweepState, trial: Trial, time: float, metrics: Metrics) -> Decisions:
     """What a scheduler decides that compares trials by a metric of its own."""
     value = as_number(metrics.get(state.rules.objective.compared))
-    if value is None or trial.max_t is not None:
+    if value is None or trial.continued.max_t is not None:
         return NOTHING
     return state.scheduler.report(trial.number, time, value)
 
@@ -194,13 +202,14 @@ def _reaches_target(state: SweepState, trial: Trial, metrics: Metrics, value: fl
 
 def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out) -> None:
     """Remember a committed checkpoint, and let go of those that the policy does not keep."""
-    iteration = trial.attempt_iteration + event.report + 1
-    is_latest = iteration == trial.iteration
+    results = trial.results
+    iteration = results.attempt_iteration + event.report + 1
+    is_latest = iteration == results.iteration
     score = event.score
     if score is None and is_latest:
-        score = as_number(trial.last.get(state.rules.objective.metric))
+        score = as_number(results.last.get(state.rules.objective.metric))
     checkpoint = _checkpoint(event, iteration, score)
-    trial.next_checkpoint = event.number + 1
+    trial.results.next_checkpoint = event.number + 1
     transitions.hear(state, trial, event.at)
     if _is_past_verdict(trial, iteration) or _is_past_end(state, trial, iteration):
         continuations.discard(state, trial.number, checkpoint, out)
@@ -215,7 +224,7 @@ def _is_past_verdict(trial: Trial, iteration: int) -> bool:
     if last is not None and last.donor is not None:
         return True
     goes_on = last.end in _GOES_ON if last is not None else trial.stop_reason in _GOES_ON.values()
-    return goes_on and iteration > trial.iteration
+    return goes_on and iteration > trial.results.iteration
 
 
 def _is_past_end(state: SweepState, trial: Trial, iteration: int) -> bool:
@@ -224,7 +233,7 @@ def _is_past_end(state: SweepState, trial: Trial, iteration: int) -> bool:
     Its metrics are those of its end: extended, or trained, from past them it would begin where nobody knows
     what it had reached. Where it has no other, that is still better than none.
     """
-    if iteration <= trial.iteration or not trial.overrun or not trial.checkpoints:
+    if iteration <= trial.results.iteration or not trial.results.overrun or not trial.checkpoints:
         return False
     return trial.stop_reason in ("scheduler", "limit") or trial.state in retention.RANKED
 
@@ -238,7 +247,7 @@ def drop_damaged(state: SweepState, trial: Trial, event: CheckpointDamaged, out:
         return
     *older, damaged = trial.checkpoints
     trial.checkpoints = tuple(older)
-    trial.inherited = NO_METRICS
+    trial.ancestry = replace(trial.ancestry, inherited=NO_METRICS)
     text = (
         f"trial {trial.number}: checkpoint {damaged.number} is damaged ({event.problem}); it resumed from"
         f" checkpoint {older[-1].number}, {damaged.iteration - older[-1].iteration} reports earlier"

@@ -22,7 +22,8 @@ from typing import Final
 from raysweep.core.handlers import continuations, transitions
 from raysweep.core.state.compiled_parts import CheckpointRules
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import Checkpoint, Trial
+from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import Checkpoint
 from raysweep.core.views.scores import Place, place, score_of
 from raysweep.core.vocabulary.commands import Command
 from raysweep.core.vocabulary.lifecycle import TrialState
@@ -33,10 +34,10 @@ RANKED: Final[frozenset[TrialState]] = frozenset({"completed", "stopped"})
 
 def add(state: SweepState, trial: Trial, checkpoint: Checkpoint, out: Out) -> None:
     """The trial has one more checkpoint: let go of those that its policy does not keep."""
-    trial.saved += 1
+    trial.results.saved += 1
     rules = state.rules.checkpoints
     every = rules.keep_every
-    if every is not None and trial.saved % every == 0:
+    if every is not None and trial.results.saved % every == 0:
         checkpoint = replace(checkpoint, is_nth=True)
     before = (*trial.checkpoints, checkpoint)
     is_out = rules.keep_top is not None and trial.state in RANKED and trial.number not in state.ranking.top

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import JsonValue
 
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Slot, Trial
+from raysweep.core.state.trial_parts import Needs
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import SpecError
 from raysweep.space.amounts import Size, amounts_of, size_of
@@ -27,14 +29,14 @@ def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failu
     except SpecError as error:
         return Failure(origin="exception", type="SpecError", message=str(error))
     was_large = trial.is_large
+    known = trial.needs.memory_bytes
     if is_given_up and all(attempt.kind != "oom" for attempt in trial.attempts):
-        trial.memory_bytes = None
+        known = None
     memory = int(amounts.pop("memory", 0))
-    if memory > (trial.memory_bytes or 0):
-        trial.memory_bytes = memory
     if any(attempt.kind == "gpu_oom" for attempt in trial.attempts) and _shares_gpu(state, amounts):
         amounts["gpu"] = 1.0
-    _resize(state, trial, amounts, was_large=was_large)
+    needed = memory if memory > (known or 0) else known
+    _resize(state, trial, Needs(memory_bytes=needed, size=size_of(amounts)), was_large=was_large)
     return None
 
 
@@ -43,17 +45,18 @@ def take_whole_gpu(state: SweepState, trial: Trial) -> bool:
 
     Only a trial that is one process with one bundle: other bundles, and those of gangs, stay as asked for.
     """
-    amounts = amounts_of(trial.size)
+    amounts = amounts_of(trial.needs.size)
     if not _shares_gpu(state, amounts):
         return False
-    _resize(state, trial, {**amounts, "gpu": 1.0}, was_large=trial.is_large)
+    size = size_of({**amounts, "gpu": 1.0})
+    _resize(state, trial, replace(trial.needs, size=size), was_large=trial.is_large)
     return True
 
 
 def _shares_gpu(state: SweepState, amounts: Mapping[str, float]) -> bool:
     """Whether a trial of these amounts has a part of a GPU, and can have a whole one."""
     resources = state.spec.resources
-    if state.spec.scaling is not None or state.spec.is_inline or resources.bundles or resources.train:
+    if state.spec.scaling is not None or state.spec.is_inline or resources.bundles:
         return False
     if state.rules.ends.budgets:  # they count slots that are all alike
         return False
@@ -61,8 +64,8 @@ def _shares_gpu(state: SweepState, amounts: Mapping[str, float]) -> bool:
     return 0 < amounts.get("gpu", usual) < 1
 
 
-def _resize(state: SweepState, trial: Trial, amounts: Mapping[str, float], *, was_large: bool) -> None:
-    trial.size = size_of(amounts)
+def _resize(state: SweepState, trial: Trial, needs: Needs, *, was_large: bool) -> None:
+    trial.needs = needs
     state.line.hungry_for_memory += trial.is_large - was_large
     if trial.is_large:
         state.tally.large.add(trial.number)
@@ -90,11 +93,11 @@ def needed_sizes(state: SweepState) -> list[Size]:
 def is_beyond(state: SweepState, asking: Trial | Slot) -> bool:
     """Whether no node has room for the size of a trial or a slot, or of a gang for that with its memory."""
     beyond = state.room.beyond
-    return bool(beyond) and (asking.size in beyond or _with_memory(state, asking) in beyond)
+    return bool(beyond) and (asking.needs.size in beyond or _with_memory(state, asking) in beyond)
 
 
 def _with_memory(state: SweepState, asking: Trial | Slot) -> Size:
     """Each member of a gang takes the memory, so that the largest node alone does not tell who has it."""
-    if asking.memory_bytes is None or state.spec.gang is None:
-        return asking.size
-    return size_of({**amounts_of(asking.size), "memory": asking.memory_bytes})
+    if asking.needs.memory_bytes is None or state.spec.gang is None:
+        return asking.needs.size
+    return size_of({**amounts_of(asking.needs.size), "memory": asking.needs.memory_bytes})

@@ -26,6 +26,7 @@ from pydantic import JsonValue
 from raysweep.core.handlers import transitions
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import Pace
 from raysweep.core.views.scores import consider_best, is_better, may_be_best
 from raysweep.core.vocabulary.commands import Command, SweepStatus
 from raysweep.core.vocabulary.lifecycle import Cause
@@ -101,24 +102,33 @@ def note_report(state: SweepState, trial: Trial, rows: int, at: float) -> None:
     """Remember how long the trial took from report to report."""
     if trial.attempt_started_at is None or not rows:
         return
-    if trial.reported_at is None:
+    pace = _pace_of(trial)
+    if pace.reported_at is None:
         seconds = (at - trial.attempt_started_at) / rows
         state.meter.first_reports_s = (*state.meter.first_reports_s, seconds)[-_WINDOW:]
     else:
-        seconds = (at - trial.reported_at) / rows
-        trial.step_s = seconds if trial.step_s is None else max(seconds, 0.5 * (trial.step_s + seconds))
-    trial.reported_at = at
+        seconds = (at - pace.reported_at) / rows
+        pace.step_s = seconds if pace.step_s is None else max(seconds, 0.5 * (pace.step_s + seconds))
+    pace.reported_at = at
     state.tally.note_pace(seconds, at)
+
+
+def _pace_of(trial: Trial) -> Pace:
+    """The pace of a trial's present attempt."""
+    if trial.pace is None:
+        trial.pace = Pace()
+    return trial.pace
 
 
 def note_checkpoint(state: SweepState, trial: Trial, at: float) -> None:
     """Remember how long the trial took from checkpoint to checkpoint."""
-    since = trial.saved_at if trial.saved_at is not None else trial.attempt_started_at
+    pace = _pace_of(trial)
+    since = pace.saved_at if pace.saved_at is not None else trial.attempt_started_at
     if since is not None:
-        trial.save_s = at - since
-        state.meter.saves_s = (*state.meter.saves_s, trial.save_s)[-_WINDOW:]
-        state.tally.note_pace(trial.save_s, at)
-    trial.saved_at = at
+        pace.save_s = at - since
+        state.meter.saves_s = (*state.meter.saves_s, pace.save_s)[-_WINDOW:]
+        state.tally.note_pace(pace.save_s, at)
+    pace.saved_at = at
 
 
 def _cautious(seconds: tuple[float, ...]) -> float | None:
@@ -149,15 +159,16 @@ def plan_end_of(state: SweepState, trial: Trial, at: float, out: Out) -> None:
     end = end_in_sight(state)
     if end is None or trial.attempt_started_at is None:
         return
-    save_s = trial.save_s if trial.save_s is not None else _cautious(state.meter.saves_s)
+    pace = trial.pace or Pace()
+    save_s = pace.save_s if pace.save_s is not None else _cautious(state.meter.saves_s)
     if save_s is not None:
-        saved_at = trial.saved_at if trial.saved_at is not None else trial.attempt_started_at
+        saved_at = pace.saved_at if pace.saved_at is not None else trial.attempt_started_at
         next_at = max(at, saved_at + save_s)
         if next_at + _margin(save_s) <= end.at:
             if next_at + save_s + _margin(save_s) > end.at:
                 _ask(state, trial, end.at - at, out, wants_checkpoint=True)
             return
-    step_s, reported_at = trial.step_s, trial.reported_at
+    step_s, reported_at = pace.step_s, pace.reported_at
     if step_s is not None and reported_at is not None and reported_at + 2 * step_s + _margin(step_s) > end.at:
         _ask(state, trial, end.at - at, out, wants_checkpoint=False)
 
@@ -259,7 +270,7 @@ def note_target(state: SweepState) -> None:
         end.by = {
             "rule": "stop.target",
             "limit": state.rules.ends.target,
-            "value": trial.last_score,
+            "value": trial.results.last_score,
             "trial": trial.number,
         }
 
@@ -340,10 +351,10 @@ def bring_back(state: SweepState) -> None:
     """What an end in sight had cut is to run after all."""
     state.end.has_cut = False
     for number, trial in sorted(state.trials.items()):
-        if trial.state != "cancelled" or (state.end.of_search is not None and trial.max_t is None):
+        if trial.state != "cancelled" or (state.end.of_search is not None and trial.continued.max_t is None):
             continue
         trial = take_back(state, trial, "brought")
-        if trial.max_t is None:
+        if trial.continued.max_t is None:
             state.scheduler.add(number, trial.config)
     find_best(state)
 
@@ -357,7 +368,7 @@ def take_back(state: SweepState, trial: Trial, cause: Cause) -> Trial:
     if trial.is_large:
         state.line.hungry_for_memory += 1
     transitions.enqueue(state, trial.number)
-    if trial.saved and trial.checkpoint is None:
+    if trial.results.saved and trial.checkpoint is None:
         transitions.note(
             state, f"trial {trial.number} begins anew: what it had stored was let go (checkpoint policy)"
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from copy import copy
 from math import ceil
 from typing import Final
 
 from raysweep.core.handlers import sequential
-from raysweep.core.state.sweep import Fault, SweepState
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.sweep_parts import Fault
 from raysweep.core.state.trial import Slot, Trial
+from raysweep.core.state.trial_parts import USUAL, Needs
 from raysweep.core.views import lineage
 from raysweep.core.views.scores import consider_best
 from raysweep.core.vocabulary.commands import (
@@ -39,7 +40,7 @@ _OVERRULED: Final[frozenset[StopReason]] = frozenset({"interrupt", "pause", "res
 def thaw(state: SweepState, trial: Trial) -> Trial:
     """The trial to change: a copy of one that has ended, as a snapshot may be made of that one right now."""
     if trial.state in FINAL:
-        trial = state.trials[trial.number] = copy(trial)
+        trial = state.trials[trial.number] = trial.thawed()
     return trial
 
 
@@ -58,17 +59,19 @@ def move(state: SweepState, trial: Trial, cause: Cause) -> None:
 def begin(state: SweepState, trial: Trial, at: float) -> None:
     """User code of the present attempt runs."""
     move(state, trial, "began")
-    lineage.begin(trial)
-    _take_turn(state, trial)
+    if trial.ancestry.lineage:
+        lineage.begin(trial)
+    if trial.turn is not None:
+        _take_turn(state, trial)
     trial.attempt_started_at = at
     slot = state.slots.get(trial.slot) if trial.slot is not None else None
-    if slot is not None and not slot.heard_at:
-        # Only a worker that has begun a trial is known to work; those that worked before prove nothing new.
-        state.room.slot_failures = 0
-    hear(state, trial, at)
-    if trial.slot is not None:
-        state.tally.touch(trial.slot)
-    trial.reported_at = trial.step_s = trial.saved_at = trial.save_s = None
+    if slot is not None:
+        if not slot.heard_at:
+            # Only a worker that has begun a trial is known to work; one that worked before proves nothing.
+            state.room.slot_failures = 0
+        slot.heard_at, slot.is_busy = at, False
+        state.tally.touch(slot.number)
+    trial.pace = None
     if trial.started_at is None:
         trial.started_at = at
 
@@ -136,7 +139,7 @@ def cut(state: SweepState, trial: Trial, at: float) -> None:
     move(state, trial, "cut")
     trial.ended_at, trial.due_at = at, None
     forget_active(state, trial)
-    if trial.max_t is None:
+    if trial.continued.max_t is None:
         state.scheduler.remove(trial.number)
     consider_best(state, trial)
 
@@ -187,15 +190,15 @@ def slot_limit(state: SweepState) -> int:
     return state.room.capacity if limit is None else min(limit, state.room.capacity)
 
 
-def open_slot(state: SweepState, out: Out, memory_bytes: int | None = None, size: str = "") -> None:
-    """Open another slot, with so much memory, and of this size."""
-    slot = Slot(number=state.room.next_slot, memory_bytes=memory_bytes, size=size)
+def open_slot(state: SweepState, out: Out, needs: Needs = USUAL) -> None:
+    """Open another slot, for trials with these needs."""
+    slot = Slot(number=state.room.next_slot, needs=needs)
     state.room.next_slot += 1
     state.slots[slot.number] = slot
     state.tally.touch(slot.number)
     if slot.is_large:
         state.tally.open_large()
-    out.append(OpenSlot(slot=slot.number, memory_bytes=memory_bytes, size=size))
+    out.append(OpenSlot(slot=slot.number, memory_bytes=needs.memory_bytes, size=needs.size))
 
 
 def idle(state: SweepState) -> list[Slot]:

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from raysweep.core.state.compiled_spec import Rules
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import Metrics, Trial
+from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import Metrics
 from raysweep.core.views.scores import as_number, is_better, may_be_best, score_of
 from raysweep.core.views.wilcoxon import p_greater
 from raysweep.core.vocabulary.stop_reasons import StopReason
@@ -24,12 +25,12 @@ EntryT = TypeVar("EntryT")
 def record(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> None:
     """Keep a report where a stopper looks at more than one; in place of those that it makes again."""
     rules = state.rules
-    if trial.max_t is not None:
+    if trial.continued.max_t is not None:
         return
     if rules.stoppers.wilcoxon is not None and value is not None:
-        _append(state.reports.curves.setdefault(trial.number, []), trial.iteration, value)
+        _append(state.reports.curves.setdefault(trial.number, []), trial.results.iteration, value)
     if rules.stoppers.judge is not None:
-        _append(state.reports.histories.setdefault(trial.number, []), trial.iteration, metrics)
+        _append(state.reports.histories.setdefault(trial.number, []), trial.results.iteration, metrics)
 
 
 def _append(entries: list[tuple[int, EntryT]], iteration: int, entry: EntryT) -> None:
@@ -116,31 +117,33 @@ def has_settled(rules: Rules, trial: Trial, metrics: Metrics) -> bool:
 
 
 def _is_flat(plateau: TrialPlateau, rules: Rules, trial: Trial, metrics: Metrics) -> bool:
+    results = trial.results
     value = as_number(metrics.get(plateau.metric or rules.objective.metric))
     if value is None:
         return False
-    before = tuple(each for each in trial.recent if each[0] < trial.iteration)
-    trial.recent = (*before, (trial.iteration, value))[-plateau.num_results :]
-    if trial.iteration < plateau.grace_period or len(trial.recent) < plateau.num_results:
+    before = tuple(each for each in results.recent if each[0] < results.iteration)
+    results.recent = (*before, (results.iteration, value))[-plateau.num_results :]
+    if results.iteration < plateau.grace_period or len(results.recent) < plateau.num_results:
         return False
     threshold = plateau.metric_threshold
     if threshold is not None:
         is_max = (plateau.mode or ("max" if rules.objective.is_max else "min")) == "max"
         if value < threshold if is_max else value > threshold:
             return False
-    values = [each[1] for each in trial.recent]
+    values = [each[1] for each in results.recent]
     mean = mean_of(values)
     return sqrt(sum_of_squares(each - mean for each in values) / len(values)) < plateau.std
 
 
 def _is_over(patience: TrialPatience, rules: Rules, trial: Trial, metrics: Metrics) -> bool:
+    results = trial.results
     value = as_number(metrics.get(rules.objective.metric))
     if value is None:
         return False
-    if trial.improved is None or _gain(rules, trial.improved[1], value) > patience.min_improvement:
-        trial.improved = (trial.iteration, value)
-    since = trial.iteration - trial.improved[0]
-    return since >= patience.reports and trial.iteration >= patience.grace_period
+    if results.improved is None or _gain(rules, results.improved[1], value) > patience.min_improvement:
+        results.improved = (results.iteration, value)
+    since = results.iteration - results.improved[0]
+    return since >= patience.reports and results.iteration >= patience.grace_period
 
 
 def _gain(rules: Rules, before: float, value: float) -> float:

@@ -19,7 +19,8 @@ from typing import Final
 
 from raysweep.core.handlers import attempts, continuations, transitions
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import Trial, Turn
+from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import Turn
 from raysweep.core.vocabulary.commands import Command
 from raysweep.core.vocabulary.lifecycle import FINAL, Cause
 from raysweep.core.vocabulary.stop_reasons import StopReason

@@ -173,8 +173,9 @@ class Tally:
         self.pins = Counter(checkpoint.uri for trial in trials.values() for checkpoint in trial.borrowed)
         self.longest_s = self.latest_at = 0.0
         for trial in trials.values():
-            self.note_pace(trial.step_s or 0.0, trial.reported_at or 0.0)
-            self.note_pace(trial.save_s or 0.0, trial.saved_at or 0.0)
+            if trial.pace is not None:
+                self.note_pace(trial.pace.step_s or 0.0, trial.pace.reported_at or 0.0)
+                self.note_pace(trial.pace.save_s or 0.0, trial.pace.saved_at or 0.0)
 
     # -- what is said ------------------------------------------------------------------------------
 

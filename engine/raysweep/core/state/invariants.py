@@ -40,10 +40,12 @@ def _check_trials(state: SweepState) -> None:
         )
         assert (trial.stop_reason is not None) == (trial.state == "stopping"), f"trial {number}: stop reason"
         assert trial.turn is None or trial.state in ("queued", "stopping"), f"trial {number}: turn"
-        assert trial.origin is None or not trial.checkpoints, f"trial {number}: another's checkpoint, and own"
+        assert trial.ancestry.origin is None or not trial.checkpoints, (
+            f"trial {number}: another's checkpoint, and own"
+        )
         assert (trial.due_at is not None) == (trial.state == "waiting"), f"trial {number}: due time"
         assert trial.due_at == line.waiting.get(number), f"trial {number}: due at another time"
-        assert trial.overrun <= trial.reports, f"trial {number}: more overrun than reports"
+        assert trial.results.overrun <= trial.results.reports, f"trial {number}: more overrun than reports"
         attempts = [ended.attempt for ended in trial.attempts]
         assert attempts == sorted(set(attempts)), f"trial {number}: attempts {attempts}"
         assert (trial.ended_at is not None) == (trial.state in FINAL), f"trial {number}: end time"
@@ -52,7 +54,7 @@ def _check_trials(state: SweepState) -> None:
         assert retention.kept(state.rules.checkpoints, trial.checkpoints) == trial.checkpoints, (
             f"trial {number}: more checkpoints than its policy keeps: {numbers}"
         )
-        starts = [start for start, _ in trial.lineage]
+        starts = [start for start, _ in trial.ancestry.lineage]
         assert starts == sorted(set(starts)), f"trial {number}: configs from {starts}"
         assert starts[:1] in ([], [0]), f"trial {number}: no config from the start: {starts}"
     assert list(state.trials) == list(range(state.search.suggested)), (
@@ -69,7 +71,9 @@ def _check_slots(state: SweepState) -> None:
     for slot in state.slots.values():
         for position, number in enumerate(slot.queue):
             trial = state.trials[number]
-            assert trial.size == slot.size, f"trial {number} needs {trial.size!r}, has {slot.size!r}"
+            assert trial.needs.size == slot.needs.size, (
+                f"trial {number} needs {trial.needs.size!r}, has {slot.needs.size!r}"
+            )
             assert trial.slot == slot.number, (
                 f"trial {number} is in the queue of slot {slot.number}, not {trial.slot}"
             )

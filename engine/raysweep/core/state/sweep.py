@@ -13,7 +13,6 @@ from raysweep.core.state.index import Tally
 from raysweep.core.state.sweep_parts import (
     Clock,
     ControllerRun,
-    Fault,
     Meter,
     Ranking,
     Reports,
@@ -23,7 +22,7 @@ from raysweep.core.state.sweep_parts import (
     TrialLine,
     Work,
 )
-from raysweep.core.state.trial import Attempt, Slot, Trial, trial_id
+from raysweep.core.state.trial import Slot, Trial
 from raysweep.errors import RaysweepError
 from raysweep.outcome.record import without_collector
 from raysweep.schedulers import Scheduler, make_scheduler
@@ -142,6 +141,3 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     for seconds in state.meter.saves_s:
         state.tally.note_pace(seconds, state.clock.last_at)
     return state
-
-
-__all__ = ["Attempt", "Fault", "Phase", "Slot", "SweepState", "Trial", "trial_id"]

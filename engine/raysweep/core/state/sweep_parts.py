@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import JsonValue, PlainValidator
 
 from raysweep.core.state.index import Line
-from raysweep.core.state.trial import Metrics, Told
+from raysweep.core.state.trial_parts import Metrics, Told
 from raysweep.core.vocabulary.commands import SweepStatus
 from raysweep.schedulers import Verdict
 

@@ -4,171 +4,103 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Container, Iterator
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Final, Literal
 
-from pydantic import JsonValue
-
-from raysweep.core.state.values import hot_value
-from raysweep.core.vocabulary.failures import Failure, FailureKind
-from raysweep.core.vocabulary.lifecycle import Cause, ToldEnd, TrialState
+from raysweep.core.state.trial_parts import (
+    NO_ANCESTRY,
+    NOT_CONTINUED,
+    USUAL,
+    Ancestry,
+    Attempt,
+    Checkpoint,
+    Continued,
+    Metrics,
+    Needs,
+    Pace,
+    Results,
+    Turn,
+)
+from raysweep.core.vocabulary.failures import FailureKind
+from raysweep.core.vocabulary.lifecycle import TrialState
 from raysweep.core.vocabulary.stop_reasons import StopReason
-
-Metrics = dict[str, JsonValue]
-Lineage = tuple[tuple[int, Metrics], ...]
-"""Configs, each with the number of reports that lay behind it when it took over (see `lineage`)."""
-NO_METRICS: Final[Metrics] = {}
-
-
-@hot_value
-class Attempt:
-    """One ended attempt: `end` is the cause in the lifecycle table.
-
-    `config`: what it ran with, where the trial went on with another. `donor`: the trial whose checkpoint this
-    one went on from afterwards.
-    """
-
-    attempt: int
-    started_at: float | None
-    ended_at: float
-    end: Cause
-    node: str = ""
-    kind: FailureKind | None = None
-    failure: Failure | None = None
-    config: Metrics | None = None
-    donor: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """A committed checkpoint: `iteration` reports lie behind it, `score` is the last one's metric.
-
-    `owner`: the trial that made it, where another one goes on from it. `rank`: what `keep_best` ranks it by,
-    where that is another metric. `is_nth`: `every_n` keeps it.
-    """
-
-    number: int
-    iteration: int
-    uri: str
-    score: float | None
-    size_bytes: int = 0
-    owner: int | None = None
-    rank: float | None = None
-    is_nth: bool = False
-
-
-@hot_value
-class Told:
-    """What the searcher is told of a trial, and how it ended: see `TellSearch`."""
-
-    end: ToldEnd
-    value: float | None
-    violations: tuple[float, ...] = ()
-    others: tuple[float, ...] = ()
-    cost: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """What a scheduler wants of a trial that is on a slot: it is done when the trial comes off it.
-
-    It goes on with `config` (None: its own), from `checkpoint`, which is one of trial `donor` (None: from its
-    own newest). `lineage`: what made that checkpoint; `result`: what was reported with it, if that is known.
-    `keeps_results`: its config is another only in what it takes of the cluster.
-    """
-
-    reason: Literal["scheduler", "pause", "resume", "exploit"]
-    config: Metrics | None = None
-    donor: int | None = None
-    checkpoint: Checkpoint | None = None
-    lineage: Lineage = ()
-    keeps_results: bool = False
-    result: Metrics = field(default_factory=lambda: NO_METRICS)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Trial:
-    """One trial. `reports` counts all reports, `iteration` those on the way to the present result.
+    """One trial.
 
     Attempts are numbered from 1. A number is given when a slot takes the trial, and never again: one that was
-    taken back before it began leaves a gap. `memory_bytes`: it ran out of memory, and needs so much; `size`:
-    what else its config asks for (`space.amounts.Size`). `step_s` and `save_s` are the seconds from report to
-    report and from checkpoint to checkpoint, last seen in this attempt; kept where the sweep plans towards
-    an end.
-    The results are those of the present `config`; `suggested` is what the searcher had suggested, where that
-    was another. `origin` is another trial's checkpoint, from which this one goes on until it has its own.
-    The first `pardoned` attempts do not count any more where failures are counted. `is_unmade`: its config
-    could not be made. `max_t`: how far it goes where it is extended; its scheduler has no say any more.
-    `saved`: how many checkpoints of it have counted, those that are gone included. `recent` (where
-    `stop.trial_plateau` looks) and `improved` (`stop.trial_patience`) are iterations with their values.
-    `lineage`: the configs that made it what it is, where there was more than one.
-    `inherited`: what was reported with the checkpoint from which it goes on with another config; its result
-    where it makes no report of its own.
-    `told`: what the searcher was told once and for all, of one that went on after its end.
+    taken back before it began leaves a gap.
     """
 
     number: int
+    """Its number, in the order of suggestion."""
     config: Metrics
+    """The config that it runs with."""
     state: TrialState = "pending"
+    """Where it is in the lifecycle table."""
     attempt: int = 0
+    """The number of its present or last attempt; 0: no slot has taken it yet."""
     slot: int | None = None
+    """The slot that has it."""
     node: str = ""
+    """The node of its present or last attempt; empty for a gang on several."""
     stop_reason: StopReason | None = None
-    reports: int = 0
-    attempt_reports: int = 0
-    attempt_iteration: int = 0
-    iteration: int = 0
-    overrun: int = 0
-    last: Metrics = field(default_factory=lambda: NO_METRICS)
-    best: Metrics = field(default_factory=lambda: NO_METRICS)
-    last_score: float | None = None
-    best_score: float | None = None
-    checkpoints: tuple[Checkpoint, ...] = ()
-    next_checkpoint: int = 0
-    attempts: tuple[Attempt, ...] = ()
-    started_at: float | None = None
-    attempt_started_at: float | None = None
-    ended_at: float | None = None
-    due_at: float | None = None
-    memory_bytes: int | None = None
-    size: str = ""
-    reported_at: float | None = None
-    step_s: float | None = None
-    saved_at: float | None = None
-    save_s: float | None = None
+    """Why it was asked to end, while it has not."""
     turn: Turn | None = None
-    origin: Checkpoint | None = None
-    suggested: Metrics | None = None
-    pardoned: int = 0
+    """What the scheduler wants of it once it comes off its slot."""
+    attempts: tuple[Attempt, ...] = ()
+    """Its attempts that have ended, in order."""
     is_unmade: bool = False
-    max_t: float | None = None
-    saved: int = 0
-    recent: tuple[tuple[int, float], ...] = ()
-    improved: tuple[int, float] | None = None
-    lineage: Lineage = ()
-    inherited: Metrics = field(default_factory=lambda: NO_METRICS)
-    told: Told | None = None
+    """Whether its config could not be made."""
+    checkpoints: tuple[Checkpoint, ...] = ()
+    """Its own checkpoints that are kept, in order."""
+    started_at: float | None = None
+    """When its first attempt began, in UTC seconds of the events' time."""
+    attempt_started_at: float | None = None
+    """When its present attempt began."""
+    ended_at: float | None = None
+    """When it ended for good."""
+    due_at: float | None = None
+    """When it is handed out again, where it backs off after a failure."""
+    results: Results = field(default_factory=Results)
+    """What it has reported."""
+    pace: Pace | None = None
+    """How fast its present attempt reports; only where the sweep plans towards an end."""
+    needs: Needs = USUAL
+    """What it needs beyond the usual slot."""
+    ancestry: Ancestry = NO_ANCESTRY
+    """What made it, where that was more than its own config."""
+    continued: Continued = NOT_CONTINUED
+    """What holds for it where it went on after its end."""
+
+    def thawed(self) -> Trial:
+        """A copy that can be changed while the trial itself stays as it is."""
+        made = copy(self)
+        made.results, made.pace = copy(self.results), copy(self.pace)
+        return made
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
         """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""
-        counted = self.attempts[self.pardoned :]
+        counted = self.attempts[self.continued.pardoned :]
         return sum(attempt.kind in kinds and attempt.node not in but_on for attempt in counted)
 
     @property
     def is_large(self) -> bool:
         """Whether it needs another slot than the usual."""
-        return self.memory_bytes is not None or bool(self.size)
+        return self.needs is not USUAL and self.needs.are_large
 
     @property
     def checkpoint(self) -> Checkpoint | None:
         """The newest committed checkpoint that the trial can go on from."""
-        return self.checkpoints[-1] if self.checkpoints else self.origin
+        return self.checkpoints[-1] if self.checkpoints else self.ancestry.origin
 
     @property
     def borrowed(self) -> Iterator[Checkpoint]:
         """The checkpoints of other trials that it needs."""
-        if self.origin is not None:
-            yield self.origin
+        if self.ancestry.origin is not None:
+            yield self.ancestry.origin
         if self.turn is not None and self.turn.checkpoint is not None:
             yield self.turn.checkpoint
 
@@ -181,37 +113,42 @@ class Trial:
     @property
     def has_gone_on_anew(self) -> bool:
         """Whether it went on with another config or checkpoint, and has not reported since."""
-        return not self.last and (self.origin is not None or self.suggested is not None)
+        if self.results.last:
+            return False
+        return self.ancestry.origin is not None or self.ancestry.suggested is not None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Slot:
-    """One worker: `queue` holds the trials handed to it, the running one first.
-
-    `recalling` holds the (trial, attempt) pairs that it was asked to give back; some may have begun since.
-    `others`: the nodes of its gang beside `node`. `is_leaving`: a node of it is no good any more, so it is
-    closed when its trial has ended. `memory_bytes`, `size`: it was opened for trials that need this.
-    `heard_at`: when its running trial was last heard of; `is_busy`: that stores or fetches a checkpoint, and
-    cannot report.
-    """
+    """One worker."""
 
     number: int
+    """Its number, in the order of opening."""
     is_open: bool = False
+    """Whether its worker is ready."""
     is_hungry: bool = False
+    """Whether it is in the line of slots that can take another trial."""
     is_leaving: bool = False
-    memory_bytes: int | None = None
-    size: str = ""
+    """Whether a node of it is no good any more, so that it is closed when its trial has ended."""
+    needs: Needs = USUAL
+    """What it was opened with beyond the usual."""
     heard_at: float = 0.0
+    """When its running trial was last heard of; 0: no trial has begun in it."""
     is_busy: bool = False
+    """Whether its trial stores or fetches a checkpoint, and cannot report."""
     node: str = ""
+    """Its node; the first one of a gang."""
     others: tuple[str, ...] = ()
+    """The other nodes of its gang."""
     recalling: tuple[tuple[int, int], ...] = ()
+    """The (trial, attempt) pairs that it was asked to give back; some may have begun since."""
     queue: deque[int] = field(default_factory=deque)
+    """The trials handed to it, the running one first."""
 
     @property
     def is_large(self) -> bool:
         """Whether it is another than the usual."""
-        return self.memory_bytes is not None or bool(self.size)
+        return self.needs is not USUAL and self.needs.are_large
 
     def is_on(self, nodes: Container[str]) -> bool:
         """Whether some of it is on one of these nodes."""

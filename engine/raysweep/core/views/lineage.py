@@ -8,12 +8,15 @@ that is handed on takes the donor's with it, however often that one was replaced
 
 from __future__ import annotations
 
-from raysweep.core.state.trial import Lineage, Trial
+from dataclasses import replace
+
+from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import Lineage
 
 
 def lineage_of(trial: Trial) -> Lineage:
     """The configs of a trial; its only one from the start where it never had another."""
-    return trial.lineage or ((0, trial.config),)
+    return trial.ancestry.lineage or ((0, trial.config),)
 
 
 def up_to(lineage: Lineage, iteration: int) -> Lineage:
@@ -23,12 +26,14 @@ def up_to(lineage: Lineage, iteration: int) -> Lineage:
 
 def inherit(trial: Trial) -> None:
     """The trial made nothing with its config: it has config and result of what made its checkpoint."""
-    trial.lineage = up_to(trial.lineage, trial.attempt_iteration)
-    made_by = trial.lineage[-1][1]
-    if made_by != trial.config and trial.suggested is None:
-        trial.suggested = trial.config
+    known, results = trial.ancestry, trial.results
+    lineage, suggested = up_to(known.lineage, results.attempt_iteration), known.suggested
+    made_by = lineage[-1][1]
+    if made_by != trial.config and suggested is None:
+        suggested = trial.config
+    trial.ancestry = replace(known, lineage=lineage, suggested=suggested)
     trial.config = made_by
-    trial.last = trial.best = trial.inherited
+    results.last = results.best = known.inherited
 
 
 def begin(trial: Trial) -> None:
@@ -36,9 +41,10 @@ def begin(trial: Trial) -> None:
 
     A trial that never went on with another config or checkpoint needs no lineage.
     """
-    if not trial.lineage:
+    if not trial.ancestry.lineage:
         return
-    before = up_to(trial.lineage, trial.attempt_iteration)
+    iteration = trial.results.attempt_iteration
+    before = up_to(trial.ancestry.lineage, iteration)
     if not before or before[-1][1] != trial.config:
-        before = (*before, (trial.attempt_iteration, trial.config))
-    trial.lineage = before
+        before = (*before, (iteration, trial.config))
+    trial.ancestry = replace(trial.ancestry, lineage=before)

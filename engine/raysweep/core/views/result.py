@@ -7,7 +7,8 @@ from typing import Final
 from raysweep.core.handlers.repeats import Group, best_trial, ranked_groups
 from raysweep.core.handlers.sweep_end import usage, wanted_trials
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import Attempt, Trial, trial_id
+from raysweep.core.state.trial import Trial, trial_id
+from raysweep.core.state.trial_parts import Attempt
 from raysweep.core.views.scores import best_ranked, first_ranked, score_of, violations
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.core.vocabulary.lifecycle import FINAL, Cause
@@ -165,6 +166,7 @@ def num_trials(state: SweepState) -> int | None:
 
 def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:
     """One trial as the outcome shows it; `uri`: of the sweep, below which its references lie."""
+    results = trial.results
     is_final = trial.state in FINAL
     shown = trial.state if is_final or trial.state in ("pending", "running", "paused") else "pending"
     if trial.state == "stopping":
@@ -176,8 +178,8 @@ def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:
         number=trial.number,
         state=shown,
         config=trial.config,
-        metrics=trial.last,
-        best_metrics=trial.best,
+        metrics=results.last,
+        best_metrics=results.best,
         score=score_of(state, trial),
         violations={
             constraint.text: far
@@ -187,15 +189,17 @@ def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:
         }
         if score_of(state, trial) is not None
         else {},
-        reports=trial.reports,
-        overrun_reports=trial.overrun,
+        reports=results.reports,
+        overrun_reports=results.overrun,
         attempts=tuple(_attempt_outcome(attempt, uri) for attempt in trial.attempts),
         checkpoint_uri=to_uri(uri, checkpoint.uri) if checkpoint else None,
-        max_t=trial.max_t,
+        max_t=trial.continued.max_t,
         started_at=trial.started_at,
         ended_at=trial.ended_at,
         error=_error_info(failure, uri) if failure else None,
-        schedule=tuple(ScheduledConfig(start=start, config=config) for start, config in trial.lineage),
+        schedule=tuple(
+            ScheduledConfig(start=start, config=config) for start, config in trial.ancestry.lineage
+        ),
     )
 
 

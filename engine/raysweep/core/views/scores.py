@@ -17,7 +17,8 @@ from typing import Final, Protocol
 from pydantic import JsonValue
 
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import Metrics, Told, Trial
+from raysweep.core.state.trial import Trial
+from raysweep.core.state.trial_parts import Metrics, Told
 from raysweep.core.vocabulary.commands import TellSearch
 from raysweep.core.vocabulary.lifecycle import ToldEnd, TrialEnd, TrialState
 from raysweep.search.options import TRIAL_TIME, CostRule
@@ -51,12 +52,12 @@ class Ran(Protocol):
 
 def score_of(state: SweepState, trial: Trial) -> float | None:
     """The score that ranks a trial: its last reported metric, or its best, as the spec's `score` says."""
-    return trial.best_score if state.rules.objective.ranks_by_best else trial.last_score
+    return trial.results.best_score if state.rules.objective.ranks_by_best else trial.results.last_score
 
 
 def ranking_report(state: SweepState, trial: Trial) -> Metrics:
     """The report that ranks a trial: its last, or its best, as the spec's `score` says."""
-    return trial.best if state.rules.objective.ranks_by_best else trial.last
+    return trial.results.best if state.rules.objective.ranks_by_best else trial.results.last
 
 
 def violations(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
@@ -100,8 +101,8 @@ def told(state: SweepState, trial: Trial) -> Told | None:
     Of one that went on after its end, what was true at that; of one that has paused, what was true when it
     did.
     """
-    if trial.told is not None:
-        return trial.told
+    if trial.continued.told is not None:
+        return trial.continued.told
     end = _TOLD_AS.get(trial.state)
     return state.search.paused.get(trial.number) if end is None else told_at(state, trial, end)
 
@@ -113,10 +114,10 @@ def told_at(state: SweepState, trial: Trial, end: ToldEnd) -> Told:
     name, or one of several metrics: no number would be true of it.
     """
     value = score_of(state, trial)
-    if value is None or trial.suggested is not None:
+    if value is None or trial.ancestry.suggested is not None:
         return Told(end=end, value=None)
     rule, objective = state.rules.search.cost, state.rules.objective
-    cost = cost_of(trial.last, trial.attempts, rule) if rule is not None else None
+    cost = cost_of(trial.results.last, trial.attempts, rule) if rule is not None else None
     if not (objective.constraints or objective.others):
         return Told(end=end, value=value, cost=cost)
     found, beside = violations(state, trial), other_values(state, trial)
@@ -174,11 +175,12 @@ def is_better(state: SweepState, score: float, other: float | None) -> bool:
 
 def is_better_report(state: SweepState, trial: Trial, score: float, report: Metrics) -> bool:
     """Whether a report of a trial, with this score, beats its best one so far."""
-    if state.rules.objective.constraints and trial.best_score is not None:
-        now, before = violation(state, report), violation(state, trial.best)
+    results = trial.results
+    if state.rules.objective.constraints and results.best_score is not None:
+        now, before = violation(state, report), violation(state, results.best)
         if not now or not before:
-            return is_better(state, score, trial.best_score) if now == before else not now
-    return is_better(state, score, trial.best_score)
+            return is_better(state, score, results.best_score) if now == before else not now
+    return is_better(state, score, results.best_score)
 
 
 def place(state: SweepState, trial: Trial) -> Place:
@@ -206,7 +208,7 @@ def best_of(state: SweepState, trials: Iterable[Trial]) -> Trial | None:
 def consider_best(state: SweepState, trial: Trial) -> None:
     """Remember a trial that has ended, and did not fail, if it is the best of these."""
     objective, best = state.rules.objective, state.ranking.best_ended
-    score = trial.best_score if objective.ranks_by_best else trial.last_score
+    score = trial.results.best_score if objective.ranks_by_best else trial.results.last_score
     if score is None:
         return
     if best is not None and not objective.others:
@@ -253,7 +255,7 @@ def current_best(state: SweepState) -> Trial | None:
 
 def trial_time(state: SweepState, trial: Trial) -> float | None:
     """How far a trial is, in the scheduler's unit of time."""
-    return as_number(trial.last.get(state.rules.objective.time_attr))
+    return as_number(trial.results.last.get(state.rules.objective.time_attr))
 
 
 def as_number(value: JsonValue) -> float | None:

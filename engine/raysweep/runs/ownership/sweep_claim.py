@@ -256,7 +256,9 @@ def rebuild_searcher(
         if not is_told and not trial.config:  # it could not be made at all
             replay_failed(searcher, number)
         elif not is_told:
-            searcher.restore(number, trial.config if trial.suggested is None else trial.suggested)
+            searcher.restore(
+                number, trial.config if trial.ancestry.suggested is None else trial.ancestry.suggested
+            )
         if is_told:
             for time_reached, value in rungs.get(number, ()):
                 tell_rung(searcher, number, time_reached, value)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import Checkpoint, Trial, trial_id
+from raysweep.core.state.trial import Trial, trial_id
+from raysweep.core.state.trial_parts import Checkpoint
 from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.across_runs.pins import find_pins, pins_of

@@ -88,16 +88,20 @@ def metric_names(folder: SweepFolder) -> list[str]:
 
 def _rows(state: SweepState, event: TrialReported) -> Iterator[dict[str, Any]]:
     trial = state.trials.get(event.trial)
-    before = (trial.attempt_reports, trial.overrun, trial.attempt_iteration) if trial is not None else None
+    before = (
+        (trial.results.attempt_reports, trial.results.overrun, trial.results.attempt_iteration)
+        if trial is not None
+        else None
+    )
     step(state, event)
     if trial is None or before is None:
         return
     reports, overrun, start = before
     # A controller that died may have journaled some twice; of an attempt that is over, none is taken.
-    taken = trial.attempt_reports - reports
+    taken = trial.results.attempt_reports - reports
     rows = event.rows[len(event.rows) - taken :] if taken > 0 else ()
     first = event.first + len(event.rows) - len(rows)
-    counted = len(rows) - (trial.overrun - overrun)
+    counted = len(rows) - (trial.results.overrun - overrun)
     names = [_column(key) for key in event.keys]
     for index, row in enumerate(rows):
         yield {

@@ -43,7 +43,7 @@ def make_progress(
             trial_id=trial_id(best.number),
             score=score_of(state, best) or 0.0,
             config=best.config,
-            metrics=best.last,
+            metrics=best.results.last,
         )
         if best
         else None,
@@ -70,7 +70,7 @@ def _running(state: SweepState) -> tuple[RunningTrial, ...]:
             trial_id=trial_id(number),
             number=number,
             config=state.trials[number].config,
-            iteration=state.trials[number].iteration,
+            iteration=state.trials[number].results.iteration,
             score=score_of(state, state.trials[number]),
             started_at=_by_wall_clock(state, state.trials[number].attempt_started_at),
         )

@@ -149,7 +149,7 @@ def test_the_outcome_names_no_checkpoint_that_is_gone(sweeps: list[Stored]) -> N
     outcome = old.folder.read_outcome()
     assert [each.checkpoint_uri for each in outcome.trials] == [None] * TRIALS
     assert (outcome.best.number, outcome.best.checkpoint_uri) == (0, None)
-    assert outcome.best.metrics == old.state.trials[0].last
+    assert outcome.best.metrics == old.state.trials[0].results.last
 
 
 def test_a_sweep_that_is_taken_up_meanwhile_keeps_its_own(sweeps: list[Stored]) -> None:

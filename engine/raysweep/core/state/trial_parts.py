@@ -1,0 +1,197 @@
+"""The parts of a trial (`trial.Trial`), and the values that it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pydantic import JsonValue
+
+from raysweep.core.state.values import hot_value
+from raysweep.core.vocabulary.failures import Failure, FailureKind
+from raysweep.core.vocabulary.lifecycle import Cause, ToldEnd
+
+Metrics = dict[str, JsonValue]
+Lineage = tuple[tuple[int, Metrics], ...]
+"""Configs, each with the number of reports that lay behind it when it took over (see `lineage`)."""
+NO_METRICS: Final[Metrics] = {}
+
+
+# -- values: replaced as a whole ----------------------------------------------------------------------------
+
+
+@hot_value
+class Attempt:
+    """One attempt that has ended."""
+
+    attempt: int
+    """Its number, counted from 1."""
+    started_at: float | None
+    """When its user code began; None: it never did."""
+    ended_at: float
+    """When it ended."""
+    end: Cause
+    """How it ended: the cause in the lifecycle table."""
+    node: str = ""
+    """The node that it ran on."""
+    kind: FailureKind | None = None
+    """The class of its failure."""
+    failure: Failure | None = None
+    """Its failure."""
+    config: Metrics | None = None
+    """The config that it ran with, where the trial went on with another."""
+    donor: int | None = None
+    """The trial whose checkpoint this one went on from afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A committed checkpoint."""
+
+    number: int
+    """Its number in the trial that made it."""
+    iteration: int
+    """How many reports lie behind it."""
+    uri: str
+    """Where it is stored."""
+    score: float | None
+    """The metric in the last report before it."""
+    size_bytes: int = 0
+    """Its size."""
+    owner: int | None = None
+    """The trial that made it, where another one goes on from it."""
+    rank: float | None = None
+    """The value that `keep_best` ranks it by, where that is not the metric."""
+    is_nth: bool = False
+    """Whether `every_n` keeps it."""
+
+
+@hot_value
+class Told:
+    """What the searcher receives of a trial (`TellSearch`)."""
+
+    end: ToldEnd
+    """How the trial ended."""
+    value: float | None
+    """Its score; None: it has none that is true of its config."""
+    violations: tuple[float, ...] = ()
+    """How far it is from satisfying each constraint."""
+    others: tuple[float, ...] = ()
+    """Its values of the metrics after the first."""
+    cost: float | None = None
+    """What it cost, in the unit of the search."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What a scheduler wants of a trial that is on a slot: it is done when the trial comes off the slot."""
+
+    reason: Literal["scheduler", "pause", "resume", "exploit"]
+    """Why the trial comes off its slot."""
+    config: Metrics | None = None
+    """The config to go on with; None: its own."""
+    donor: int | None = None
+    """The trial whose checkpoint it goes on from; None: from its own newest."""
+    checkpoint: Checkpoint | None = None
+    """That checkpoint."""
+    lineage: Lineage = ()
+    """The configs that made that checkpoint."""
+    keeps_results: bool = False
+    """Whether the new config differs only in what it takes of the cluster."""
+    result: Metrics = field(default_factory=lambda: NO_METRICS)
+    """What was reported with that checkpoint; empty: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a trial needs, or a slot was opened with, beyond the usual."""
+
+    memory_bytes: int | None = None
+    """The memory that it needs, by its config or because it ran out of memory with less."""
+    size: str = ""
+    """What else its config asks for (`space.amounts.Size`)."""
+
+    @property
+    def are_large(self) -> bool:
+        """Whether they are more than the usual."""
+        return self.memory_bytes is not None or bool(self.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ancestry:
+    """What made a trial that went on with another config, or from another trial's checkpoint."""
+
+    suggested: Metrics | None = None
+    """The config that the searcher had suggested, where the present one is another."""
+    lineage: Lineage = ()
+    """The configs that made the trial what it is, where there was more than one."""
+    origin: Checkpoint | None = None
+    """Another trial's checkpoint, from which this one goes on until it has its own."""
+    inherited: Metrics = field(default_factory=lambda: NO_METRICS)
+    """What was reported with the checkpoint that it went on from: its result until it reports itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continued:
+    """What holds for a trial that went on after its end: retried, or extended."""
+
+    pardoned: int = 0
+    """How many of its first attempts do not count any more where failures are counted."""
+    max_t: float | None = None
+    """How far it goes where it is extended; its scheduler then decides nothing about it."""
+    told: Told | None = None
+    """What the searcher received of its end, once and for all."""
+
+
+USUAL: Final = Needs()
+NO_ANCESTRY: Final = Ancestry()
+NOT_CONTINUED: Final = Continued()
+
+
+# -- parts: changed in place, copied by `Trial.thawed` ------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Results:
+    """What a trial has reported and stored; the values are those of its present config."""
+
+    reports: int = 0
+    """How many reports it has made in all."""
+    attempt_reports: int = 0
+    """How many reports its present attempt has made."""
+    iteration: int = 0
+    """How many reports lie on the way to its present result."""
+    attempt_iteration: int = 0
+    """How many of these lay behind the checkpoint that its attempt went on from."""
+    overrun: int = 0
+    """How many reports came after it was to end, and count for nothing."""
+    next_checkpoint: int = 0
+    """The number from which its present attempt numbers its next checkpoint."""
+    saved: int = 0
+    """How many checkpoints of it have counted, those that are gone included."""
+    last: Metrics = field(default_factory=lambda: NO_METRICS)
+    """Its last report."""
+    best: Metrics = field(default_factory=lambda: NO_METRICS)
+    """Its best report."""
+    last_score: float | None = None
+    """The metric as it reported it last."""
+    best_score: float | None = None
+    """The metric in its best report."""
+    recent: tuple[tuple[int, float], ...] = ()
+    """Iteration and value of its newest reports, for `stop.trial_plateau`."""
+    improved: tuple[int, float] | None = None
+    """Iteration and value of its last improvement, for `stop.trial_patience`."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Pace:
+    """How fast a trial's present attempt reports and stores, where the sweep plans towards an end."""
+
+    reported_at: float | None = None
+    """When it reported last."""
+    step_s: float | None = None
+    """Seconds from report to report."""
+    saved_at: float | None = None
+    """When it stored a checkpoint last."""
+    save_s: float | None = None
+    """Seconds from checkpoint to checkpoint."""
