@@ -12,6 +12,7 @@ import fcntl
 import itertools
 import os
 import random
+import resource
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -290,6 +291,8 @@ class LocalStore:
     def _fail(self, key: str, error: OSError) -> NoReturn:
         path = str(self._root / key)
         problem = error.strerror or str(error)
+        if error.errno == errno.EMFILE:
+            _raise_file_limit()
         kind = StorageUnavailableError if error.errno in _PASSING else StorageError
         fix = _FIXES.get(error.errno or 0, "check that the folder is there and writable")
         raise kind(path, problem, fix) from error
@@ -357,3 +360,14 @@ def _sync_opened(descriptor: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _raise_file_limit() -> None:
+    """Let this process open as many files as it may: the next try finds room, whoever has used up the rest.
+
+    A trial may have lowered the limit while its checkpoint is stored.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

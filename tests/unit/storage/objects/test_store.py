@@ -355,3 +355,27 @@ def test_an_error_is_told_in_one_line_of_a_bounded_length() -> None:
     assert _first_line(OSError("first\nsecond")) == "first"
     assert _first_line(TimeoutError()) == "TimeoutError"
     assert len(_first_line(OSError("x" * 999))) == 243
+
+
+def test_a_file_limit_that_a_trial_has_lowered_is_raised_for_the_next_try(tmp_path: Path) -> None:
+    """A checkpoint that is stored while the trial may open no file is not tried for ten minutes in vain."""
+    code = f"""
+import resource
+from pathlib import Path
+from raysweep.errors import StorageUnavailableError
+from raysweep.storage.objects.local import LocalStore
+
+store = LocalStore(Path({str(tmp_path)!r}))
+store.put("before", b"1")
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+try:
+    store.put("a", b"1")
+except StorageUnavailableError as error:
+    print(error)
+store.put("a", b"1")
+print(store.get("a"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "open file limit" in done.stdout, done.stderr
+    assert done.stdout.endswith("b'1'\n")
