@@ -233,10 +233,9 @@ class SweepOutcome(Record):
     constraints: tuple[str, ...] = ()
     """What the metrics of a trial had to satisfy."""
     best: TrialOutcome | None = None
-    """The trial with the best score, of those that satisfy the constraints; None where no trial has one. Of
-    a sweep that failed before any had, or where none satisfies them, asking for it raises SweepFailedError,
-    which says so; of one without a metric, RaysweepError; `found_best` never does. Of several metrics, the
-    first of `pareto`."""
+    """The best trial, of several metrics the first of `pareto`; None: no trial has a score. Raises
+    SweepFailedError where the sweep failed or no trial satisfies the constraints, RaysweepError without a
+    metric; `found_best` never raises."""
     trials: tuple[TrialOutcome, ...] = ()
     configs: tuple[ConfigOutcome, ...] = ()
     """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
@@ -385,10 +384,7 @@ class SweepOutcome(Record):
 
     @property
     def infeasible(self) -> str:
-        """Why there is no best trial although some have a score: none satisfies the constraints; else empty.
-
-        `no trial satisfies latency_ms <= 20; the nearest is trial 00003 with loss 0.2`
-        """
+        """`no trial satisfies latency_ms <= 20; the nearest is trial 00003 with loss 0.2`; else empty."""
         nearest = next(iter(self.top(1)), None)
         if self.found_best is not None or nearest is None or self.may_be_best(nearest):
             return ""
@@ -435,9 +431,8 @@ class SweepOutcome(Record):
         if not self.uri:
             raise RaysweepError(f"the outcome of {self.sweep_id!r} does not say where the sweep is stored")
         # What replays a journal lies above this module and imports it: it is found by its name.
-        found: Iterator[dict[str, Any]] = import_module("raysweep.runs.reading.history").read_reports(
-            self.uri
-        )
+        history = import_module("raysweep.runs.reading.history")
+        found: Iterator[dict[str, Any]] = history.read_reports(self.uri)
         return found
 
     def history(self) -> pandas.DataFrame:
@@ -458,15 +453,14 @@ class SweepOutcome(Record):
 
 def _best_or_why(outcome: SweepOutcome) -> TrialOutcome | None:
     if not outcome.metric and outcome.status != "failed":
-        problem = f"{outcome.sweep_id} has no metric, so that no trial is the best"
-        raise RaysweepError(f"{problem}; read outcome.trials, or name metric and mode in the spec")
+        raise RaysweepError(f"{outcome.sweep_id} has no metric, so no trial is the best; read outcome.trials")
     if outcome.found_best is None and (outcome.status == "failed" or outcome.infeasible):
         raise SweepFailedError(outcome)
     return outcome.found_best
 
 
-# Over the field of the same name, which stays as it is in documents, copies and comparisons: what comes next
-# in a script is `outcome.best.config`, and 'NoneType' object has no attribute 'config' helps nobody.
+# Over the field of the same name, which stays in documents: in a script `outcome.best.config` comes next,
+# and 'NoneType' object has no attribute 'config' helps nobody.
 SweepOutcome.best = property(_best_or_why)  # type: ignore[assignment]
 
 

@@ -79,5 +79,5 @@ def test_every_config_runs_and_completes_whatever_it_reports(reports: dict[str, 
     assert {name: outcome[0].metrics.get(name) for name in reports} == reports
     assert outcome.top(3) == ()
     assert "best" not in " ".join(show_conclusion(outcome))
-    with pytest.raises(RaysweepError, match="has no metric, so that no trial is the best"):
+    with pytest.raises(RaysweepError, match="has no metric, so no trial is the best"):
         _ = outcome.best
