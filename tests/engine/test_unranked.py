@@ -38,7 +38,9 @@ def test_a_hundred_models_run_as_in_rays_guide(tmp_path: Path, capsys: pytest.Ca
     assert "has no metric: its trials are not ranked" in capsys.readouterr().err
     for command in ("status", "trials"):
         assert main([command, results.uri]) == 0
-    assert "model_99" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "model_99" in shown
+    assert "score=8" in shown
     assert len(results.to_dataframe()) == 100
 
 

@@ -190,9 +190,10 @@ def _print_json_rows(rows: Iterable[dict[str, Any]]) -> None:
 
 def _list_trials(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
     front = ("front",) if status.others else ()
-    metrics = (f"{name}>" for name in (status.metric, *status.others))
+    metrics = (f"{name}>" for name in (status.metric, *status.others) if name)
     short = ("trial", *front, "state", *metrics, "reports>", "attempts>", "time>")
-    listing = Listing(short, ("config", *(["violates"] if status.constraints else []), "error"))
+    reported = [] if status.metric else ["metrics"]
+    listing = Listing(short, ("config", *reported, *(["violates"] if status.constraints else []), "error"))
     for trial in trials:
         listing.add(*_cells(status, trial))
     listing.show(make_console())
@@ -228,12 +229,13 @@ def _cells(status: RunStatus, trial: TrialOutcome) -> tuple[Cell, ...]:
         Text(trial.trial_id, style="bold green" if is_best else ""),
         *(["*" if trial.trial_id in status.pareto else ""] if status.others else []),
         Text(trial.state, style=colour),
-        "" if trial.score is None else show_number(trial.score),
+        *(["" if trial.score is None else show_number(trial.score)] if status.metric else []),
         *(show_number(trial.metrics.get(name, "")) for name in status.others),
         str(trial.reports),
         str(trial.num_attempts),
         _took(trial),
         Text(show_config(trial.config)),
+        *([] if status.metric else [Text(show_config(trial.metrics))]),
         *([Text("; ".join(trial.violated))] if status.constraints else []),
         Text(trial.problem),
     )
