@@ -364,7 +364,6 @@ class OwnScheduler(FIFOScheduler):
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"metric": None}, r"tune_config\.metric: is not set", "metric="),
     ({"mode": None}, r"tune_config\.mode: is not set", "mode="),
     ({"num_samples": -1}, r"tune_config\.num_samples: -1 ", "num_samples="),
     ({"scheduler": ResourceChangingScheduler()}, r"scheduler: ResourceChanging", "scheduler: resource_chang"),

@@ -47,8 +47,9 @@ def test_the_form_has_the_fields_of_the_specs_with_their_help() -> None:
     assert fields["num_samples"]["default"] == 1
     number, none = fields["num_samples"]["anyOf"]
     assert (number["type"], number["minimum"], none["type"]) == ("integer", 1, "null")
-    one, several = fields["mode"]["anyOf"]
+    one, several, none = fields["mode"]["anyOf"]
     assert one["enum"] == several["items"]["enum"] == ["min", "max"]
+    assert none["type"] == "null"
     # Where a part's help is what its own model says, the form takes it from there.
     helped = {name for name, field in fields.items() if field.get("description") or "$ref" in field}
     assert helped == set(fields)

@@ -161,6 +161,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             resources={},
             is_sized=bool(spec.resources.by_config or (spec.scaling is not None and spec.scaling.by_config)),
             metric=spec.metric,
+            is_ranked=spec.is_ranked,
             ranks_by=checkpoint_metric(spec),
             upload=spec.checkpoint.upload,
             upload_limit=spec.checkpoint.upload_limit,

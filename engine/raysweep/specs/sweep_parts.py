@@ -38,13 +38,11 @@ def with_goal(given: Mapping[str, Any]) -> Mapping[str, Any]:
     metric, mode = given.get("metric"), given.get("mode")
     if metric is None:
         if mode is not None:
-            problem = f"is {show(mode)}, and there is no metric"
-            raise Problem(problem, "name the metric, or leave mode out: nothing is ranked then", ("mode",))
+            fix = "add it: which reported value ranks the trials; or leave mode out, and nothing is ranked"
+            raise Problem(f"is required with mode: {show(mode)}", fix, ("metric",))
         return {name: value for name, value in given.items() if name not in ("metric", "mode")}
     if metric == "":
-        raise Problem(
-            "is empty", "name a reported value, or leave it out: nothing is ranked then", ("metric",)
-        )
+        raise Problem("is empty", "give it a value, or leave it out: nothing is ranked then", ("metric",))
     if mode is None:
         raise Problem("is required with a metric", "add it: min or max", ("mode",))
     return given

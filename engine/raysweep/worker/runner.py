@@ -162,7 +162,7 @@ def _run(
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
             with surroundings.joined(session), RayCalls(session, place):
                 result = _call(trainable, with_tuples(job.config, place.tuples))
-                _report_returned(result, place.metric, session)
+                _report_returned(result, place, session)
         finally:
             _interruptible = None
             disarm()
@@ -211,13 +211,14 @@ RESULT: Final = "result"
 """What a sweep without a metric reports a returned value as, unless it is a dict."""
 
 
-def _report_returned(result: Any, metric: str, session: Session) -> None:
+def _report_returned(result: Any, place: SweepPlace, session: Session) -> None:
     """Report the result of a trainable: metrics by name, the metric itself, or without one any value.
 
     A trial that has reported never fails for what it returns.
     """
     if result is None:
         return
+    metric = place.metric
     if isinstance(result, dict):
         result = {key if isinstance(key, str) else str(key): value for key, value in result.items()}
         # A metric inside another is named as Ray Tune does: one that is not there by its own name.
@@ -227,7 +228,7 @@ def _report_returned(result: Any, metric: str, session: Session) -> None:
     if metric and isinstance(number, int | float) and not isinstance(number, bool):
         trial_api.report({metric: number})
         return
-    if not metric:
+    if not place.is_ranked:
         trial_api.report({RESULT: result})
         return
     if session.has_reported:

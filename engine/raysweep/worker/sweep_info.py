@@ -85,6 +85,9 @@ class SweepPlace:
     is_sized: bool = False
     """They follow from the trial's config."""
     metric: str = ""
+    """What ranks the trials; empty: that is not known, or there is none (`is_ranked`)."""
+    is_ranked: bool = True
+    """Whether there is a metric."""
     """Ranks the trial's checkpoints, and is what a number that a trainable returns is reported as."""
     ranks_by: str = ""
     """What ranks the trial's checkpoints, where that is another metric."""

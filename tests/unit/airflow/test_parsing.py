@@ -52,10 +52,14 @@ def test_a_bad_mapping_fails_and_names_task_and_field(
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    for missing in ("name", "param_space"):
+        spec = {name: value for name, value in SPEC.items() if name != missing}
+        for more in ({}, {"num_samples": "{{ params.n }}"}):
+            with pytest.raises(SpecError, match=rf"night\.spec\.{missing}: is required"):
+                parse(tmp_path, lambda spec=spec | more: SweepOperator(task_id="night", spec=spec))
     spec = {name: value for name, value in SPEC.items() if name != "metric"}
-    for more in ({}, {"num_samples": "{{ params.n }}"}):
-        with pytest.raises(SpecError, match=r"night\.spec\.metric: is required"):
-            parse(tmp_path, lambda more=more: SweepOperator(task_id="night", spec=spec | more))
+    with pytest.raises(SpecError, match=r"night\.spec\.metric: is required with mode"):
+        parse(tmp_path, lambda: SweepOperator(task_id="night", spec=spec))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"mode": "maximum"}, "mode: 'maximum' is not known here; did you mean 'max'?"),
         ({"mode": "minimize"}, "mode: 'minimize' is not known here; did you mean 'min'?"),
         ({"mode": "MAX"}, "mode: 'MAX' is not known here; did you mean 'max'?"),
-        ({"metric": ""}, "metric: is empty; name a reported value, or leave it out: nothing is ranked then"),
+        ({"metric": ""}, "metric: is empty; give it a value, or leave it out: nothing is ranked then"),
         ({"name": "  "}, 'name: is empty; give a name such as "flights"'),
         ({"name": "???"}, "name: '???' has no ASCII letter or digit; give a name such as \"flights\""),
         ({"seed": -1}, "seed: must be >= 0, got -1; give a number >= 0"),

@@ -39,7 +39,7 @@ def test_its_spec_says_null_and_reads_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("fields", "refusal"),
     [
-        ({"mode": "max"}, "mode: is 'max', and there is no metric"),
+        ({"mode": "max"}, "metric: is required with mode: 'max'; add it"),
         ({"metric": ""}, "metric: is empty"),
         ({"metric": "loss"}, "mode: is required with a metric"),
         ({"search": "tpe"}, "search: without a metric, tpe has nothing to learn from"),

@@ -254,13 +254,14 @@ def test_a_snapshot_that_is_not_the_state_of_its_number(cli: Cli, unfinished: St
     body = folder.snapshots.read_newest()
     assert body.state is not None
     key = f"{folder.sweep_id}/snapshots/000000000012.json"
-    folder.store.put(key, encode_sealed({"format": 1, "number": 12, "state": body.state | {"suggested": 3}}))
+    other = body.state | {"search": body.state["search"] | {"suggested": 3}}
+    folder.store.put(key, encode_sealed({"format": 2, "number": 12, "state": other}))
     (finding,) = verify_sweep(folder).damage
-    assert finding.problem == "is not the state that the journal gives (suggested)"
-    folder.store.put(key, encode_sealed({"format": 2, "number": 12, "state": {}}))
+    assert finding.problem == "is not the state that the journal gives (search)"
+    folder.store.put(key, encode_sealed({"format": 3, "number": 12, "state": {}}))
     report = verify_sweep(folder)
     assert report.is_sound
-    assert any("has format 2" in each.problem for each in report.findings)
+    assert any("has format 3" in each.problem for each in report.findings)
     folder.store.put(key, b"junk")
     assert cli("verify", unfinished.path, "--repair").code == 0
     assert not (unfinished.path / "snapshots").exists()

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from raysweep.messages import Returned
+from raysweep.messages import TrialReturned
 from raysweep.worker.process.libraries import find_broken
 
-END = Returned(trial=1, attempt=1)
+END = TrialReturned(trial=1, attempt=1)
 
 
 class Cuda(SimpleNamespace):

@@ -167,7 +167,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for CUDA's driver."""
     if shutil.which("cc") is None:
         pytest.skip("the stand-in for the library has to be compiled")
-    library, source = tmp_path / "libcuda.so.1", Path(__file__).with_name("fake_cuda.c")
+    library, source = tmp_path / "libcuda.so.1", Path(__file__).with_name("host") / "fake_cuda.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     monkeypatch.setenv("RAYSWEEP_TEST_CUDA", str(library))
 

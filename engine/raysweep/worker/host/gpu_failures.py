@@ -45,7 +45,7 @@ def _is_gpu_oom(error: BaseException) -> bool:
         return True
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  a user's class may raise anything here
+    except BaseException:  # noqa: BLE001  a user's class may raise anything here, SystemExit included
         return False
     return bool(find_gpu_oom(text))
 

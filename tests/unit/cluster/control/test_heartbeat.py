@@ -149,7 +149,10 @@ def test_a_folder_that_is_gone_fails_the_sweep(folder: Folder) -> None:
 def test_workers_are_held_back_until_the_writer_has_room() -> None:
     """The core hears that the storage stalls, once, and that it is over."""
     writer = SimpleNamespace(is_crowded=True, is_stalled=False)
-    server, state = SimpleNamespace(is_held=False), SimpleNamespace(is_stalled=False, phase="running")
+    server, state = (
+        SimpleNamespace(is_held=False),
+        SimpleNamespace(controller=SimpleNamespace(is_stalled=False), phase="running"),
+    )
     holds: list[bool] = []
     events: list[ev.Event] = []
 
@@ -159,7 +162,7 @@ def test_workers_are_held_back_until_the_writer_has_room() -> None:
 
     def emit(event: ev.Event) -> None:
         events.append(event)
-        state.is_stalled = not cast(ev.StorageStalled, event).is_over
+        state.controller.is_stalled = not cast(ev.StorageStalled, event).is_over
 
     server.hold_back = hold_back
 

@@ -22,9 +22,8 @@ class Rig:
         self.steps: list[str] = []
         self.failed: list[BaseException] = []
         self.lost = lost
-        self.state = SimpleNamespace(
-            fault=fault, fault_field="trainable", why="TrainableImportError: no module x"
-        )
+        why = "TrainableImportError: no module x"
+        self.state = SimpleNamespace(end=SimpleNamespace(fault=fault, fault_field="trainable", why=why))
         self.due = due
 
     def __bool__(self) -> bool:
