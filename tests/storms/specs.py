@@ -145,13 +145,16 @@ def _draw_happenings(rng: Random) -> tuple[tuple[float, str, int], ...]:
 
 
 def _tight(rng: Random, seed: int, number: int, folder: Path) -> Storm:
-    """A time budget that is over when the last trials are: they hear nothing after their last report."""
+    """A time budget that is over soon after the last trials: each is asked to end, and ends by itself before.
+
+    The ask comes with its only checkpoint, after 0.5 s: the next one would be too late for the budget.
+    """
     spec = _plain_spec(rng, number, folder)
     width = 2 if spec["isolation"] == "worker" else 1
     spec |= {"num_samples": width, "max_concurrent_trials": width}
-    spec["stop"] |= {"time_budget_s": rng.uniform(1.3, 2.6)}
+    spec["stop"] |= {"time_budget_s": rng.uniform(1.7, 2.4)}
     plan = _draw_plan(rng, spec, seed, number, folder, False)
-    plan |= {"acts": [], "steps": 2, "sleep_s": 0.1, "tail_s": 0.9}
+    plan |= {"acts": [], "steps": 1, "sleep_s": 0.5, "tail_s": 0.3, "every": 1}
     spec["param_space"]["plan"] = {"const": plan}
     return Storm(seed=seed, number=number, spec=spec, cpus=(2,))
 
