@@ -51,7 +51,7 @@ def check_outcome(
     """
     rows = list(outcome.reports())
     limit_s = storm.spec["stop"].get("time_budget_s")
-    # No trial begins that would not report in time, and one ends at its last checkpoint that comes in time. So
+    # No trial begins that would not report in time, and one ends at its last checkpoint in time. So
     # the sweep may end before its limit by up to two such times and their margin.
     early_s = 0.2 + 3.2 * _longest_first_report(outcome, rows)
     if outcome.status == "budget" and "budget" not in storm.spec["stop"] and elapsed_s < limit_s - early_s:
