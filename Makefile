@@ -6,14 +6,14 @@
 #
 # .venv-prefect-latest holds the newest Prefect, which cannot live beside Airflow; .venv-3.12 and .venv-3.13 hold those
 # Pythons with Ray, for a sample of the tests; .venv-tensorflow and .venv-horovod hold what only some gangs need, and
-# .venv-searchers the packages of Ray Tune's searchers.
+# .venv-searchers the packages of Ray Tune's searchers, .venv-programs those of programs that run as trials.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-pythons test-all faults chaos storms mutants structure check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-pythons test-all faults chaos storms mutants structure check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -88,6 +88,14 @@ SEARCHERS := bayesian-optimization==1.4.0 hpbandster==0.7.4 ConfigSpace==1.2.2 h
 	[ -x .venv-searchers/bin/python ] || $(PYTHON) -m venv .venv-searchers
 	$(UV_ENV) $(BIN)/uv pip install --python .venv-searchers/bin/python --constraints constraints.txt \
 		--editable '.[ray]' $(SEARCHERS) hypothesis pytest pytest-timeout pytest-xdist
+	@mkdir -p $(@D) && touch $@
+
+# Their pins differ from the constraints: hydra-core wants an antlr runtime of its own.
+PROGRAMS := hydra-core==1.3.2 transformers accelerate tensorboard scikit-learn torch==2.13.0
+.venv-programs/.stamps/dev: $(STAMPS)/venv pyproject.toml Makefile
+	[ -x .venv-programs/bin/python ] || $(PYTHON) -m venv .venv-programs
+	$(UV_ENV) $(BIN)/uv pip install --python .venv-programs/bin/python --constraints <(grep -v antlr4 constraints.txt) \
+		--editable '.[ray]' $(PROGRAMS) hypothesis pytest pytest-timeout pytest-xdist
 	@mkdir -p $(@D) && touch $@
 
 # Horovod has no wheels; one that was built is good for the PyTorch and the Python of its environment.
@@ -175,6 +183,10 @@ test-horovod: .venv-horovod/.stamps/horovod
 ## test-searchers: sweeps by the searchers that Ray Tune brings, with their packages, in an environment of its own
 test-searchers: .venv-searchers/.stamps/dev
 	.venv-searchers/bin/python -m pytest -n 2 tests/engine/test_tune_searchers.py
+
+## test-programs: hydra apps, Hugging Face trainers and TensorBoard files as trials, with their packages, in an environment of its own
+test-programs: .venv-programs/.stamps/dev
+	.venv-programs/bin/python -m pytest -n 2 tests/engine/test_programs.py tests/unit/programs
 
 VERSIONS ?= 3.12 3.13
 # The interpreter of a version: the one on PATH, or else pyenv's newest.
@@ -269,5 +281,5 @@ constraints: $(STAMPS)/venv
 
 ## clean: remove what make made: environments, caches, site, .mutants, .storms, .nightly, .airflow and .prefect with their results
 clean:
-	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-searchers .venv-3.12 .venv-3.13 .mutants .storms .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-searchers .venv-programs .venv-3.12 .venv-3.13 .mutants .storms .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
