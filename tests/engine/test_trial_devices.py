@@ -152,14 +152,14 @@ def run_with_gpus(script: str, folder: Path, *arguments: str, **variables: str) 
 
 
 def put_driver(folder: Path) -> Path:
-    """An `nvidia-smi`, as this machine may have none: a GPU is used until two seconds after its file changed.
+    """An `nvidia-smi`, as this machine may have none: a GPU is used until a second after its file changed.
 
     Returns: the folder of those files, named by number.
     """
     used = folder / "used"
     used.mkdir()
     rows = "".join(
-        f'echo "{gpu}, GPU-{gpu}, $(find {used} -name {gpu} -newermt "2 seconds ago" -printf 5)000, 80000"\n'
+        f'echo "{gpu}, GPU-{gpu}, $(find {used} -name {gpu} -newermt "1 second ago" -printf 5)000, 80000, H100"\n'
         for gpu in range(2)
     )
     program = folder / "driver" / "nvidia-smi"
@@ -212,7 +212,7 @@ GANG_AND_MEMORY = """
 
         gpu = os.environ["CUDA_VISIBLE_DEVICES"]
         used = Path(config["used"]) / gpu
-        is_used = used.exists() and time.time() < used.stat().st_mtime + 2
+        is_used = used.exists() and time.time() < used.stat().st_mtime + 1
         used.touch()
         return {"loss": 1.0, "is_used": is_used, "gpu": gpu}
 
