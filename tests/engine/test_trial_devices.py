@@ -158,9 +158,9 @@ def put_driver(folder: Path) -> Path:
     """
     used = folder / "used"
     used.mkdir()
+    look = f'$(find {used} -name GPU -newermt "1 second ago" -printf 5)000'
     rows = "".join(
-        f'echo "{gpu}, GPU-{gpu}, $(find {used} -name {gpu} -newermt "1 second ago" -printf 5)000, 80000, H100"\n'
-        for gpu in range(2)
+        f'echo "{gpu}, GPU-{gpu}, {look.replace("GPU", str(gpu))}, 80000, H100"\n' for gpu in range(2)
     )
     program = folder / "driver" / "nvidia-smi"
     program.parent.mkdir()
