@@ -113,7 +113,7 @@ class PbtOptions(ComparingOptions):
     synch: bool = False
     """Whether all trials wait for each other at each interval, paused; then they need no slot each.
 
-    Give `max_t` too: a trial whose code does not restore its step begins anew after each pause, for ever.
+    Set `max_t` too: a trial whose code does not restore its step restarts after each pause, and never ends.
     """
     max_t: Annotated[int, Field(ge=1)] | None = None
     """The most time that a trial gets; default: until its own code ends."""

@@ -1,7 +1,7 @@
 """Random and grid search: Ray Tune's variants.
 
 Semantics of `ray.tune.search.basic_variant.BasicVariantGenerator`: every sample walks the whole product
-of the `grid_search` leaves, and draws the other leaves anew for each of its points, with replacement. With
+of the `grid_search` leaves, and draws the other leaves for each of its points, with replacement. With
 `distinct` no config comes twice.
 """
 
@@ -50,7 +50,7 @@ class VariantOptions(SearchOptions):
     distinct: bool = False
     """Whether no config runs twice: a space of fewer configs than samples then ends with its last config.
 
-    Default: each sample is drawn anew, as in Ray Tune, and may equal an earlier one.
+    Default: each sample is drawn by itself, as in Ray Tune, and may equal an earlier one.
     """
 
     def make(self, setup: SearchSetup) -> Searcher:
@@ -59,7 +59,7 @@ class VariantOptions(SearchOptions):
 
 
 class RandomOptions(VariantOptions):
-    """Random search: every sample is drawn anew, for each point of a grid if there is one."""
+    """Random search: samples are drawn with replacement, for each point of a grid if there is one."""
 
 
 class GridOptions(VariantOptions):

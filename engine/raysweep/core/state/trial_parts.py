@@ -59,7 +59,7 @@ class Checkpoint:
     size_bytes: int = 0
     """Its size."""
     owner: int | None = None
-    """The trial that made it, where another one goes on from it."""
+    """The trial that made it, where another one resumes from it."""
     rank: float | None = None
     """The value that `keep_best` ranks it by, where that is not the metric."""
     is_nth: bool = False
@@ -89,9 +89,9 @@ class Turn:
     reason: Literal["scheduler", "pause", "resume", "exploit"]
     """Why the trial comes off its slot."""
     config: Metrics | None = None
-    """The config to go on with; None: its own."""
+    """The config to continue with; None: its own."""
     donor: int | None = None
-    """The trial whose checkpoint it goes on from; None: from its own newest."""
+    """The trial whose checkpoint it resumes from; None: its own newest."""
     checkpoint: Checkpoint | None = None
     """That checkpoint."""
     lineage: Lineage = ()
@@ -126,7 +126,7 @@ class Ancestry:
     lineage: Lineage = ()
     """The configs that made the trial what it is, where there was more than one."""
     origin: Checkpoint | None = None
-    """Another trial's checkpoint, from which this one goes on until it has its own."""
+    """Another trial's checkpoint, from which this one resumes until it has its own."""
     inherited: Metrics = field(default_factory=lambda: NO_METRICS)
     """What was reported with the checkpoint that it went on from: its result until it reports itself."""
 

@@ -65,7 +65,7 @@ class Rung:
         insort(self.open, (-score, trial))
 
     def promote(self, trial: int) -> None:
-        """The trial goes on from here."""
+        """The trial is promoted from this rung."""
         self.close(trial)
         self.promoted.add(trial)
         self.standing += 1
