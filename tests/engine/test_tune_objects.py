@@ -122,11 +122,11 @@ def test_placement_group_factories() -> None:
     several = Resources.model_validate(
         tune.PlacementGroupFactory([{"CPU": 1, "GPU": 0.5, "x": 2}, {"CPU": 2}], strategy="SPREAD")
     )
-    assert several.to_bundles() == [{"CPU": 1.0, "GPU": 0.5, "x": 2.0}, {"CPU": 2.0}]
+    assert [*several.shape().bundles] == [{"CPU": 1.0, "GPU": 0.5, "x": 2.0}, {"CPU": 2.0}]
     assert (several.strategy, several.cpu, several.gpu, several.custom) == ("SPREAD", 1, 0.5, {"x": 2})
     empty = Resources.model_validate(tune.PlacementGroupFactory([{}, {"CPU": 2}]))
-    assert empty.is_head_empty
-    assert empty.to_bundles() == [{"CPU": 2.0}]
+    assert empty.shape().is_head_empty
+    assert [*empty.shape().bundles] == [{"CPU": 2.0}]
     spec = sweep(resources=tune.PlacementGroupFactory([{"CPU": 1}]))
     assert SweepSpec.from_json(spec.to_json()) == spec
 
@@ -197,9 +197,9 @@ def test_a_scaling_config_as_the_resources_of_a_trial() -> None:
     expected = train.ScalingConfig(
         num_workers=3, resources_per_worker={"CPU": 2}
     ).as_placement_group_factory()
-    assert resources.to_bundles() == expected.bundles
-    assert len(resources.to_bundles()) == 3
-    assert resources.is_head_empty
+    assert [*resources.shape().bundles] == expected.bundles
+    assert len(resources.shape().bundles) == 3
+    assert resources.shape().is_head_empty
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,12 @@ import raysweep.cluster.ray.nodes as nodes
 import raysweep.cluster.ray.orphaned_groups as orphans
 import raysweep.cluster.run as run
 import raysweep.cluster.worker_pool as slots
-from raysweep.cluster.preparation import resized
+from raysweep.cluster.preparation import shaped
 from raysweep.cluster.ray.connection import RayConnection
 from raysweep.cluster.ray.preflight import Node
 from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
-from raysweep.specs import Resources
+from raysweep.space.amounts import Needs
+from raysweep.specs.shape import Shape
 from raysweep.worker.setup import WorkerSetup
 from tests.storms.workers import Ended, Kill, Start
 
@@ -123,16 +124,15 @@ class StandInPool(actors.ActorPool):
 
     def __init__(
         self,
-        resources: Resources,
+        shape_for: Callable[[Needs], Shape],
         setup: WorkerSetup,
         on_ended: Callable[[int, BaseException | None], None],
         *,
         cluster: StandInCluster,
         server: Connection,
         folder: str,
-        is_gang: bool = False,
     ) -> None:
-        super().__init__(resources, setup, on_ended, is_gang=is_gang)
+        super().__init__(shape_for, setup, on_ended)
         self._cluster, self._server, self._folder = cluster, server, folder
         self._avoided: dict[int, set[str]] = {}
         self._placed: dict[int, list[str]] = {}
@@ -192,7 +192,7 @@ class StandInPool(actors.ActorPool):
 
     def _fork(self, action: StartWorker) -> None:
         node = self._nodes[action.worker] = self._placed[action.group][action.rank]
-        setup = resized(self._setup, self._shapes[action.group])
+        setup = shaped(self._setup, self._shapes[action.group])
         self._server.send(Start(action.worker, self._alive[action.worker].name, node, setup, self._folder))
 
     def _read(self) -> None:
@@ -224,9 +224,9 @@ def install(cluster: StandInCluster, server: Connection, folder: str) -> None:
     def connect(address: str | None = None, num_cpus: float | None = None) -> Iterator[RayConnection]:
         yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
 
-    def make_pool(resources: Any, setup: Any, on_ended: Any, *others: Any, **options: Any) -> StandInPool:
+    def make_pool(shape_for: Any, setup: Any, on_ended: Any, *others: Any, **options: Any) -> StandInPool:
         return StandInPool(
-            resources, setup, on_ended, **options, cluster=cluster, server=server, folder=folder
+            shape_for, setup, on_ended, **options, cluster=cluster, server=server, folder=folder
         )
 
     def refuse(*args: Any, **options: Any) -> None:

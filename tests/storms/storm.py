@@ -225,9 +225,12 @@ class Player:
             case "sweep.json":
                 (folder / "sweep.json").unlink(missing_ok=True)
             case "blobs":
-                for path in (folder / "checkpoints").rglob("*"):
-                    if path.is_file() and self._rng.random() < 0.7:
-                        path.unlink(missing_ok=True)
+                for parent, _, names in os.walk(
+                    folder / "checkpoints"
+                ):  # the sweep deletes folders meanwhile
+                    for path in (Path(parent, name) for name in names):
+                        if self._rng.random() < 0.7:
+                            path.unlink(missing_ok=True)
             case part:
                 shutil.rmtree(folder / part, ignore_errors=True)
 

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from raysweep.cluster.preparation import resized
+from raysweep.cluster.preparation import shaped
 from raysweep.cluster.ray.actors import Actor, ActorPool
 from raysweep.fleet import CreateGroup, StartWorker
-from raysweep.specs import Resources
+from raysweep.space.amounts import Needs
+from raysweep.specs.shape import Shape
 from raysweep.worker.inline import INLINE_PREFIX, InlineStage
 from raysweep.worker.setup import WorkerSetup
 
@@ -23,12 +24,12 @@ class InlinePool(ActorPool):
 
     def __init__(
         self,
-        resources: Resources,
+        shape_for: Callable[[Needs], Shape],
         setup: WorkerSetup,
         on_ended: Callable[[int, BaseException | None], None],
         stage: InlineStage,
     ) -> None:
-        super().__init__(resources, setup, on_ended)
+        super().__init__(shape_for, setup, on_ended)
         self._stage = stage
 
     def create_group(self, action: CreateGroup) -> None:
@@ -46,7 +47,7 @@ class InlinePool(ActorPool):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(partial(self._take_end, actor, None))
 
-        self._stage.start(actor.name, resized(self._setup, self._shapes[action.group]), ended)
+        self._stage.start(actor.name, shaped(self._setup, self._shapes[action.group]), ended)
 
     def kill(self, worker: int) -> None:
         """Hang up on it: no process ends."""

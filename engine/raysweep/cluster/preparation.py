@@ -31,7 +31,8 @@ from raysweep.errors import (
 from raysweep.programs.runner import Program, runnable
 from raysweep.search import make_searcher
 from raysweep.space.held_tuples import tuples_of
-from raysweep.specs import Resources, SweepSpec, load_trainable
+from raysweep.specs import SweepSpec, load_trainable
+from raysweep.specs.shape import Shape
 from raysweep.worker.gang.process_groups import find_group
 from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup
@@ -183,20 +184,14 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         log_bytes=log_limit(),
         process_group=(spec.scaling.process_group or "") if spec.scaling is not None else "",
     )
-    return resized(setup, spec.trial_resources)
+    return shaped(setup, spec.shape)
 
 
-def resized(setup: WorkerSetup, resources: Resources, *, is_sized: bool = False) -> WorkerSetup:
-    """What workers of trials are told that take these resources; `is_sized`: other than the usual ones."""
-    bundles = resources.to_bundles()
-    own = {} if resources.is_head_empty else bundles[0]
-    total: dict[str, float] = {}
-    for bundle in bundles:
-        for name, amount in bundle.items():
-            total[name] = total.get(name, 0.0) + amount
-    place = replace(setup.place, resources=total, is_sized=is_sized or setup.place.is_sized)
-    gpus = own.get("GPU", 0.0)
-    return replace(setup, place=place, hides_gpus=not gpus, gpus=gpus, cpus=own.get("CPU", 0.0))
+def shaped(setup: WorkerSetup, shape: Shape, *, is_sized: bool = False) -> WorkerSetup:
+    """What workers of trials of this shape are told; `is_sized`: of another than the usual one."""
+    place = replace(setup.place, resources=shape.total, is_sized=is_sized or setup.place.is_sized)
+    gpus = shape.own.get("GPU", 0.0)
+    return replace(setup, place=place, hides_gpus=not gpus, gpus=gpus, cpus=shape.own.get("CPU", 0.0))
 
 
 def class_options(spec: SweepSpec) -> ClassOptions:
@@ -211,14 +206,13 @@ def inner_room(spec: SweepSpec) -> InnerRoom:
     """What a trial of this spec holds for what it starts; a gang's bundles are its members' own."""
     if spec.gang is not None:
         return InnerRoom()
-    resources = spec.trial_resources
-    first = 0 if resources.is_head_empty else 1
-    bundles = resources.to_bundles()[first:]
+    shape = spec.shape
+    bundles = tuple(dict(bundle) for bundle in shape.others)
     data_cpus = 0 if spec.driver is None else spec.driver.data_cpus
     return InnerRoom(
-        bundles=tuple(bundles[:-1] if data_cpus else bundles),
-        first=first,
-        strategy=resources.strategy,
+        bundles=bundles[:-1] if data_cpus else bundles,
+        first=0 if shape.is_head_empty else 1,
+        strategy=shape.strategy,
         data_cpus=data_cpus,
     )
 

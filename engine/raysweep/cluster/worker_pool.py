@@ -72,11 +72,10 @@ class SlotKeeper:
 
     def _make_pool(self, spec: SweepSpec, setup: WorkerSetup, stage: InlineStage | None) -> ActorPool:
         if stage is not None:
-            return InlinePool(spec.resources, setup, self._take_ended, stage)
-        is_gang = spec.gang is not None
+            return InlinePool(spec.shape_for, setup, self._take_ended, stage)
         if spec.autoscaled:
-            return ActorPool(spec.trial_resources, setup, self._take_ended, is_gang=is_gang)
-        return OrderedPool(spec.trial_resources, setup, self._take_ended, self._take_started, is_gang=is_gang)
+            return ActorPool(spec.shape_for, setup, self._take_ended)
+        return OrderedPool(spec.shape_for, setup, self._take_ended, self._take_started)
 
     def answer(self, command: cmd.AnswerReport) -> None:
         """Let a waiting trial go on, at once."""

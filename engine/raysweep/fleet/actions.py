@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raysweep.messages import ToWorker
+from raysweep.space.amounts import Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateGroup:
-    """Ask for a placement group of the sweep's shape, or of this `size`; with `memory_bytes` if given.
-
-    Not on the `excluded` nodes.
-    """
+    """Ask for a placement group for trials with these needs, not on the `excluded` nodes."""
 
     group: int
-    memory_bytes: int | None
+    needs: Needs
     excluded: tuple[str, ...]
-    size: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

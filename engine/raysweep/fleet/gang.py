@@ -229,7 +229,7 @@ def _place(policy: FleetPolicy, slot: FleetSlot, member: Worker) -> msg.Gang:
         local_world_size=len(mates),
         node_rank=nodes.index(member.node),
         host=slot.worker.host,
-        group=policy.group_of(slot.size),
+        group=policy.group_of(slot.needs.size),
         devices=",".join(devices) or None,
         device=devices.index(own[0]) if own else 0,
         nodes=tuple(nodes.index(one.node) for one in slot.members),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Set
 
 from raysweep.fleet.actions import Action, CreateGroup, RemoveGroup
 from raysweep.fleet.state import Group
+from raysweep.space.amounts import Needs
 
 
 class Groups:
@@ -33,19 +34,19 @@ class Groups:
         """Those that no slot has."""
         return self._free.keys()
 
-    def take(self, memory_bytes: int | None, size: str) -> Group:
-        """A group that was given back, or a new one, with so much memory if given, or of another size."""
-        if memory_bytes is not None or size:
+    def take(self, needs: Needs) -> Group:
+        """A group for trials with these needs: one that was given back, or a new one."""
+        if needs.are_large:
             self.drop_free()  # they hold what it may need
         elif self._free:
             group, _ = self._free.pop(next(reversed(self._free)))
             group.move("taken")
             return group
-        group = Group(number=self._next, is_usual=memory_bytes is None and not size)
+        group = Group(number=self._next, is_usual=not needs.are_large)
         self._next += 1
         self._all[group.number] = group
         excluded = tuple(sorted(self._excluded))
-        self._act(CreateGroup(group=group.number, memory_bytes=memory_bytes, excluded=excluded, size=size))
+        self._act(CreateGroup(group=group.number, needs=needs, excluded=excluded))
         return group
 
     def give_back(self, group: Group, nodes: Set[str]) -> bool:

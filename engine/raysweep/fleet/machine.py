@@ -50,11 +50,10 @@ class Fleet(Roster):
 
     def open(self, command: cmd.OpenSlot, at: float) -> None:
         """Start a worker; `SlotOpened` or `SlotFailed` follows."""
-        group = self.groups.take(command.memory_bytes, command.size)
-        ranks = range(self.policy.members(command.size))
+        group = self.groups.take(command.needs)
+        ranks = range(self.policy.members(command.needs.size))
         members = tuple(self.crew.start(group, rank=rank) for rank in ranks)
-        slot, worker = FleetSlot(number=command.slot, members=members), members[0]
-        slot.memory_bytes, slot.size = command.memory_bytes, command.size
+        slot, worker = FleetSlot(number=command.slot, members=members, needs=command.needs), members[0]
         if not group.is_usual:
             self.large_opening.add(slot.number)
         self.slots[slot.number] = slot
@@ -86,7 +85,7 @@ class Fleet(Roster):
             iteration=command.iteration,
             next_checkpoint=command.next_checkpoint,
             has_older=command.has_older,
-            memory_limit_bytes=self.policy.memory_limit(slot.memory_bytes),
+            memory_limit_bytes=self.policy.memory_limit(slot.needs.memory_bytes),
         )
         handed = slot.handed[command.trial] = Handed(job=job)
         if self._is_in_order and slot.is_ready:

@@ -62,7 +62,7 @@ class FleetPolicy:
             start_timeout_s=spec.failure.start_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
             memory_limit_factor=spec.failure.memory_limit_factor,
-            memory_bytes=spec.trial_resources.to_bundles()[0].get("memory", 0.0),
+            memory_bytes=spec.shape.bundles[0].get("memory", 0.0),
             world_size=scaling.max_workers if scaling is not None else 0,
             process_group=(scaling.process_group or "") if scaling is not None else "",
             follows_gpus=scaling is not None and scaling.backend == "torch",

@@ -19,7 +19,7 @@ from raysweep.fleet.lifecycle import (
 )
 from raysweep.fleet.reduction import GangReports
 from raysweep.messages import End, Job, ToWorker, TrialFailed
-from raysweep.space.amounts import Size
+from raysweep.space.amounts import USUAL, Needs
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -115,8 +115,7 @@ class FleetSlot:
 
     number: int
     members: tuple[Worker, ...]
-    memory_bytes: int | None = None
-    size: Size = ""
+    needs: Needs = USUAL
     held_bytes: int | None = None
     is_open: bool = False
     node: str = ""

@@ -60,7 +60,7 @@ def _own_process(spec: SweepSpec) -> Isolation:
     """
     if spec.tune.reuse_actors:
         return "worker"
-    starts_more = spec.gang is None and (spec.driver or len(spec.resources.to_bundles()) > 1)
+    starts_more = spec.gang is None and (spec.driver or len(spec.resources.shape().bundles) > 1)
     return "actor" if starts_more else "process"
 
 

@@ -140,8 +140,8 @@ class SimulatedCluster:
 
     def _do(self, action: fl.Action) -> None:
         match action:
-            case fl.CreateGroup(group=group, memory_bytes=memory_bytes, size=size, excluded=excluded):
-                self.nodes.ask(group, memory_bytes, size, excluded)
+            case fl.CreateGroup(group=group, needs=needs, excluded=excluded):
+                self.nodes.ask(group, needs, excluded)
                 self._delays.after(self._delays.costs.place_s, self.place_groups)
             case fl.RemoveGroup(group=group):
                 del self.nodes.groups[group]

@@ -143,7 +143,7 @@ class SimulatedController:
                 self._clock.after(0.0, lambda: self.writer.when_durable(self._end_sweep))
             case cmd.LeaveSweep():
                 self._end(lambda: setattr(self, "left", command.why))
-            case cmd.OpenSlot() if command.size:
+            case cmd.OpenSlot() if command.needs.size:
                 self._cluster.carry(command)
                 self._clock.after(LOOK_S, lambda: None if self.is_done else self.see_room())
             case _:

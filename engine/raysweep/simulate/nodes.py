@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from math import ceil
 
-from raysweep.space.amounts import Size, amounts_of
+from raysweep.space.amounts import Needs, Size, amounts_of
 
 
 @dataclass(eq=False, kw_only=True)
@@ -55,11 +55,11 @@ class Nodes:
         """What the largest of them offers a trial."""
         return max((node.memory_bytes for node in self.usable(excluded)), default=0)
 
-    def ask(self, number: int, memory_bytes: int | None, size: Size, excluded: Collection[str]) -> None:
+    def ask(self, number: int, needs: Needs, excluded: Collection[str]) -> None:
         """Ask for a group."""
-        asked = self.memory_bytes if memory_bytes is None else memory_bytes
+        asked = self.memory_bytes if needs.memory_bytes is None else needs.memory_bytes
         self.groups[number] = PlacedGroup(
-            number=number, memory_bytes=asked, excluded=excluded, cpus=cpus_of(size)
+            number=number, memory_bytes=asked, excluded=excluded, cpus=cpus_of(needs.size)
         )
 
     def beyond(self, sizes: Collection[Size], excluded: Collection[str] = ()) -> tuple[Size, ...]:

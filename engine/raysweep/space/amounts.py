@@ -115,6 +115,25 @@ def amounts_of(size: Size) -> dict[str, float]:
     return {unquote(name): float(amount) for name, _, amount in parts}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a trial needs, or a slot was opened with, beyond the usual."""
+
+    memory_bytes: int | None = None
+    """The memory that it needs, by its config or because it ran out of memory with less."""
+    size: Size = ""
+    """What else its config asks for."""
+
+    @property
+    def are_large(self) -> bool:
+        """Whether they are more than the usual."""
+        return self.memory_bytes is not None or bool(self.size)
+
+
+USUAL: Final = Needs()
+"""What the usual trial needs: nothing beyond what the spec says of all."""
+
+
 def parse_amount(text: str) -> Amount:
     """The amount that a text says: what relations are made of, without comparisons. Raises Problem."""
     if len(text) > MAX_LENGTH:

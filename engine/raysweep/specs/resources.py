@@ -17,7 +17,7 @@ from pydantic.json_schema import SkipJsonSchema
 from raysweep.documents import ray_objects
 from raysweep.documents.sizes import Bytes
 from raysweep.documents.validation import Problem, show
-from raysweep.space.amounts import CUSTOM, Need, Size, amounts_of, parse_amount
+from raysweep.space.amounts import CUSTOM, USUAL, Need, Needs, amounts_of, parse_amount
 from raysweep.specs.bundles import (
     Amount,
     ProcessResources,
@@ -27,7 +27,8 @@ from raysweep.specs.bundles import (
     ray_bundle,
 )
 from raysweep.specs.resources_by_config import ByConfig
-from raysweep.specs.scaling import Scaling, Strategy, check_pinned
+from raysweep.specs.scaling import Scaling, check_pinned
+from raysweep.specs.shape import Bundle, Shape, Strategy
 
 _FIXED: Final = {
     "cpu": ("bundles", "pin_cpus"),
@@ -96,7 +97,7 @@ class Resources(ProcessResources):
         self._check_by_config()
         if self.bundles is not None:
             self._check_bundles(self.bundles)
-        elif not self.to_bundles():
+        elif not self._asked():
             raise Problem("asks for nothing", 'give an amount above 0, such as "cpu": 1')
         return self
 
@@ -124,7 +125,7 @@ class Resources(ProcessResources):
             raise Problem(f"stands in place of gpu, and not beside {other or 'it'}", fix, ("gpu_memory",))
 
     def _check_bundles(self, bundles: tuple[dict[str, float], ...]) -> None:
-        if not any(self.to_bundles()):
+        if not any(self._asked()):
             raise Problem(
                 "asks for nothing", 'give a bundle an amount above 0, such as {"CPU": 1}', ("bundles",)
             )
@@ -154,41 +155,49 @@ class Resources(ProcessResources):
             for name, text in self.by_config.given.items()
         )
 
-    @property
-    def is_head_empty(self) -> bool:
-        """True where the trial itself takes nothing and only its bundles for workers do."""
+    def shape(self, needs: Needs = USUAL, *, is_gang: bool = False) -> Shape:
+        """What the placement group of a trial with these needs asks for.
+
+        The memory that it needs is that of the first bundle; of a gang each member has it, and the other
+        amounts.
+        """
+        sized = self if needs is USUAL else self._sized(needs, is_gang=is_gang)
+        bundles = sized._asked()
+        return Shape(
+            bundles=bundles,
+            label_selectors=self._selectors(len(bundles)),
+            label_fields=self._label_fields(len(bundles)),
+            strategy=self.strategy,
+            is_head_empty=self._is_head_empty(),
+            fields=self._fields(len(bundles)),
+            field=self._field(),
+        )
+
+    def _is_head_empty(self) -> bool:
         return self.bundles is not None and not any(self.bundles[0].values())
 
-    @property
-    def total_gpus(self) -> float:
-        """GPUs of the whole trial, all bundles together."""
-        return sum(bundle.get("GPU", 0.0) for bundle in self.to_bundles())
-
-    def to_bundles(self) -> list[dict[str, float]]:
-        """The bundles of one trial's placement group in Ray's keys, the trial's own first; zeros left out.
-
-        Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles.
-        """
+    def _asked(self) -> tuple[Bundle, ...]:
         bundles = (self._own(),) if self.bundles is None else self.bundles
-        stripped = [{name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles]
-        return [bundle for bundle in stripped if bundle]
+        stripped = ({name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles)
+        return tuple(bundle for bundle in stripped if bundle)
 
-    def to_label_selectors(self) -> list[dict[str, str]]:
-        """What labels the node of each of `to_bundles` must have."""
-        return [self.label_selector] * len(self.to_bundles())
+    def _selectors(self, count: int) -> tuple[Mapping[str, str], ...]:
+        return (self.label_selector,) * count
 
-    def field_of(self, number: int | None = None) -> str:
-        """Where the spec says what a bundle of `to_bundles` holds; None: all of them together."""
-        is_single = self.bundles is None or len(self.to_bundles()) == 1
-        return "resources" if number is None or is_single else f"resources.bundles[{number}]"
+    def _label_fields(self, count: int) -> tuple[str, ...]:
+        return (f"{self._field()}.label_selector",) * count
 
-    def resized(self, size: Size, memory_bytes: int | None = None, *, is_gang: bool = False) -> Resources:
-        """What this is for a trial of this size (`amounts.Size`), with so much memory if given.
+    def _fields(self, count: int) -> tuple[str, ...]:
+        if self.bundles is None or count == 1:
+            return ("resources",) * count
+        return tuple(f"resources.bundles[{number}]" for number in range(count))
 
-        The memory is that of the first bundle; of a gang each member has it, and the size's amounts.
-        """
-        amounts = amounts_of(size)
-        if self.is_head_empty or not (amounts or memory_bytes):
+    def _field(self) -> str:
+        return "resources"
+
+    def _sized(self, needs: Needs, *, is_gang: bool) -> Resources:
+        amounts, memory_bytes = amounts_of(needs.size), needs.memory_bytes
+        if self._is_head_empty() or not (amounts or memory_bytes):
             return self
         memory = {} if memory_bytes is None else {"memory": memory_bytes}
         if self.bundles is None:
@@ -229,22 +238,28 @@ class GangResources(Resources):
 
     scaling: Scaling
 
-    def to_label_selectors(self) -> list[dict[str, str]]:
-        """See `Resources.to_label_selectors`: a driver may have labels of its own."""
-        selectors, driver = super().to_label_selectors(), self.scaling.driver
+    def _selectors(self, count: int) -> tuple[Mapping[str, str], ...]:
+        selectors, driver = super()._selectors(count), self.scaling.driver
         if driver is None or not driver.label_selector:
             return selectors
-        return [driver.label_selector, *selectors[1:]]
+        return (driver.label_selector, *selectors[1:])
 
-    def field_of(self, number: int | None = None) -> str:
-        """See `Resources.field_of`."""
-        driver = self.scaling.driver
-        if number is None:
-            return "scaling"
-        if driver is not None and number == 0 and not self.is_head_empty:
-            return "scaling.driver"
-        is_last = number == len(self.to_bundles()) - 1
-        return "scaling.driver.data_cpus" if driver and driver.data_cpus and is_last else "scaling.resources"
+    def _label_fields(self, count: int) -> tuple[str, ...]:
+        fields, driver = super()._label_fields(count), self.scaling.driver
+        if driver is None or not driver.label_selector:
+            return fields
+        return ("scaling.driver.label_selector", *fields[1:])
+
+    def _fields(self, count: int) -> tuple[str, ...]:
+        driver, fields = self.scaling.driver, ["scaling.resources"] * count
+        if driver is not None and driver.data_cpus:
+            fields[-1] = "scaling.driver.data_cpus"
+        if driver is not None and not self._is_head_empty():
+            fields[0] = "scaling.driver"
+        return tuple(fields)
+
+    def _field(self) -> str:
+        return "scaling"
 
 
 def resources_of(scaling: Scaling) -> Resources:
@@ -279,9 +294,9 @@ def resources_of_wrapped(asked: Any, given: Any) -> Resources:
     if len(fields["bundles"]) == 1:
         fields = {**process_fields(fields["bundles"][0]), "label_selector": fields.get("label_selector", {})}
     wrapped = Resources.model_validate(fields)
-    if given is not None and Resources.model_validate(given).to_bundles() != wrapped.to_bundles():
+    if given is not None and Resources.model_validate(given).shape().bundles != wrapped.shape().bundles:
         raise Problem(
-            f"{show(given)} is not what tune.with_resources asks for, {wrapped.to_bundles()}",
+            f"{show(given)} is not what tune.with_resources asks for, {[*wrapped.shape().bundles]}",
             "leave resources out, or take tune.with_resources away",
             ("resources",),
         )

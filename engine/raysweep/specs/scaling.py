@@ -20,8 +20,8 @@ from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.space.amounts import Need, parse_amount
 from raysweep.specs.bundles import Amount, ProcessResources
 from raysweep.specs.resources_by_config import ScalingByConfig
+from raysweep.specs.shape import Strategy
 
-Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 Backend = Literal["torch", "gloo", "nccl", "tensorflow", "horovod"]
 ProcessGroup = Literal["gloo", "nccl", "tensorflow", "horovod"]
 Reduction = Literal["rank0", "mean", "sum", "max", "min", "each"]

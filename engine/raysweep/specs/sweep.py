@@ -149,7 +149,7 @@ class SweepSpec(SweepFields):
     @property
     def may_have_gpus(self) -> bool:
         """Whether trials, or some of them, take GPUs."""
-        return self.trial_resources.total_gpus > 0 or any(need.name == "gpu" for need in self.needs)
+        return "GPU" in self.shape.total or any(need.name == "gpu" for need in self.needs)
 
     @property
     def compared(self) -> tuple[str, Mode]:

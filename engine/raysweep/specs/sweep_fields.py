@@ -15,7 +15,7 @@ from raysweep.documents.mode import Mode
 from raysweep.from_tune.class_options import TuneOptions
 from raysweep.schedulers.spec import SchedulerSpec
 from raysweep.search.spec import SearchSpec
-from raysweep.space.amounts import Need
+from raysweep.space.amounts import USUAL, Need, Needs
 from raysweep.space.constraints import Constraints
 from raysweep.space.parsed import is_domain
 from raysweep.space.where import Where
@@ -25,6 +25,7 @@ from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.specs.program import Command, ProgramSpec
 from raysweep.specs.resources import Resources, resources_of
 from raysweep.specs.scaling import Driver, Scaling
+from raysweep.specs.shape import Shape
 from raysweep.specs.sweep_parts import (
     METRIC_SCHEMA,
     MODE_SCHEMA,
@@ -166,6 +167,15 @@ class SweepFields(SpecDocument):
         """What one trial takes, with all its workers."""
         return self.resources if self.scaling is None else resources_of(self.scaling)
 
+    @cached_property
+    def shape(self) -> Shape:
+        """What the placement group of a usual trial asks for."""
+        return self.shape_for(USUAL)
+
+    def shape_for(self, needs: Needs) -> Shape:
+        """What the placement group of a trial with these needs asks for."""
+        return self.trial_resources.shape(needs, is_gang=self.gang is not None)
+
     @property
     def gang(self) -> Scaling | None:
         """`scaling`, where the trainable runs in each worker."""
@@ -184,10 +194,7 @@ class SweepFields(SpecDocument):
     @property
     def use_per_slot_hour(self) -> dict[str, float]:
         """What an hour of one slot uses of what a budget counts: `cpu_hours`, `gpu_hours`, `cost`."""
-        total: dict[str, float] = {}
-        for bundle in self.trial_resources.to_bundles():
-            for name, amount in bundle.items():
-                total[name] = total.get(name, 0.0) + amount
+        total = self.shape.total
         prices = {_RAY_NAMES.get(name, name): price for name, price in self.stop.cost_per_hour.items()}
         cost = sum(amount * prices.get(name, 0.0) for name, amount in total.items())
         return {"cpu_hours": total.get("CPU", 0.0), "gpu_hours": total.get("GPU", 0.0), "cost": cost}

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT, _prefer_other_node
-from raysweep.core.state.trial_parts import Needs
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
+from raysweep.space.amounts import Needs
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
 from tests.unit.core.sweep import Sweep, running, start_trial
 from tests.unit.core.toys import NODE_DIED

@@ -96,7 +96,7 @@ def told_ends(replayed: Replayed) -> dict[int, list[str]]:
 
 
 def sizes(replayed: Replayed) -> set[str]:
-    return {each.size for each in of_type(replayed, cmd.OpenSlot)}
+    return {each.needs.size for each in of_type(replayed, cmd.OpenSlot)}
 
 
 def started_again(replayed: Replayed, numbers: set[int], generation: int) -> set[int]:
@@ -168,7 +168,8 @@ def sizes_by_config(replayed: Replayed) -> bool:
 
 def memory_by_config(replayed: Replayed) -> bool:
     kinds = {a.kind for t in replayed.state.trials.values() for a in t.attempts}
-    return {each.memory_bytes for each in of_type(replayed, cmd.OpenSlot)} == {None, 2**31} and "oom" in kinds
+    opened = {each.needs.memory_bytes for each in of_type(replayed, cmd.OpenSlot)}
+    return opened == {None, 2**31} and "oom" in kinds
 
 
 def gangs(replayed: Replayed) -> bool:

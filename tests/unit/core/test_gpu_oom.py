@@ -9,6 +9,7 @@ import pytest
 from raysweep.core.state.invariants import check
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
+from raysweep.space.amounts import Needs
 from raysweep.specs import Resources
 from tests.unit.core.faults import NO_WAIT, kinds
 from tests.unit.core.sized import open_all, run_sized
@@ -85,5 +86,5 @@ def test_another_config_does_not_bring_the_part_back() -> None:
 
 def test_a_whole_gpu_takes_the_place_of_gpu_memory() -> None:
     shared = Resources(gpu_memory=10 * 2**30).with_gpu_part(0.125)
-    assert shared.to_bundles() == [{"CPU": 1.0, "GPU": 0.125}]
-    assert shared.resized("gpu=1").to_bundles() == [{"CPU": 1.0, "GPU": 1.0}]
+    assert [*shared.shape().bundles] == [{"CPU": 1.0, "GPU": 0.125}]
+    assert [*shared.shape(Needs(size="gpu=1")).bundles] == [{"CPU": 1.0, "GPU": 1.0}]

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from raysweep.core.handlers import assignment, transitions
-from raysweep.core.state.trial_parts import Attempt, Needs
+from raysweep.core.state.trial_parts import Attempt
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.schedulers import Pause, Resume, load_scheduler
+from raysweep.space.amounts import Needs
 from tests.policies import Whim
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory
 from tests.unit.core.sweep import Sweep, running, start_trial, tell
@@ -32,7 +33,10 @@ def make_large(sweep: Sweep) -> list[cmd.Command]:
 
 def test_a_trial_that_ran_out_of_memory_gets_a_larger_slot() -> None:
     sweep = out_of_memory()
-    assert make_large(sweep)[1:] == [cmd.CloseSlot(slot=2), cmd.OpenSlot(slot=3, memory_bytes=4 * GIB)]
+    assert make_large(sweep)[1:] == [
+        cmd.CloseSlot(slot=2),
+        cmd.OpenSlot(slot=3, needs=Needs(memory_bytes=4 * GIB)),
+    ]
     (start,) = sweep.send(ev.SlotOpened, slot=3, node="big")
     assert start == start_trial(3, 0, attempt=2)
 
@@ -216,7 +220,7 @@ def test_a_sweep_without_results_is_left_where_no_node_can_hold_its_trials() -> 
         cmd.SetTimer(at=sweep.at + sweep.state.rules.slots.placement_timeout_s)
     ]
     commands = sweep.send(ev.CapacityChanged, slots=1, memory_bytes=8 * GIB)
-    assert commands[0] == cmd.OpenSlot(slot=sweep.state.room.next_slot - 1, memory_bytes=4 * GIB)
+    assert commands[0] == cmd.OpenSlot(slot=sweep.state.room.next_slot - 1, needs=Needs(memory_bytes=4 * GIB))
 
 
 def test_a_node_that_comes_in_time_takes_the_large_trial() -> None:
@@ -226,7 +230,7 @@ def test_a_node_that_comes_in_time_takes_the_large_trial() -> None:
     sweep.at += 100
     commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=32 * GIB)
     large = sweep.state.room.next_slot - 1
-    assert commands[0] == cmd.OpenSlot(slot=large, memory_bytes=4 * GIB)
+    assert commands[0] == cmd.OpenSlot(slot=large, needs=Needs(memory_bytes=4 * GIB))
     (start,) = sweep.send(ev.SlotOpened, slot=large, node="big")
     assert start == start_trial(large, 0, attempt=2)
     run(sweep, 0)
@@ -329,7 +333,7 @@ def test_a_cut_trial_that_comes_back_still_gets_its_memory() -> None:
     commands = sweep.send(ev.CapacityChanged, slots=1, memory_bytes=16 * GIB)
     assert sweep.state.line.hungry_for_memory == 1
     (large,) = [c for c in commands if isinstance(c, cmd.OpenSlot)]
-    assert large.memory_bytes == 4 * GIB
+    assert large.needs.memory_bytes == 4 * GIB
     (start,) = sweep.send(ev.SlotOpened, slot=large.slot, node="big")
     assert isinstance(start, cmd.StartTrial)
 

@@ -12,6 +12,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.fleet.invariants import check
+from raysweep.space.amounts import Needs
 
 DIED = Failure(origin="process", type="WorkerDied", message="killed by signal 9")
 NODE_DIED = Failure(origin="process", type="NodeDied", message="gone", node_state="dead")
@@ -63,7 +64,7 @@ class Driven:
         return self
 
     def open(self, slot: int, memory_bytes: int | None = None, size: str = "") -> Driven:
-        self.fleet.open(cmd.OpenSlot(slot=slot, memory_bytes=memory_bytes, size=size), self.at)
+        self.fleet.open(cmd.OpenSlot(slot=slot, needs=Needs(memory_bytes=memory_bytes, size=size)), self.at)
         return self.done()
 
     def close(self, slot: int) -> Driven:

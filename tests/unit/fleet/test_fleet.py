@@ -26,6 +26,7 @@ from raysweep.fleet.policy import (
     SILENCE_S,
 )
 from raysweep.messages import FailureFacts, Memory, Ready, TrialsRecalled, Unready
+from raysweep.space.amounts import USUAL, Needs
 from tests.unit.fleet.fleet import (
     DIED,
     NODE_DIED,
@@ -45,7 +46,7 @@ from tests.unit.fleet.fleet import (
 def test_a_slot_gets_a_group_and_a_worker_and_is_open_once_that_is_ready() -> None:
     driven = Driven().open(0)
     assert driven.actions == [
-        CreateGroup(group=0, memory_bytes=None, excluded=()),
+        CreateGroup(group=0, needs=USUAL, excluded=()),
         StartWorker(worker=0, group=0, is_spare=False),
     ]
     assert driven.up(0, "n1").events == [ev.SlotOpened(at=100.0, slot=0, node="n1")]
@@ -87,20 +88,20 @@ def test_a_free_group_on_a_node_that_goes_is_removed_before_anybody_gets_it() ->
     driven = Driven().open(0).up(0, "bad").ended(0).link_closed(0)
     driven.fleet.avoid({"bad"})
     assert driven.done().did(RemoveGroup) == [RemoveGroup(group=0)]
-    assert driven.open(1).did(CreateGroup) == [CreateGroup(group=1, memory_bytes=None, excluded=())]
+    assert driven.open(1).did(CreateGroup) == [CreateGroup(group=1, needs=USUAL, excluded=())]
 
 
 def test_new_groups_keep_off_excluded_nodes() -> None:
     driven = Driven()
     driven.fleet.exclude(_exclude("b"))
     driven.fleet.exclude(_exclude("a"))
-    assert driven.open(0).did(CreateGroup) == [CreateGroup(group=0, memory_bytes=None, excluded=("a", "b"))]
+    assert driven.open(0).did(CreateGroup) == [CreateGroup(group=0, needs=USUAL, excluded=("a", "b"))]
 
 
 def test_a_large_slot_gets_what_lies_free() -> None:
     driven = Driven().open(0).up(0).ended(0).link_closed(0).open(1, 2**30)
     assert driven.did(RemoveGroup) == [RemoveGroup(group=0)]
-    assert driven.did(CreateGroup) == [CreateGroup(group=1, memory_bytes=2**30, excluded=())]
+    assert driven.did(CreateGroup) == [CreateGroup(group=1, needs=Needs(memory_bytes=2**30), excluded=())]
     driven = Driven().open(0).up(0).open(1, 2**30).ended(0).link_closed(0)
     assert driven.did(RemoveGroup) == [RemoveGroup(group=0)], "a larger slot waits for the room"
 

@@ -17,6 +17,7 @@ from raysweep.fleet.policy import (
     LAST_WORDS_S,
     FleetPolicy,
 )
+from raysweep.space.amounts import USUAL, Needs
 from tests.unit.core.toys import make_spec
 from tests.unit.fleet.fleet import NODE_DIED, RAISED, Driven, began, failed, returned, spent, stopped, told
 
@@ -59,7 +60,7 @@ def kinds(driven: Driven, worker: int) -> list[str]:
 def test_a_gang_has_one_group_and_a_worker_in_each_bundle_and_opens_when_all_are_ready() -> None:
     driven = Driven(can_spare=False, world_size=3).open(0)
     assert driven.actions == [
-        CreateGroup(group=0, memory_bytes=None, excluded=()),
+        CreateGroup(group=0, needs=USUAL, excluded=()),
         *(StartWorker(worker=rank, group=0, is_spare=False, rank=rank) for rank in range(3)),
     ]
     assert driven.hand(0, 7).sent() == []
@@ -430,7 +431,7 @@ def test_whatever_happens_each_trial_has_one_end_and_runs_in_one_gang_at_a_time(
 def test_a_slot_of_another_size_has_so_many_members_and_its_group_is_not_kept() -> None:
     driven = Driven(can_spare=False, world_size=2).open(0, size="num_workers=3")
     assert driven.actions == [
-        CreateGroup(group=0, memory_bytes=None, excluded=(), size="num_workers=3"),
+        CreateGroup(group=0, needs=Needs(size="num_workers=3"), excluded=()),
         *(StartWorker(worker=rank, group=0, is_spare=False, rank=rank) for rank in range(3)),
     ]
     assert driven.fleet.has_large_opening

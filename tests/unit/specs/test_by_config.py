@@ -10,7 +10,7 @@ import pytest
 
 from raysweep import Resources, SweepSpec, TrainSpec
 from raysweep.errors import SpecError
-from raysweep.space.amounts import Need, amounts_of, parse_amount, size_of
+from raysweep.space.amounts import Need, Needs, amounts_of, parse_amount, size_of
 from raysweep.specs.changes import changes
 
 FIELD = "resources.by_config.memory"
@@ -154,7 +154,7 @@ def test_a_size_has_custom_resources_of_any_name(name: str) -> None:
     size = size_of(amounts)
     assert amounts_of(size) == amounts
     assert len(size.split()) == 2
-    assert Resources(custom={"other": 1}).resized(size).to_bundles() == [
+    assert [*Resources(custom={"other": 1}).shape(Needs(size=size)).bundles] == [
         {"CPU": 2.0, "other": 1.0, name: 3.0}
     ]
 
@@ -210,15 +210,17 @@ def test_trials_that_may_have_gpus_get_a_process_each() -> None:
 
 
 def test_the_size_of_a_trial_in_rays_bundles() -> None:
-    assert Resources(cpu=1, custom={"a": 1}).resized("cpu=4 gpu=0.5").to_bundles() == [
+    assert [*Resources(cpu=1, custom={"a": 1}).shape(Needs(size="cpu=4 gpu=0.5")).bundles] == [
         {"CPU": 4.0, "GPU": 0.5, "a": 1.0}
     ]
     gang = plain(scaling={"num_workers": 2, "resources": {"cpu": 3}}).trial_resources
-    assert gang.resized("num_workers=3", 7, is_gang=True).to_bundles() == [{"CPU": 3.0, "memory": 7.0}] * 3
-    assert Resources(custom={"a": 1}).resized("custom.a=3 custom.b=2", 7).to_bundles() == [
-        {"CPU": 1.0, "memory": 7.0, "a": 3.0, "b": 2.0}
-    ]
-    assert Resources().resized("") == Resources()
+    assert [*gang.shape(Needs(size="num_workers=3", memory_bytes=7), is_gang=True).bundles] == [
+        {"CPU": 3.0, "memory": 7.0}
+    ] * 3
+    assert [
+        *Resources(custom={"a": 1}).shape(Needs(size="custom.a=3 custom.b=2", memory_bytes=7)).bundles
+    ] == [{"CPU": 1.0, "memory": 7.0, "a": 3.0, "b": 2.0}]
+    assert Resources().shape(Needs(size="")) == Resources().shape()
 
 
 @pytest.mark.parametrize(
@@ -345,11 +347,11 @@ def test_the_size_of_a_gang_is_that_of_each_of_its_workers() -> None:
         "cpu=4 custom.a%20b=2 gpu=0.5 num_workers=3": [usual | {"CPU": 4.0, "a b": 2.0, "GPU": 0.5}] * 3,
     }
     for size, bundles in sizes.items():
-        assert resources.resized(size, is_gang=True).to_bundles() == bundles
+        assert [*resources.shape(Needs(size=size), is_gang=True).bundles] == bundles
     more = usual | {"CPU": 4.0, "memory": 3e9}
-    assert resources.resized("cpu=4", 3 * 10**9, is_gang=True).to_bundles() == [more] * 2
+    assert [*resources.shape(Needs(size="cpu=4", memory_bytes=3 * 10**9), is_gang=True).bundles] == [more] * 2
     two = Resources(bundles=[{"CPU": 1}, {"CPU": 5}])
-    assert two.resized("", 7).to_bundles() == [{"CPU": 1.0, "memory": 7.0}, {"CPU": 5.0}]
+    assert [*two.shape(Needs(memory_bytes=7)).bundles] == [{"CPU": 1.0, "memory": 7.0}, {"CPU": 5.0}]
 
 
 @pytest.mark.parametrize(

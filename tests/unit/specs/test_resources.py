@@ -27,7 +27,7 @@ from raysweep.specs import Resources, Scaling
 )
 def test_bundles(given: dict[str, Any], bundles: list[dict[str, float]]) -> None:
     resources = Resources.model_validate(given)
-    assert resources.to_bundles() == bundles
+    assert [*resources.shape().bundles] == bundles
     assert Resources.model_validate(resources.model_dump(mode="json")) == resources
 
 
@@ -41,15 +41,15 @@ def test_the_trials_own_amounts_are_those_of_the_first_bundle() -> None:
         500_000_000,
         {"x": 1},
     )
-    assert resources.total_gpus == 2.5
-    assert not resources.is_head_empty
+    assert resources.shape().total["GPU"] == 2.5
+    assert not resources.shape().is_head_empty
 
 
 def test_an_empty_first_bundle_is_a_trial_that_takes_nothing_itself() -> None:
     resources = Resources.model_validate({"bundles": [{}, {"CPU": 2}, {"CPU": 2}]})
-    assert resources.is_head_empty
+    assert resources.shape().is_head_empty
     assert (resources.cpu, resources.gpu) == (0, 0)
-    assert resources.to_bundles() == [{"CPU": 2.0}, {"CPU": 2.0}]
+    assert [*resources.shape().bundles] == [{"CPU": 2.0}, {"CPU": 2.0}]
 
 
 @pytest.mark.parametrize(

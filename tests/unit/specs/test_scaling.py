@@ -23,7 +23,7 @@ def test_defaults_that_are_written_out_do_not_change_the_digest() -> None:
 
 def test_a_trial_takes_a_bundle_for_each_worker() -> None:
     spec = sweep(scaling={"num_workers": 3, "resources": {"cpu": 2}, "placement_strategy": "SPREAD"})
-    assert spec.trial_resources.to_bundles() == [{"CPU": 2.0}] * 3
+    assert [*spec.trial_resources.shape().bundles] == [{"CPU": 2.0}] * 3
     assert spec.trial_resources.strategy == "SPREAD"
     assert rs.SweepSpec(**spec.to_dict()) == spec
     assert sweep(scaling=rs.Scaling(num_workers=3)).scaling == rs.Scaling(num_workers=3)
@@ -31,7 +31,7 @@ def test_a_trial_takes_a_bundle_for_each_worker() -> None:
 
 def test_all_workers_are_on_nodes_with_the_labels() -> None:
     spec = sweep(scaling={"num_workers": 2, "label_selector": {"kind": "big"}})
-    assert spec.trial_resources.to_label_selectors() == [{"kind": "big"}] * 2
+    assert [*spec.trial_resources.shape().label_selectors] == [{"kind": "big"}] * 2
     assert rs.SweepSpec(**spec.to_dict()) == spec
     assert spec.digest() != sweep(scaling={"num_workers": 2}).digest()
     kinds = [Node(name=kind, total={"CPU": 4.0}, labels={"kind": kind}) for kind in ("small", "big")]

@@ -19,7 +19,7 @@ def test_defaults(spec: SweepSpec) -> None:
     assert (spec.num_samples, spec.seed, spec.score, spec.storage_path) == (1, None, "last", "~/raysweep")
     assert (spec.search.kind, spec.scheduler.kind) == ("random", "fifo")
     assert spec.effective_isolation == "worker"
-    assert spec.resources.to_bundles() == [{"CPU": 1.0}]
+    assert [*spec.resources.shape().bundles] == [{"CPU": 1.0}]
 
 
 @pytest.mark.parametrize(

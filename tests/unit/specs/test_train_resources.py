@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
+from raysweep.space.amounts import Needs
 from raysweep.specs import Resources, Scaling, SweepSpec, TrainSpec
 
 FOUR: dict[str, Any] = {"num_workers": 4, "resources": {"cpu": 2}}
@@ -35,8 +36,8 @@ def test_a_trial_takes_what_its_workers_take_and_the_driver_what_is_given_for_it
     scaling: dict[str, Any], driver: dict[str, Any], bundles: list[dict[str, float]], is_head_empty: bool
 ) -> None:
     asked = spec(scaling={**scaling, "driver": driver})
-    assert asked.trial_resources.to_bundles() == bundles
-    assert asked.trial_resources.is_head_empty == is_head_empty
+    assert [*asked.trial_resources.shape().bundles] == bundles
+    assert asked.trial_resources.shape().is_head_empty == is_head_empty
     assert SweepSpec.from_json(asked.to_json()) == asked
     assert asked.gang is None
 
@@ -51,21 +52,21 @@ def test_a_scaling_config_of_ray_is_taken() -> None:
 
     asked = ScalingConfig(num_workers=3, use_gpu=True, placement_strategy="SPREAD")
     resources = spec(scaling=Scaling.model_validate(asked).replace(driver={})).trial_resources
-    assert resources.to_bundles() == [{"GPU": 1.0}] * 3
+    assert [*resources.shape().bundles] == [{"GPU": 1.0}] * 3
     assert resources.strategy == "SPREAD"
 
 
 def test_more_memory_for_a_retry_is_the_drivers() -> None:
     resources = spec(scaling={**FOUR, "driver": {"memory": 5}}).trial_resources
-    assert resources.resized("", 7).to_bundles() == [{"memory": 7.0}, *[{"CPU": 2.0}] * 4]
+    assert [*resources.shape(Needs(memory_bytes=7)).bundles] == [{"memory": 7.0}, *[{"CPU": 2.0}] * 4]
 
 
 def test_labels_of_the_driver_stand_in_place_of_those_of_all() -> None:
     driver = {"cpu": 1, "label_selector": {"kind": "on-demand"}}
     asked = spec(scaling={**FOUR, "label_selector": {"kind": "spot"}, "driver": driver})
     selectors = [{"kind": "on-demand"}, *[{"kind": "spot"}] * 4]
-    assert asked.trial_resources.to_label_selectors() == selectors
-    assert Resources(cpu=1, label_selector={"a": "b"}).to_label_selectors() == [{"a": "b"}]
+    assert [*asked.trial_resources.shape().label_selectors] == selectors
+    assert [*Resources(cpu=1, label_selector={"a": "b"}).shape().label_selectors] == [{"a": "b"}]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_cha
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
-from raysweep.specs import Changes, Const, Resources, RunRequest, Space, SweepSpec
+from raysweep.specs import Changes, Const, RunRequest, Space, SweepSpec
+from raysweep.specs.shape import Shape
 from raysweep.storage.objects.opening import open_store
 
 
@@ -111,7 +112,7 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
         state=state,
         changes=differences,
         trials=make_searcher(spec, spec.seed or 0).total,
-        resources=[dict(bundle) for bundle in spec.trial_resources.to_bundles()],
+        resources=[dict(bundle) for bundle in spec.shape.bundles],
         at_once=at_once,
         where=where,
         shares=shares,
@@ -175,7 +176,7 @@ def _find_room(spec: SweepSpec, address: str | None) -> tuple[SweepSpec, int, st
         return spec, count_trials(spec, nodes, limit), f"{address} ({_nodes(len(nodes))})", ""
     if address in (None, "local"):
         spec, shares = _share_here(spec)
-        return spec, count_trials(spec, [_this_machine(spec.trial_resources)], limit), "this machine", shares
+        return spec, count_trials(spec, [_this_machine(spec.shape)], limit), "this machine", shares
     from raysweep.cluster.ray.connection import connect
     from raysweep.cluster.ray.gpus import share_gpus
     from raysweep.cluster.ray.nodes import find_room
@@ -203,14 +204,11 @@ def _share_here(spec: SweepSpec) -> tuple[SweepSpec, str]:
     return spec.replace(resources=resources.with_gpu_part(share.part)), str(share)
 
 
-def _this_machine(resources: Resources) -> Any:
+def _this_machine(shape: Shape) -> Any:
     from raysweep.cluster.ray.preflight import Node
     from raysweep.training.feasibility import machine_totals
 
-    wanted: dict[str, float] = {}
-    for bundle in resources.to_bundles():
-        wanted |= bundle
-    return Node(name="this machine", total=machine_totals(wanted), labels={})
+    return Node(name="this machine", total=machine_totals(shape.total), labels={})
 
 
 def _nodes(count: int) -> str:

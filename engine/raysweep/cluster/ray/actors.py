@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,13 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from raysweep.cluster.preparation import resized
+from raysweep.cluster.preparation import shaped
 from raysweep.cluster.ray.nodes import avoiding, state_of_node
 from raysweep.cluster.ray.orphaned_groups import Orphans
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
-from raysweep.space.amounts import Size
-from raysweep.specs import Resources
+from raysweep.space.amounts import USUAL, Needs
+from raysweep.specs.shape import Bundle, Shape
 from raysweep.worker.actor import TrialWorker
 from raysweep.worker.setup import WorkerSetup
 
@@ -33,27 +33,25 @@ class Actor:
 
 
 class ActorPool:
-    """Carries out what the fleet wants of Ray: placement groups of the sweep's shape, and actors in them.
+    """Carries out what the fleet wants of Ray: placement groups, and actors in them.
 
-    `on_ended(worker, error)` is called on the event loop when an actor is gone that was not killed here;
-    `error` is what Ray raised. `orphaned_groups` finds what the trials leave behind.
+    `shape_for(needs)`: what the group of a trial with these needs asks for. `on_ended(worker, error)` is
+    called on the event loop when an actor is gone that was not killed here; `error` is what Ray raised.
+    `orphaned_groups` finds what the trials leave behind.
     """
 
     def __init__(
         self,
-        resources: Resources,
+        shape_for: Callable[[Needs], Shape],
         setup: WorkerSetup,
         on_ended: Callable[[int, BaseException | None], None],
-        *,
-        is_gang: bool = False,
     ) -> None:
-        self._resources = resources
-        self._is_gang = is_gang
+        self._shape_for = shape_for
         self._on_ended = on_ended
         self.orphans = Orphans()
         self._groups: dict[int, PlacementGroup] = {}
-        self._shapes: dict[int, Resources] = {}
-        self._sizes: dict[int, Size] = {}
+        self._shapes: dict[int, Shape] = {}
+        self._needs: dict[int, Needs] = {}
         self._alive: dict[int, Actor] = {}
         self._numbers: dict[str, int] = {}
         # A call without arguments spares the worker Ray's deserialization, for which it would import pyarrow,
@@ -62,7 +60,7 @@ class ActorPool:
         carrier = type("TrialWorker", (TrialWorker,), {"setup": setup if is_small else None})
         self._actor_class: Any = ray.remote(carrier)
         self._setup = setup
-        self._arguments: dict[Size, tuple[Any, ...]] = {"": () if is_small else (ray.put(setup),)}
+        self._arguments: dict[str, tuple[Any, ...]] = {USUAL.size: () if is_small else (ray.put(setup),)}
 
     def number_of(self, name: str) -> int | None:
         """The fleet's number for the actor of this name, until it was killed or has ended."""
@@ -74,33 +72,34 @@ class ActorPool:
 
     def create_group(self, action: CreateGroup) -> None:
         """Ask for a placement group; Ray places it when there is room."""
-        resources = self._note_shape(action)
+        shape = self._note_shape(action)
         self._groups[action.group] = placement_group(
-            resources.to_bundles(),
-            strategy=resources.strategy,
-            bundle_label_selector=avoiding(resources, action.excluded),
+            [dict(bundle) for bundle in shape.bundles],
+            strategy=shape.strategy,
+            bundle_label_selector=avoiding(shape, action.excluded),
         )
 
     def remove_group(self, action: RemoveGroup) -> None:
         """Give the group's resources back."""
-        del self._shapes[action.group], self._sizes[action.group]
+        del self._shapes[action.group], self._needs[action.group]
         group = self._groups.pop(action.group, None)
         if group is not None:
             remove_placement_group(group)
 
-    def bundles_of(self, group: int) -> list[dict[str, float]]:
+    def bundles_of(self, group: int) -> Sequence[Bundle]:
         """What the group holds, or a worker in it would."""
-        return self._shapes[group].to_bundles() if group in self._shapes else []
+        return self._shapes[group].bundles if group in self._shapes else ()
 
-    def find_groups(self) -> dict[str, list[dict[str, float]]]:
+    def find_groups(self) -> dict[str, Sequence[Bundle]]:
         """All groups of this sweep, by Ray's ids: the trial's own bundle first, which may be empty."""
-        return {group.id.hex(): _with_own(self._shapes[number]) for number, group in self._groups.items()}
+        shapes = {group.id.hex(): self._shapes[number] for number, group in self._groups.items()}
+        return {name: (shape.own, *shape.others) for name, shape in shapes.items()}
 
     def start(self, action: StartWorker) -> None:
         """Start an actor in its bundle of its group."""
-        group, resources = self._groups[action.group], self._shapes[action.group]
-        is_bare = action.is_spare or (action.rank == 0 and self._resources.is_head_empty)
-        own = {} if is_bare else dict(resources.to_bundles()[action.rank])
+        group, shape = self._groups[action.group], self._shapes[action.group]
+        is_bare = action.is_spare or (action.rank == 0 and shape.is_head_empty)
+        own = {} if is_bare else dict(shape.bundles[action.rank])
         options = {
             "num_cpus": own.pop("CPU", 0.0),
             "num_gpus": own.pop("GPU", 0.0),
@@ -118,18 +117,18 @@ class ActorPool:
         actor = Actor(worker=action.worker, name=handle._actor_id.hex(), handle=handle)
         self._alive[actor.worker] = actor
         self._numbers[actor.name] = actor.worker
-        self._watch(actor, handle.run.remote(*self._arguments_of(self._sizes[action.group], resources)))
+        self._watch(actor, handle.run.remote(*self._arguments_of(self._needs[action.group], shape)))
 
-    def _note_shape(self, action: CreateGroup) -> Resources:
-        resources = self._resources.resized(action.size, action.memory_bytes, is_gang=self._is_gang)
-        self._shapes[action.group], self._sizes[action.group] = resources, action.size
-        return resources
+    def _note_shape(self, action: CreateGroup) -> Shape:
+        shape = self._shape_for(action.needs)
+        self._shapes[action.group], self._needs[action.group] = shape, action.needs
+        return shape
 
-    def _arguments_of(self, size: Size, resources: Resources) -> tuple[Any, ...]:
-        """What workers of this size are told; one that is like the others gets what all get."""
-        if size not in self._arguments:
-            self._arguments[size] = (ray.put(resized(self._setup, resources, is_sized=True)),)
-        return self._arguments[size]
+    def _arguments_of(self, needs: Needs, shape: Shape) -> tuple[Any, ...]:
+        """What workers of this size are told; one that differs in memory alone gets what all get."""
+        if needs.size not in self._arguments:
+            self._arguments[needs.size] = (ray.put(shaped(self._setup, shape, is_sized=True)),)
+        return self._arguments[needs.size]
 
     def kill(self, worker: int) -> None:
         """End the actor now, if it lives; `on_ended` is not called."""
@@ -159,11 +158,6 @@ class ActorPool:
         if actor.worker in self._alive:
             self.kill(actor.worker)
             self._on_ended(actor.worker, error)
-
-
-def _with_own(resources: Resources) -> list[dict[str, float]]:
-    bundles = resources.to_bundles()
-    return [{}, *bundles] if resources.is_head_empty else bundles
 
 
 def explain_end(error: BaseException | None, node: str = "") -> Failure:

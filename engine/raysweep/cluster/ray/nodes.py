@@ -12,8 +12,9 @@ from raysweep.cluster.ray.preflight import Node, count_slots, count_trials
 from raysweep.core.vocabulary.failures import NodeState
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.cluster import draining_nodes, node_kinds
-from raysweep.space.amounts import Size
-from raysweep.specs import Resources, SweepSpec
+from raysweep.space.amounts import Needs, Size
+from raysweep.specs import SweepSpec
+from raysweep.specs.shape import Shape
 
 # Ray puts this label on every node, so that placement can go round one.
 NODE_LABEL = "ray.io/node-id"
@@ -74,7 +75,7 @@ def find_room(spec: SweepSpec, excluded: Collection[str] = (), sizes: Collection
 
 def _fits(spec: SweepSpec, size: Size, nodes: list[Node]) -> bool:
     try:
-        count_slots(spec.trial_resources.resized(size, is_gang=spec.gang is not None), nodes, limit=1)
+        count_slots(spec.shape_for(Needs(size=size)), nodes, limit=1)
     except InfeasibleResourcesError:
         return False
     return True
@@ -86,9 +87,7 @@ def _room_to_come(spec: SweepSpec, nodes: list[Node]) -> Room:
     Few clusters say which kinds of node they could add; those that do are taken at their word.
     """
     kinds = addable_nodes()
-    if kinds and not any(
-        spec.trial_resources.to_label_selectors()
-    ):  # the labels of what is to come are not known
+    if kinds and not any(spec.shape.label_selectors):  # the labels of what is to come are not known
         count_trials(spec, [*nodes, *kinds], limit=1)
     return Room(slots=spec.max_concurrent_trials or 1, nodes=max(1, len(nodes)), memory_bytes=0)
 
@@ -121,8 +120,8 @@ def state_of_node(node_id: str, text: str) -> NodeState:
     return "draining" if node_id and node_id in draining_nodes() else "alive"
 
 
-def avoiding(resources: Resources, excluded: Collection[str]) -> list[dict[str, str]] | None:
-    """The label selector of each bundle of these resources that keeps them off excluded nodes."""
+def avoiding(shape: Shape, excluded: Collection[str]) -> list[dict[str, str]] | None:
+    """The label selector of each bundle of this shape that keeps them off excluded nodes."""
     off = {NODE_LABEL: f"!in({','.join(sorted(excluded))})"} if excluded else {}
-    selectors = [{**selector, **off} for selector in resources.to_label_selectors()]
+    selectors = [{**selector, **off} for selector in shape.label_selectors]
     return selectors if any(selectors) else None

@@ -13,7 +13,8 @@ from raysweep.cluster.ray.demand import look_for_room
 from raysweep.cluster.ray.waiting_order import LOOK_S, Places, Tickets, total
 from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.raycompat.cluster import ClusterNotes
-from raysweep.specs import Resources
+from raysweep.space.amounts import Needs
+from raysweep.specs.shape import Shape
 from raysweep.threads import on_thread
 from raysweep.worker.setup import WorkerSetup
 
@@ -30,14 +31,12 @@ class OrderedPool(ActorPool):
 
     def __init__(
         self,
-        resources: Resources,
+        shape_for: Callable[[Needs], Shape],
         setup: WorkerSetup,
         on_ended: Callable[[int, BaseException | None], None],
         on_started: Callable[[int], None],
-        *,
-        is_gang: bool = False,
     ) -> None:
-        super().__init__(resources, setup, on_ended, is_gang=is_gang)
+        super().__init__(shape_for, setup, on_ended)
         self._on_started = on_started
         owner = f"{setup.place.sweep_id}.{os.urandom(4).hex()}".replace("/", "_")
         self._places = Places(Tickets(ClusterNotes(), owner), look_for_room)

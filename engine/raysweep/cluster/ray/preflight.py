@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.labels import has_labels
-from raysweep.specs import Resources, SweepSpec
+from raysweep.specs import SweepSpec
+from raysweep.specs.shape import Bundle, Shape
 
-Bundle = Mapping[str, float]
 MAX_SLOTS = 10_000
 _EPSILON = 1e-6
 
@@ -27,26 +27,28 @@ class Node:
     node_id: str = ""
 
 
-def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None = None) -> int:
-    """How many placement groups of these resources fit on the nodes at once, `limit` at most.
+def count_slots(shape: Shape, nodes: Sequence[Node], limit: int | None = None) -> int:
+    """How many placement groups of this shape fit on the nodes at once, `limit` at most.
 
     Raises:
         InfeasibleResourcesError: not even one fits; says what was asked for and what the largest node has.
     """
-    bundles = resources.to_bundles()
-    selectors = resources.to_label_selectors()
+    bundles, selectors = shape.bundles, shape.label_selectors
     usable = [node for node in nodes if any(has_labels(node.labels, selector) for selector in selectors)]
-    may_hold = [_with_labels(usable, selector, nodes, resources) for selector in selectors]
+    may_hold = [
+        _with_labels(usable, selector, nodes, field)
+        for selector, field in zip(selectors, shape.label_fields, strict=True)
+    ]
     for number, bundle in enumerate(bundles):
-        _check_bundle(bundle, resources.field_of(number), [usable[index] for index in may_hold[number]])
+        _check_bundle(bundle, shape.fields[number], [usable[index] for index in may_hold[number]])
     free = [dict(node.total) for node in usable]
     slots, most = 0, min(limit or MAX_SLOTS, MAX_SLOTS)
-    while slots < most and _place(bundles, free, resources.strategy, may_hold):
+    while slots < most and _place(bundles, free, shape.strategy, may_hold):
         slots += 1
     if not slots:
         raise InfeasibleResourcesError(
-            resources.field_of(),
-            f"one trial asks for {show_all(bundles)} placed {resources.strategy},"
+            shape.field,
+            f"one trial asks for {show_all(bundles)} placed {shape.strategy},"
             f" which the cluster cannot hold: {_show_nodes(usable)}",
             "ask for less, choose another strategy, or add nodes",
         )
@@ -54,15 +56,14 @@ def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None =
 
 
 def _with_labels(
-    usable: Sequence[Node], selector: Mapping[str, str], nodes: Sequence[Node], resources: Resources
+    usable: Sequence[Node], selector: Mapping[str, str], nodes: Sequence[Node], field: str
 ) -> list[int]:
     """The usable nodes, by their places, with these labels. Raises: InfeasibleResourcesError: none has."""
     found = [index for index, node in enumerate(usable) if has_labels(node.labels, selector)]
     if found:
         return found
-    is_driver = selector != resources.label_selector
     raise InfeasibleResourcesError(
-        f"{resources.field_of()}{'.driver' if is_driver else ''}.label_selector",
+        field,
         f"no live node has the labels {dict(selector)}",
         f"the nodes' labels are {[dict(node.labels) for node in nodes][:5]}",
     )
@@ -78,7 +79,7 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
     if spec.is_inline:
         return 1
     try:
-        return count_slots(spec.trial_resources, nodes, limit)
+        return count_slots(spec.shape, nodes, limit)
     except InfeasibleResourcesError as error:
         if scaling is None or error.field != "scaling":
             raise

@@ -207,7 +207,7 @@ def _may_be_the_node(state: SweepState) -> bool:
 
 def _gets_memory(state: SweepState, trial: Trial, failure: Failure) -> bool:
     """See to it that the next attempt has more memory; False: there is no more."""
-    asked = state.spec.trial_resources.to_bundles()[0].get("memory")
+    asked = state.spec.shape.bundles[0].get("memory")
     base = trial.needs.memory_bytes or (int(asked) if asked else failure.memory_bytes)
     wanted = more_memory(base, state.spec.failure.oom_memory_factor, state.room.largest_memory)
     if wanted is None:

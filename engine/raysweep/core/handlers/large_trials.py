@@ -280,6 +280,5 @@ def _shape(state: SweepState, trial: Trial) -> str:
     """What a trial takes that is large by its size; of a gang all its workers."""
     if state.spec.gang is None:
         return trial.needs.size
-    resources = state.spec.trial_resources.resized(trial.needs.size, trial.needs.memory_bytes, is_gang=True)
-    bundles = resources.to_bundles()
+    bundles = state.spec.shape_for(trial.needs).bundles
     return f"{len(bundles)} worker{'s' * (len(bundles) > 1)} of {show_bundle(bundles[0])}"

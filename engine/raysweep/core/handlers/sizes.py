@@ -9,10 +9,9 @@ from pydantic import JsonValue
 
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Slot, Trial
-from raysweep.core.state.trial_parts import Needs
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import SpecError
-from raysweep.space.amounts import Size, amounts_of, size_of
+from raysweep.space.amounts import Needs, Size, amounts_of, size_of
 
 
 def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failure | None:
@@ -60,7 +59,7 @@ def _shares_gpu(state: SweepState, amounts: Mapping[str, float]) -> bool:
         return False
     if state.rules.ends.budgets:  # they count slots that are all alike
         return False
-    usual = resources.to_bundles()[0].get("GPU", 0.0)
+    usual = resources.shape().own.get("GPU", 0.0)
     return 0 < amounts.get("gpu", usual) < 1
 
 

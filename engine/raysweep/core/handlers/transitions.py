@@ -10,7 +10,6 @@ from raysweep.core.handlers import sequential
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.sweep_parts import Fault
 from raysweep.core.state.trial import Slot, Trial
-from raysweep.core.state.trial_parts import USUAL, Needs
 from raysweep.core.views import lineage
 from raysweep.core.views.scores import consider_best
 from raysweep.core.vocabulary.commands import (
@@ -23,6 +22,7 @@ from raysweep.core.vocabulary.commands import (
 )
 from raysweep.core.vocabulary.lifecycle import FINAL, Cause, advance
 from raysweep.core.vocabulary.stop_reasons import StopReason
+from raysweep.space.amounts import USUAL, Needs
 
 Out = list[Command]
 
@@ -198,7 +198,7 @@ def open_slot(state: SweepState, out: Out, needs: Needs = USUAL) -> None:
     state.tally.touch(slot.number)
     if slot.is_large:
         state.tally.open_large()
-    out.append(OpenSlot(slot=slot.number, memory_bytes=needs.memory_bytes, size=needs.size))
+    out.append(OpenSlot(slot=slot.number, needs=needs))
 
 
 def idle(state: SweepState) -> list[Slot]:

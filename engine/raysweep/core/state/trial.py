@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from raysweep.core.state.trial_parts import (
     NO_ANCESTRY,
     NOT_CONTINUED,
-    USUAL,
     Ancestry,
     Attempt,
     Checkpoint,
     Continued,
     Metrics,
-    Needs,
     Pace,
     Results,
     Turn,
@@ -24,6 +22,7 @@ from raysweep.core.state.trial_parts import (
 from raysweep.core.vocabulary.failures import FailureKind
 from raysweep.core.vocabulary.lifecycle import TrialState
 from raysweep.core.vocabulary.stop_reasons import StopReason
+from raysweep.space.amounts import USUAL, Needs
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

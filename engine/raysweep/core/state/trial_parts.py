@@ -103,21 +103,6 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """What a trial needs, or a slot was opened with, beyond the usual."""
-
-    memory_bytes: int | None = None
-    """The memory that it needs, by its config or because it ran out of memory with less."""
-    size: str = ""
-    """What else its config asks for (`space.amounts.Size`)."""
-
-    @property
-    def are_large(self) -> bool:
-        """Whether they are more than the usual."""
-        return self.memory_bytes is not None or bool(self.size)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ancestry:
     """What made a trial that went on with another config, or from another trial's checkpoint."""
 
@@ -143,7 +128,6 @@ class Continued:
     """What the searcher received of its end, once and for all."""
 
 
-USUAL: Final = Needs()
 NO_ANCESTRY: Final = Ancestry()
 NOT_CONTINUED: Final = Continued()
 

@@ -25,21 +25,21 @@ from pydantic import JsonValue
 from raysweep.core.state.values import hot_value
 from raysweep.core.vocabulary.lifecycle import ToldEnd
 from raysweep.core.vocabulary.stop_reasons import StopReason
+from raysweep.space.amounts import USUAL, Needs
 
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSlot:
-    """Start a worker in a group of the sweep's shape, or of this `size`, with `memory_bytes` if given.
+    """Start a worker in a placement group of the shape that trials with these needs have.
 
     The shell says why it has no place after `failure.placement_timeout_s`, and gives a worker up that has not
     loaded the trainable after `failure.start_timeout_s` in its place.
     """
 
     slot: int
-    memory_bytes: int | None = None
-    size: str = ""
+    needs: Needs = USUAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

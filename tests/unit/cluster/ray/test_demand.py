@@ -22,9 +22,9 @@ from raysweep.cluster.ray.demand import (
 )
 from raysweep.raycompat import cluster
 from raysweep.raycompat.cluster import Demand, Load, WaitingGroup
-from raysweep.specs import Resources
 from raysweep.specs.resources import resources_of
 from raysweep.specs.scaling import Driver, Scaling
+from raysweep.specs.shape import Shape
 
 GROUP = "a1b2"
 ACTOR = "0102"
@@ -196,12 +196,12 @@ def test_a_look_at_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_trial_that_takes_nothing_itself_holds_all_its_bundles_for_what_it_starts() -> None:
-    held = ActorPool.find_groups(_pool_with(resources_of(Scaling(driver=Driver()))))
-    assert held == {GROUP: [{}, {"CPU": 1.0}]}
+    held = ActorPool.find_groups(_pool_with(resources_of(Scaling(driver=Driver())).shape()))
+    assert held == {GROUP: ({}, {"CPU": 1.0})}
     waits_for_the_one_before = demand({f"CPU_group_0_{GROUP}": 1}, ready=1)
     assert _of_demand(waits_for_the_one_before, sight(*held[GROUP])) is None
 
 
-def _pool_with(resources: Resources) -> Any:
+def _pool_with(shape: Shape) -> Any:
     group = SimpleNamespace(id=SimpleNamespace(hex=lambda: GROUP))
-    return SimpleNamespace(_groups={0: group}, _shapes={0: resources})
+    return SimpleNamespace(_groups={0: group}, _shapes={0: shape})

@@ -121,10 +121,10 @@ def test_what_a_cluster_makes_of_it_is_no_part_of_the_digest_and_may_change() ->
     asked = spec(gpu_memory="10GiB")
     assert asked.resources.gpu_memory == 10 * GIB
     assert asked.effective_isolation == "process"
-    assert asked.resources.to_bundles() == [{"CPU": 1.0, "GPU": 1.0}], "at most, until it is known"
+    assert [*asked.resources.shape().bundles] == [{"CPU": 1.0, "GPU": 1.0}], "at most, until it is known"
     began = asked.replace(resources=asked.resources.with_gpu_part(0.125))
     assert SweepSpec(**began.to_dict()) == began
-    assert began.resources.to_bundles() == [{"CPU": 1.0, "GPU": 0.125}]
+    assert [*began.resources.shape().bundles] == [{"CPU": 1.0, "GPU": 0.125}]
     assert began.digest() == asked.digest() != spec(gpu=1).digest()
     assert "gpu_part" in began.to_dict()["resources"]
     assert "gpu_part" not in asked.to_dict()["resources"]

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from raysweep.cluster.preparation import make_setup, resized
+from raysweep.cluster.preparation import make_setup, shaped
 from raysweep.cluster.ray import nodes
 from raysweep.cluster.ray.preflight import Node
 from raysweep.errors import InfeasibleResourcesError, SpecError
 from raysweep.raycompat.cluster import NodeKind
 from raysweep.runs.folder import SweepFolder
+from raysweep.space.amounts import Needs
 from raysweep.specs import SweepSpec
 from raysweep.storage.objects.opening import open_store
 
@@ -133,7 +134,7 @@ def test_workers_are_told_what_each_of_them_takes(tmp_path: Path) -> None:
         ("", (1.0, 0.5), {"CPU": 2.0, "GPU": 1.0}),
         ("cpu=3 gpu=2 num_workers=3", (3.0, 2.0), {"CPU": 9.0, "GPU": 6.0}),
     ):
-        told = resized(usual, spec.trial_resources.resized(size, is_gang=True))
+        told = shaped(usual, spec.shape_for(Needs(size=size)))
         assert (told.cpus, told.gpus) == own
         assert not told.hides_gpus
         assert told.place.resources == total

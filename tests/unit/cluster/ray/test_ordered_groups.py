@@ -13,6 +13,7 @@ from raysweep.cluster.ray import ordered_groups
 from raysweep.cluster.ray.actors import ActorPool
 from raysweep.cluster.ray.ordered_groups import OrderedPool
 from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.space.amounts import USUAL
 from raysweep.specs import Resources
 
 
@@ -55,13 +56,13 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def make_pool(turns: Turns, started: list[int]) -> OrderedPool:
     setup: Any = SimpleNamespace(pickled=None, place=SimpleNamespace(sweep_id="s"))
-    pool = OrderedPool(Resources(cpu=1), setup, lambda worker, error: None, started.append)
+    pool = OrderedPool(Resources(cpu=1).shape, setup, lambda worker, error: None, started.append)
     pool._places = cast(Any, turns)
     return pool
 
 
 def group(number: int) -> CreateGroup:
-    return CreateGroup(group=number, memory_bytes=None, excluded=())
+    return CreateGroup(group=number, needs=USUAL, excluded=())
 
 
 def worker(number: int, of: int) -> StartWorker:

@@ -21,7 +21,7 @@ def node(name: str = "a", *, labels: dict[str, str] | None = None, **total: floa
 
 
 def slots(nodes: list[Node], limit: int | None = None, **resources: Any) -> int:
-    return count_slots(Resources(**resources), nodes, limit)
+    return count_slots(Resources(**resources).shape(), nodes, limit)
 
 
 SMALL = [node("a", CPU=4, memory=8 * GIB), node("b", CPU=4, GPU=2, memory=8 * GIB)]
@@ -172,7 +172,7 @@ FOUR = {"num_workers": 4, "resources": {"cpu": 1}, "driver": {}}
 def test_as_many_drivers_run_as_their_workers_fit(
     nodes: list[Node], scaling: dict[str, Any], expected: int
 ) -> None:
-    assert count_slots(resources_of(Scaling.model_validate(scaling)), nodes) == expected
+    assert count_slots(resources_of(Scaling.model_validate(scaling)).shape(), nodes) == expected
 
 
 @pytest.mark.parametrize(
@@ -193,5 +193,5 @@ def test_a_run_that_can_never_start_is_refused_by_the_field_that_says_so(
     scaling: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InfeasibleResourcesError) as refused:
-        count_slots(resources_of(Scaling.model_validate(scaling)), PAIR)
+        count_slots(resources_of(Scaling.model_validate(scaling)).shape(), PAIR)
     assert refused.value.field == field
