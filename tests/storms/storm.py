@@ -224,10 +224,8 @@ class Player:
                     path.unlink(missing_ok=True)
             case "sweep.json":
                 (folder / "sweep.json").unlink(missing_ok=True)
-            case "blobs":
-                for parent, _, names in os.walk(
-                    folder / "checkpoints"
-                ):  # the sweep deletes folders meanwhile
+            case "blobs":  # the sweep deletes folders meanwhile
+                for parent, _, names in os.walk(folder / "checkpoints"):
                     for path in (Path(parent, name) for name in names):
                         if self._rng.random() < 0.7:
                             path.unlink(missing_ok=True)
