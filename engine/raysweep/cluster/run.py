@@ -28,7 +28,7 @@ from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.outcome.formatting import show_progress
-from raysweep.programs.allowed import check_program
+from raysweep.programs.allowed import check_programs
 from raysweep.programs.runner import runnable
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
 from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
@@ -159,7 +159,7 @@ def _run(
         if stage is None or isinstance(asked.spec.trainable, str):
             is_local = address in (None, "local")
             if asked.spec.command is not None:
-                check_program(asked.spec.command, is_local=is_local)
+                check_programs(asked.spec, is_local=is_local)
             else:
                 check_trainable(asked.spec.trainable, is_local=is_local)
             if is_local:

@@ -50,7 +50,7 @@ from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_
 from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
 from raysweep.jobs.same import OUTLINE, STORAGE, Stored, check_job, find_newest, to_metadata
 from raysweep.jobs.wire import ENDED, Submission
-from raysweep.programs.allowed import check_program
+from raysweep.programs.allowed import check_programs
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
 from raysweep.specs.continuing import Continue
@@ -186,7 +186,7 @@ def check_portable(spec: SweepSpec | TrainSpec) -> None:
         SpecError: One has no import path, or may not be.
     """
     if spec.command is not None:
-        check_program(spec.command, is_local=False)
+        check_programs(spec, is_local=False)
     else:
         _check_function("trainable", spec.trainable)
     for name, source in spec.datasets.items() if isinstance(spec, TrainSpec) else ():

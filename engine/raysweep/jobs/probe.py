@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import cache_from_source, find_spec
@@ -21,7 +20,7 @@ from raysweep.documents.allow_list import check_named
 from raysweep.errors import InfeasibleResourcesError, RaysweepError, SpecError
 from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skipped, slow
 from raysweep.jobs.driver import find_request
-from raysweep.programs.allowed import check_program
+from raysweep.programs.allowed import check_programs
 from raysweep.runs.policies import load_policies
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.storage.objects.opening import open_store
@@ -97,7 +96,7 @@ def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
     from raysweep.cluster.ray.import_probe import find_import_problem
 
     if spec.command is not None:
-        return _check_program(spec.command)
+        return _check_programs(spec)
     reference = str(spec.to_dict()["trainable"])
     try:
         check_named(reference, "trainable")
@@ -109,12 +108,13 @@ def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
     return ok("trainable", f"{reference} can be imported on the cluster")
 
 
-def _check_program(command: Sequence[str]) -> Check:
+def _check_programs(spec: SweepSpec | TrainSpec) -> Check:
     try:
-        check_program(command, is_local=True)
+        check_programs(spec, is_local=True)
     except SpecError as error:
         return failed("trainable", error.problem, error.fix)
-    return ok("trainable", f"the program {command[0]} is on the cluster")
+    assert spec.command is not None, "it was checked"
+    return ok("trainable", f"the program {spec.command[0]} is on the cluster")
 
 
 def _check_backend(spec: SweepSpec | TrainSpec) -> list[Check]:

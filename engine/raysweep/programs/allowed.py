@@ -13,11 +13,15 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from raysweep.documents import allow_list
 from raysweep.documents.placeholders import names_in
 from raysweep.errors import TrainableImportError
+from raysweep.specs.program import commands_of
+
+if TYPE_CHECKING:
+    from raysweep.specs import SweepSpec, TrainSpec
 
 VARIABLE: Final = "RAYSWEEP_PROGRAMS"
 _NONE: Final = "<none>"
@@ -31,15 +35,26 @@ def listed() -> str:
     return _NONE if allow_list.is_limited() else ""
 
 
-def check_program(command: Sequence[str], *, is_local: bool) -> None:
-    """See, before anything starts, that a command's program may run, and is there.
+def check_programs(spec: SweepSpec | TrainSpec, *, is_local: bool) -> None:
+    """See, before anything starts, that the programs of a spec may run, and are there.
+
+    Raises:
+        TrainableImportError: One may not, or is not there.
+    """
+    assert spec.command is not None, "the spec has a command"
+    for field, command in commands_of(spec.command, spec.program).items():
+        check_program(command, field=field, is_local=is_local)
+
+
+def check_program(command: Sequence[str], *, is_local: bool, field: str = "command") -> None:
+    """See that the program of one command, which `field` of a spec says, may run, and is there.
 
     `is_local`: it runs on this machine, in the present folder.
 
     Raises:
         TrainableImportError: It may not, or it is not there.
     """
-    check_allowed(command, listed())
+    check_allowed(command, listed(), field=field)
     program = command[0]
     if not is_local or names_in(program):
         return
@@ -49,14 +64,14 @@ def check_program(command: Sequence[str], *, is_local: bool) -> None:
     if os.path.isfile(program):
         is_bare = "/" not in program
         fix = f"write ./{program}" if is_bare else f"make it executable: chmod +x {program}"
-        raise TrainableImportError("command", f"{program!r} cannot be run as a program", fix)
+        raise TrainableImportError(field, f"{program!r} cannot be run as a program", fix)
     where = f"in {os.getcwd()}" if "/" in program else "on PATH"
     raise TrainableImportError(
-        "command", f"there is no program {program!r} {where}", "install it, or fix its path"
+        field, f"there is no program {program!r} {where}", "install it, or fix its path"
     )
 
 
-def check_allowed(command: Sequence[str], *lists: str) -> None:
+def check_allowed(command: Sequence[str], *lists: str, field: str = "command") -> None:
     """See that a command's program is in each of these lists that is not empty.
 
     Raises:
@@ -68,12 +83,12 @@ def check_allowed(command: Sequence[str], *lists: str) -> None:
             continue
         if given == _NONE:
             raise TrainableImportError(
-                "command",
+                field,
                 f"{allow_list.VARIABLE} is set and {VARIABLE} is not: no program may run",
                 f"set {VARIABLE}={command[0]} where this runs, or use a trainable",
             )
         raise TrainableImportError(
-            "command",
+            field,
             f"{command[0]!r} is not among the programs that {VARIABLE} allows here ({', '.join(entries)})",
             f"use one of these, or add {command[0]} to {VARIABLE} where this runs",
         )

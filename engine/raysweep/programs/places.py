@@ -41,6 +41,7 @@ class Places:
         self.master: tuple[str, int] | None = None
         self._folder = folder
         self._config_file: Path | None = None
+        self._port = 0
 
     def meet(self, session: Any) -> None:
         """Find the address at which the ranks of a gang meet: a free port of rank 0's node.
@@ -95,6 +96,9 @@ class Places:
                 return self._meeting()[0]
             case "master_port":
                 return str(self._meeting()[1])
+            case "port":
+                self._port = self._port or _free_port()
+                return str(self._port)
         known = ", ".join(self.config) or "none"
         raise PlaceholderError(
             f"the command has {{{name}}}, and the config of this trial has no such parameter (it has {known})"

@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from raysweep.specs import SweepSpec, TrainSpec
+    from raysweep.specs.service import ServiceSpec
 
 MetricsKind = Literal["emit", "jsonl", "stdout", "tensorboard", "trainer_state"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan:
+    """A server beside the command (see `specs.service.ServiceSpec`)."""
+
+    command: tuple[str, ...]
+    ready: str
+    ready_timeout_s: float
+    environment: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +43,26 @@ class Plan:
     signal: str = "SIGTERM"
     grace_s: float = 10.0
     checkpoint_signal: str | None = None
+    service: ServicePlan | None = None
     cwd: str = ""
     """Where the program runs, if there is such a folder on its node."""
     has_to_report: bool = True
     """Whether a program that ends well without a report has failed: not in a sweep without a metric."""
     allowed: str = ""
     """The list of programs that may run (`allowed.VARIABLE`), where the sweep was started; empty: any."""
+
+    @property
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        """The command, and that of the server."""
+        return (self.command,) if self.service is None else (self.command, self.service.command)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts in which placeholders may name parameters."""
+        own = (*self.command, *self.environment.values())
+        if self.service is None:
+            return own
+        return (*own, *self.service.command, *self.service.environment.values(), self.service.ready)
 
 
 def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
@@ -66,7 +91,19 @@ def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
         signal=stop.signal,
         grace_s=stop.grace_s,
         checkpoint_signal=stop.checkpoint_signal,
+        service=_service(program.service),
         cwd=os.getcwd(),
         has_to_report=bool(getattr(spec, "is_ranked", True)),
         allowed=listed(),
+    )
+
+
+def _service(given: ServiceSpec | None) -> ServicePlan | None:
+    if given is None:
+        return None
+    return ServicePlan(
+        command=given.command,
+        ready=given.ready,
+        ready_timeout_s=given.ready_timeout_s,
+        environment=dict(given.environment),
     )

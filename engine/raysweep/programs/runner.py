@@ -13,13 +13,14 @@ import selectors
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import trial as trial_api
+from raysweep.documents.placeholders import fill
 from raysweep.errors import ProgramFailedError, RaysweepError, TrialStopped
 from raysweep.programs.allowed import VARIABLE as PROGRAMS
 from raysweep.programs.allowed import check_allowed, listed
@@ -29,11 +30,12 @@ from raysweep.programs.emit import VARIABLE as EMIT
 from raysweep.programs.emit_server import EmitServer, Request
 from raysweep.programs.failures import MetricNeverReported, failure_of, name_of
 from raysweep.programs.places import Places, environment_of
-from raysweep.programs.plan import Plan, plan_of
+from raysweep.programs.plan import Plan, ServicePlan, plan_of
 from raysweep.programs.process import LOOK_S, ProgramProcess
 from raysweep.programs.readers.base import Reader, Record, step_of
 from raysweep.programs.readers.making import make_reader
 from raysweep.programs.readers.stdout import StdoutReader
+from raysweep.programs.service import MARK, Service
 from raysweep.trial.owners import OWN
 from raysweep.trial.session import TrialContext
 from raysweep.worker.host.memory import count_kernel_ooms
@@ -73,7 +75,8 @@ class Program:
             TrialStopped: The trial is to end.
         """
         # The controller's list or, without one, the node's; and in any case what the node limits itself.
-        check_allowed(self.plan.command, self.plan.allowed or listed(), os.environ.get(PROGRAMS, ""))
+        for command in self.plan.commands:
+            check_allowed(command, self.plan.allowed or listed(), os.environ.get(PROGRAMS, ""))
         context = trial_api.get_context()
         with ExitStack() as stack, _work_folder() as folder:
             opened = trial_api.get_checkpoint()
@@ -112,6 +115,7 @@ class _Attempt:
         self._watch = self._make_watch()
         self._next_files = self._next_folders = 0.0
         self._command: list[str] = []
+        self._service: Service | None = None
         self._selector = selectors.DefaultSelector()
         self._emits = EmitServer(folder, self._selector)
 
@@ -133,37 +137,74 @@ class _Attempt:
         plan, places = self._plan, self._places
         try:
             places.meet(self._session)
-            self._command = fill_command(
-                plan.command,
-                places.config,
-                places.value_of,
-                style=plan.arguments,
-                resume=plan.resume if places.restored is not None else (),
-                adds_args=plan.adds_args,
-                also=tuple(plan.environment.values()),
-            )
-            ooms = count_kernel_ooms()
-            process = self._start()
-            try:
-                self._follow(process)
-                self._finish(process, ooms)
-            except TrialStopped:
-                self._end(process)
-                raise
-            finally:
-                process.kill()
-                process.drain()
-                process.close()
+            resume = plan.resume if places.restored is not None else ()
+            self._command = self._fill(plan.command, resume=resume, adds_args=plan.adds_args)
+            with self._beside(plan.service):
+                self._run()
         finally:
             self._emits.close()
             self._selector.close()
+
+    def _fill(
+        self, command: Sequence[str], *, resume: Sequence[str] = (), adds_args: bool = False
+    ) -> list[str]:
+        """One of the two commands; what either names is not among the `{args}` of the other."""
+        plan, places = self._plan, self._places
+        return fill_command(
+            command,
+            places.config,
+            places.value_of,
+            style=plan.arguments,
+            resume=resume,
+            adds_args=adds_args,
+            also=plan.texts,
+        )
+
+    @contextmanager
+    def _beside(self, plan: ServicePlan | None) -> Iterator[None]:
+        """With the server, ready; it is ended after the program."""
+        if plan is None:
+            yield
+            return
+        places = self._places
+        environment = environment_of(self._plan, places)
+        environment |= {name: fill(text, places.value_of) for name, text in plan.environment.items()}
+        environment[MARK] = self._emits.address
+        command = self._fill(plan.command)
+        with _named_on_failure(command[0]):
+            self._service = Service(
+                [_find(command[0], places.cwd, environment), *command[1:]],
+                cwd=places.cwd,
+                environment=environment,
+                selector=self._selector,
+            )
+        try:
+            address = fill(plan.ready, places.value_of)
+            self._service.await_ready(address, plan.ready_timeout_s, self._raise_if_over)
+            yield
+        finally:
+            self._service.end("SIGTERM", self._plan.grace_s)
+
+    def _run(self) -> None:
+        ooms = count_kernel_ooms()
+        process = self._start()
+        try:
+            self._follow(process)
+            self._finish(process, ooms)
+        except TrialStopped:
+            self._end(process)
+            raise
+        finally:
+            process.kill()
+            process.drain()
+            process.close()
 
     def _start(self) -> ProgramProcess:
         places = self._places
         environment = environment_of(self._plan, places) | {EMIT: self._emits.address}
         program = _find(self._command[0], places.cwd, environment)
         feed = self._reader.feed if isinstance(self._reader, StdoutReader) else None
-        try:
+        with _named_on_failure(self._command[0]):
             return ProgramProcess(
                 [program, *self._command[1:]],
                 cwd=places.cwd,
@@ -172,9 +213,6 @@ class _Attempt:
                 on_stdout=feed,
                 selector=self._selector,
             )
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise ProgramFailedError(f"{self._command[0]!r} cannot be started: {why}") from None
 
     def _follow(self, process: ProgramProcess) -> None:
         """Until the program has ended, or the trial is to end."""
@@ -184,6 +222,8 @@ class _Attempt:
             self._take_emits()
             self._look()
             self._raise_if_over()
+            if self._service is not None:
+                self._service.check()
             signal = self._plan.checkpoint_signal
             if signal is not None and not self._is_asked and trial_api.should_checkpoint():
                 self._is_asked = True
@@ -204,6 +244,8 @@ class _Attempt:
         self._pairing.flush()
         if not is_well:
             self._raise_if_asked()
+            if self._service is not None:
+                self._service.check()  # then that is why the program failed
             is_kernel_oom = count_kernel_ooms() > ooms
             stderr, output = process.stderr, process.output
             code = -9 if code is None else code
@@ -310,6 +352,16 @@ class _Attempt:
             if checkpoint.is_dir():
                 raise
             # The program has removed it while it was copied; the metrics were sent before.
+
+
+@contextmanager
+def _named_on_failure(program: str) -> Iterator[None]:
+    """An error of the kernel about the start of a program, as one that names it."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ProgramFailedError(f"{program!r} cannot be started: {why}") from None
 
 
 def _take_step(restored: Path | None) -> float | None:

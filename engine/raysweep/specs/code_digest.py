@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.documents.trainable import PYTHON_ONLY, digest_of_code, split_reference
 from raysweep.documents.tune_objects import unwrapped
+from raysweep.specs.program import commands_of
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
@@ -48,7 +49,8 @@ def code_digest_of(spec: SweepSpec | TrainSpec) -> str:
     if spec.command is None:
         return code_digest(spec.trainable)
     digest, is_empty = hashlib.blake2b(digest_size=8), True
-    for item in spec.command:
+    commands = commands_of(spec.command, spec.program).values()
+    for item in (item for command in commands for item in command):
         path = os.path.expanduser(item)
         if not os.path.isfile(path) or os.path.getsize(path) > _MAX_SCRIPT_BYTES:
             continue

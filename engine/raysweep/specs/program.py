@@ -15,57 +15,23 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from raysweep.documents.base import SpecModel
-from raysweep.documents.placeholders import is_placeholder, names_in
+from raysweep.documents.placeholders import names_in
 from raysweep.documents.validation import Problem, did_you_mean, show
+from raysweep.specs.command import EXAMPLE, SEVERAL
+from raysweep.specs.service import ServiceSpec
 
 RUNNER: Final = "raysweep.programs.runner:run"
 """What `trainable` is in a spec with a command."""
 BUILT_IN: Final = (
     "args", "resume", "config_file", "checkpoint", "output_dir", "sweep_id", "number", "attempt", "seed",
-    "gpus", "cpus", "rank", "local_rank", "node_rank", "world_size", "master_addr", "master_port", "python",
+    "gpus", "cpus", "rank", "local_rank", "node_rank", "world_size", "master_addr", "master_port", "port",
+    "python",
 )  # fmt: skip
 """Placeholders that are no parameters."""
 RESERVED: Final = ("args", "resume", "config_file", "checkpoint", "output_dir")
 """No parameter may have these names where the command has the placeholder."""
-_SEVERAL: Final = ("args", "resume")
 _OF_CONFIG: Final = ("args", "config_file")
-_EXAMPLE: Final = 'write a list such as [python, train.py, "{args}"]'
-
-
-def _command(given: Any) -> Any:
-    if isinstance(given, str):
-        raise Problem(
-            f"expected a list of arguments, got the text {show(given)}",
-            f"write {_as_list(given)}; for a shell, [bash, -c, …]",
-        )
-    if not isinstance(given, Sequence):
-        raise Problem(f"expected a list of arguments, got {show(given)}", _EXAMPLE)
-    if not given:
-        raise Problem("is empty", _EXAMPLE)
-    items = [_argument(item, index) for index, item in enumerate(given)]
-    if not items[0].strip():
-        raise Problem("names no program", _EXAMPLE, (0,))
-    for name in _SEVERAL:
-        for index, item in enumerate(items):
-            if name in names_in(item) and not is_placeholder(item, name):
-                fix = f'write "{{{name}}}" as an argument of its own'
-                raise Problem(f"{show(item)} has {{{name}}}, which is several arguments", fix, (index,))
-    return tuple(items)
-
-
-def _argument(item: Any, index: int) -> str:
-    if isinstance(item, bool) or not isinstance(item, str | int | float):
-        raise Problem(f"expected text, got {show(item)}", "write it in quotes", (index,))
-    if "\0" in str(item):
-        raise Problem("has a null character, which no argument can have", "remove it", (index,))
-    return str(item)
-
-
-def _as_list(text: str) -> str:
-    try:
-        return f"[{', '.join(shlex.split(text))}]"
-    except ValueError:
-        return "a list"
+_SERVICE: Final = ("program", "service", "command")
 
 
 def _words(given: Any) -> Any:
@@ -98,11 +64,6 @@ def _pattern(given: str) -> str:
     return given
 
 
-Command = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_command),
-    WithJsonSchema({"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}),
-]
 Words = Annotated[
     tuple[str, ...],
     BeforeValidator(_words),
@@ -198,6 +159,8 @@ class ProgramSpec(SpecModel):
     """Which folders are checkpoints; default: what it reports by `raysweep emit … --checkpoint DIR`."""
     stop: ProgramStop = ProgramStop()
     """How it is ended."""
+    service: ServiceSpec | None = None
+    """A server that runs beside it, which the trial tunes or the program needs."""
 
     def templates(self, command: Sequence[str]) -> Iterable[tuple[tuple[str | int, ...], str]]:
         """Each text that may have placeholders, with its path in the spec."""
@@ -207,6 +170,12 @@ class ProgramSpec(SpecModel):
             yield ("program", "environment", name), text
         for index, item in enumerate(self.checkpoints.resume):
             yield ("program", "checkpoints", "resume", index), item
+        if self.service is not None:
+            for index, item in enumerate(self.service.command):
+                yield (*_SERVICE, index), item
+            yield ("program", "service", "ready"), self.service.ready
+            for name, text in self.service.environment.items():
+                yield ("program", "service", "environment", name), text
 
     def file_templates(self) -> Iterable[tuple[tuple[str | int, ...], str]]:
         """Each path that may have placeholders, with its place in the spec."""
@@ -214,6 +183,12 @@ class ProgramSpec(SpecModel):
             yield ("program", "metrics", self.metrics.chosen[0]), self.metrics.chosen[1]
         if self.checkpoints.folder is not None:
             yield ("program", "checkpoints", "folder"), self.checkpoints.folder
+
+
+def commands_of(command: Sequence[str], program: ProgramSpec | None) -> dict[str, Sequence[str]]:
+    """The commands of a spec by their fields: the program's, and its server's."""
+    service = program.service if program is not None else None
+    return {"command": command} | ({"program.service.command": service.command} if service else {})
 
 
 def with_runner(given: Mapping[Any, Any]) -> Mapping[Any, Any]:
@@ -226,7 +201,7 @@ def with_runner(given: Mapping[Any, Any]) -> Mapping[Any, Any]:
         if given.get("program") is not None:
             raise Problem("requires command", 'add command: [python, train.py, "{args}"]', ("program",))
         if trainable == RUNNER:
-            raise Problem(f"{RUNNER} runs a command", _EXAMPLE, ("command",))
+            raise Problem(f"{RUNNER} runs a command", EXAMPLE, ("command",))
         return given
     if trainable not in (None, RUNNER):
         raise Problem("cannot be combined with trainable", "give one of them", ("command",))
@@ -249,7 +224,8 @@ def check_placeholders(
     used = {name for _, text in program.templates(command) for name in names_in(text)}
     for path, text in (*program.templates(command), *program.file_templates()):
         for name in names_in(text):
-            if name in _SEVERAL and path[0] != "command":
+            is_service = name == "args" and path[:3] == _SERVICE
+            if name in SEVERAL and path[0] != "command" and not is_service:
                 fix = "write it in command, as an argument of its own"
                 raise Problem(f"{show(text)} has {{{name}}}, which is several arguments", fix, path)
             if name in RESERVED and name in paths:

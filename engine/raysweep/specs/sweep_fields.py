@@ -19,10 +19,11 @@ from raysweep.space.amounts import USUAL, Need, Needs
 from raysweep.space.constraints import Constraints
 from raysweep.space.parsed import is_domain
 from raysweep.space.where import Where
+from raysweep.specs.command import Command
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
 from raysweep.specs.identity import Kind
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.specs.program import Command, ProgramSpec
+from raysweep.specs.program import ProgramSpec
 from raysweep.specs.resources import Resources, resources_of
 from raysweep.specs.scaling import Driver, Scaling
 from raysweep.specs.shape import Shape

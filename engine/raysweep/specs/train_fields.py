@@ -12,9 +12,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 from raysweep.documents.json_values import leaves
 from raysweep.documents.tuples import marked
 from raysweep.space.parsed import is_domain
+from raysweep.specs.command import Command
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
 from raysweep.specs.identity import Kind
-from raysweep.specs.program import Command, ProgramSpec
+from raysweep.specs.program import ProgramSpec
 from raysweep.specs.scaling import Scaling
 from raysweep.specs.train_parts import (
     DataAddress,

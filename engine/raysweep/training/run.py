@@ -24,7 +24,7 @@ from raysweep.errors import (
     TrainingFailedError,
 )
 from raysweep.outcome import DataDigest, ErrorInfo, TrainOutcome
-from raysweep.programs.allowed import check_program
+from raysweep.programs.allowed import check_programs
 from raysweep.raycompat import TRAIN_WORKER_MODULE
 from raysweep.runs.ownership.training_claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
@@ -263,7 +263,7 @@ def _check_cluster(spec: TrainSpec) -> None:
 def _check_code(spec: TrainSpec) -> None:
     """Import what the spec names, before anything starts."""
     if spec.command is not None:
-        check_program(spec.command, is_local=False)
+        check_programs(spec, is_local=False)
     else:
         load_trainable(spec.trainable)
     check_datasets(spec)

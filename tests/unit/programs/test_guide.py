@@ -11,9 +11,11 @@ from raysweep.programs.plan import plan_of
 from raysweep.programs.runner import Program
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.specs.program import BUILT_IN, MetricsSource, ProgramSpec, ProgramStop
+from raysweep.specs.service import ServiceSpec
 from raysweep.testing import run_trial
 
-GUIDE = (Path(__file__).parents[3] / "docs/guides/programs.md").read_text()
+ROOT = Path(__file__).parents[3]
+GUIDE = (ROOT / "docs/guides/programs.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", GUIDE, re.DOTALL)
 SPECS = [text for language, text in BLOCKS if language == "yaml"]
 SCRIPTS = [text for language, text in BLOCKS if language == "bash"]
@@ -34,6 +36,16 @@ def test_its_scripts_run(script: str) -> None:
     assert attempt.end == "returned", attempt.error
     assert [row["step"] for row in attempt.reports] == list(range(1, len(attempt.reports) + 1))
     assert len(attempt.reports) >= 3
+
+
+def test_the_guide_about_servers_has_the_example() -> None:
+    page = (ROOT / "docs/guides/inference-server.md").read_text()
+    specs = [SweepSpec.from_yaml(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    assert specs[0] == SweepSpec.from_yaml((ROOT / "examples/serve.yaml").read_text())
+    assert specs[1].program is not None
+    assert specs[1].program.service is not None
+    found = re.findall(r"`(\w+)[`: ]|^ +(\w+):", page, re.MULTILINE)
+    assert set(ServiceSpec.model_fields) <= {name for names in found for name in names}
 
 
 def test_it_names_every_placeholder_and_option() -> None:

@@ -27,6 +27,9 @@ def check_command(spec: SweepFields | TrainFields) -> None:
 
 
 def _check_sweep(spec: SweepFields) -> None:
+    if spec.scaling is not None and spec.program is not None and spec.program.service is not None:
+        fix = "leave scaling out: give the trial its resources, and let a launcher start the program's ranks"
+        raise Problem("cannot be combined with scaling", fix, ("program", "service"))
     if spec.scaling is not None and spec.scaling.backend is not None:
         fix = "leave it out: the program connects its ranks by MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE"
         raise Problem("cannot be combined with command", fix, ("scaling", "backend"))

@@ -1,0 +1,111 @@
+"""The server beside a program: started before it, asked until it is ready, watched, and ended after it."""
+
+from __future__ import annotations
+
+import http.client
+import selectors
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from raysweep.errors import ProgramFailedError, one_line
+from raysweep.programs.failures import failure_of, name_of
+from raysweep.programs.process import ProgramProcess
+from raysweep.worker.host.memory import count_kernel_ooms
+
+MARK: Final = "RAYSWEEP_SERVICE"
+"""The variable by which the server's processes are found."""
+ASK_S: Final = 0.1
+"""So much time lies between two questions whether it is ready."""
+ANSWER_S: Final = 2.0
+"""So long one answer may take."""
+_PLAIN: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Its address is on this node, or near: no proxy is asked."""
+
+
+class ServiceNotReady(ProgramFailedError):
+    """The server did not become ready in time."""
+
+
+class Service:
+    """The server of one attempt. Raises ProgramFailedError where it cannot be started."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        selector: selectors.BaseSelector,
+    ) -> None:
+        self._command = command
+        self._ooms = count_kernel_ooms()
+        self._process = ProgramProcess(
+            command, cwd=cwd, environment=environment, mark=MARK, on_stdout=None, selector=selector
+        )
+
+    def await_ready(self, address: str, within_s: float, meanwhile: Callable[[], None]) -> None:
+        """Ask until it says that it is ready; `meanwhile` is called again and again.
+
+        Raises:
+            ProgramFailedError: It has ended.
+            ServiceNotReady: The time is over.
+        """
+        deadline = time.monotonic() + within_s
+        while True:
+            why = _ask(address)
+            self.check()  # what answers may be somebody else
+            if not why:
+                return
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                text = f"the service {name_of(self._command)} was not ready within {within_s:g} s"
+                message = f"{text} (program.service.ready_timeout_s): {address}: {why}"
+                raise ServiceNotReady(one_line(message), self._process.output, 0)
+            meanwhile()
+            self._process.await_end(min(ASK_S, left_s), meanwhile)
+
+    def check(self) -> None:
+        """Raises ProgramFailedError where it has ended."""
+        if not self._process.has_ended:
+            return
+        code = self._process.kill()
+        self._process.drain()
+        found = failure_of(
+            self._command,
+            -9 if code is None else code,
+            self._process.stderr,
+            is_kernel_oom=count_kernel_ooms() > self._ooms,
+            output=self._process.output,
+        )
+        raise ProgramFailedError(f"the service {found}", found.output, found.code, found.origin)
+
+    def end(self, signal: str, grace_s: float) -> None:
+        """End it: the signal, the time to act on it, and SIGKILL to all its processes."""
+        self._process.signal(signal)
+        self._process.await_end(grace_s, lambda: None)
+        self._process.kill()
+        self._process.drain()
+        self._process.close()
+
+
+def _ask(address: str) -> str:
+    """Why the server is not ready; empty: it is."""
+    parts = urlsplit(address)
+    try:
+        if parts.scheme == "tcp":
+            with socket.create_connection((parts.hostname, parts.port), timeout=ANSWER_S):
+                return ""
+        with _PLAIN.open(address, timeout=ANSWER_S):  # 2xx, after redirections
+            return ""
+    except urllib.error.HTTPError as error:
+        error.close()
+        return f"status {error.code}"
+    except urllib.error.URLError as error:
+        return str(getattr(error.reason, "strerror", None) or error.reason)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return str(getattr(error, "strerror", None) or error) or type(error).__name__
