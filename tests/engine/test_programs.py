@@ -21,7 +21,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.history import reports_of
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.objects.opening import open_store
-from tests.engine.conftest import INLINE, Driver, wait_for
+from tests.engine.conftest import INLINE, ROOT, Driver, wait_for
 
 pytestmark = [
     pytest.mark.ray,
@@ -385,6 +385,24 @@ def test_a_hugging_face_trainer_by_accelerate_launch_resumes_after_a_kill(
     assert [row["step"] for row in reports_of(folder)] == [2, 4, 6, 8, 10]
     assert [trial.num_attempts for trial in outcome.trials] == [2]
     assert not running(str(script))
+
+
+@pytest.mark.timeout(900)
+def test_the_example_of_hugging_face_learns(
+    ray_cluster: RayConnection, storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    monkeypatch.chdir(ROOT)
+    spec = rs.SweepSpec.from_yaml((ROOT / "examples/finetune.yaml").read_text())
+    points = [{"learning_rate": 0.001, "weight_decay": 0.0, "per_device_train_batch_size": 32}]
+    spec = spec.replace(storage_path=str(storage), num_samples=2, points=points, seed=1)
+    outcome = rs.run_sweep(spec, key="k")
+    outcome.raise_for_status()
+    assert outcome.best is not None
+    assert outcome.best.score > 0.7, "a guess has 0.5"
+    assert outcome.best_checkpoint is not None
+    assert not running("examples/finetune.py")
 
 
 def test_a_killed_controller_takes_its_programs_along_and_they_resume(

@@ -20,6 +20,13 @@ _OF_HOST: Final = re.compile(
 )
 _KILLED_RANK: Final = re.compile(r"exitcode\s*:?\s*-9\b|Signal 9 \(SIGKILL\)|died with <Signals\.SIGKILL: 9>")
 """How launchers (torchrun, accelerate) say that a process of theirs was killed."""
+_OF_LAUNCHER: Final = re.compile(
+    r"^(?:subprocess\.CalledProcessError: Command '\[.*|torch\.distributed\.\S*ChildFailedError:.*)$",
+    re.MULTILINE,
+)
+"""What launchers (accelerate, torchrun) end with, below their traceback, after a process of theirs failed."""
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_RAISED: Final = re.compile(r"(?:\[\w+\]:\s*)?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)")
 
 
 class MetricNeverReported(ProgramFailedError):
@@ -76,5 +83,11 @@ def _how(code: int) -> str:
 
 
 def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return one_line(lines[-1], 300) if lines else ""
+    """The last line that says something of the program: not of the launcher that saw it fail."""
+    found = _OF_LAUNCHER.search(text)
+    own = text[: max(text.rfind(_TRACEBACK, 0, found.start()), 0)] if found else text
+    lines = [line for line in own.splitlines() if line.strip()]
+    raised = [line for line in lines if _RAISED.match(line)] if found else []
+    if not lines:
+        return one_line(found[0], 300) if found else ""
+    return one_line((raised or lines)[-1], 300)

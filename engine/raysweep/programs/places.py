@@ -86,7 +86,9 @@ class Places:
                 return context.sweep_id
             case "python":
                 return sys.executable
-            case "number" | "attempt" | "seed" | "rank" | "local_rank" | "node_rank" | "world_size":
+            case "seed":
+                return str(seed_of(context))
+            case "number" | "attempt" | "rank" | "local_rank" | "node_rank" | "world_size":
                 return str(getattr(context, name))
             case "gpus":
                 return _amount(context.resources.get("GPU", 0.0) / context.world_size)
@@ -125,7 +127,7 @@ def environment_of(plan: Plan, places: Places) -> dict[str, str]:
         "RAYSWEEP_SWEEP_ID": context.sweep_id,
         "RAYSWEEP_TRIAL": str(context.number),
         "RAYSWEEP_ATTEMPT": str(context.attempt),
-        "RAYSWEEP_SEED": str(context.seed),
+        "RAYSWEEP_SEED": str(seed_of(context)),
         "RAYSWEEP_OUTPUT_DIR": str(places.output),
     }
     found.setdefault("PYTHONUNBUFFERED", "1")  # what it prints is seen as it is printed
@@ -140,6 +142,11 @@ def environment_of(plan: Plan, places: Places) -> dict[str, str]:
     if plan.arguments == "environment":
         found |= dict(variables(places.config))
     return found | {name: fill(text, places.value_of) for name, text in plan.environment.items()}
+
+
+def seed_of(context: TrialContext) -> int:
+    """The seed of a program, below 2**31: NumPy and programs in C take no larger one."""
+    return context.seed % 2**31
 
 
 def _amount(value: float) -> str:

@@ -60,3 +60,45 @@ def test_class_of_a_failure(code: int, stderr: str, is_kernel_oom: bool, kind: s
     assert failure.message.startswith("train.py ")
     assert failure.exit_code == code
     assert failure.traceback == stderr
+
+
+PLAIN = 'Traceback (most recent call last):\n  File "bad.py", line 1, in <module>\nValueError: bad lr\n'
+ACCELERATE = """Traceback (most recent call last):
+  File "/bin/accelerate", line 10, in <module>
+    raise subprocess.CalledProcessError(returncode=process.returncode, cmd=cmd)
+subprocess.CalledProcessError: Command '['/bin/python', 'bad.py']' returned non-zero exit status 1.
+"""
+TORCHRUN = """E1126 17:50:00.256000 22668 torch/distributed/elastic/api.py:1002] failed (exitcode: 1) …
+Traceback (most recent call last):
+  File "/torch/distributed/launcher/api.py", line 383, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\x20
+============================================================
+bad.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  exitcode  : 1 (pid: 22897)
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
+@pytest.mark.parametrize(
+    ("stderr", "last"),
+    [
+        (PLAIN, "ValueError: bad lr"),
+        (PLAIN + ACCELERATE, "ValueError: bad lr"),
+        (PLAIN + PLAIN + TORCHRUN, "ValueError: bad lr"),
+        (
+            "[rank1]: Traceback …\n[rank1]: a.BadError: no\nnote\n" + TORCHRUN,
+            "[rank1]: a.BadError: no",
+        ),
+        ("usage: bad.py\nbad.py: error: no --lr\n" + ACCELERATE, "bad.py: error: no --lr"),
+        (ACCELERATE, "subprocess.CalledProcessError: Command '['/bin/python', 'bad.py']' returned non-zero"),
+        (PLAIN + "the program cleaned up\n", "the program cleaned up"),
+    ],
+)
+def test_the_message_has_what_the_program_said_and_not_its_launcher(stderr: str, last: str) -> None:
+    error = failure_of(["accelerate", "launch", "bad.py"], 1, stderr, is_kernel_oom=False)
+    assert str(error).startswith(f"bad.py ended with exit code 1: {last}")

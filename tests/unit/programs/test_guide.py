@@ -48,6 +48,13 @@ def test_the_guide_about_servers_has_the_example() -> None:
     assert set(ServiceSpec.model_fields) <= {name for names in found for name in names}
 
 
+def test_the_guide_about_hugging_face_has_the_example() -> None:
+    page = (ROOT / "docs/guides/hugging-face.md").read_text()
+    sweep, train = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert SweepSpec.from_yaml(sweep) == SweepSpec.from_yaml((ROOT / "examples/finetune.yaml").read_text())
+    assert TrainSpec.from_yaml(train).name == "finetune-full"
+
+
 def test_it_names_every_placeholder_and_option() -> None:
     assert {name for name in BUILT_IN if f"`{{{name}}}`" not in GUIDE} == set()
     assert {name for name in ProgramSpec.model_fields if f"program.{name}" not in GUIDE} == set()
