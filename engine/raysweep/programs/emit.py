@@ -63,7 +63,7 @@ def _fail(text: str, code: int) -> int:
 
 
 def read_arguments(arguments: Sequence[str]) -> dict[str, Any]:
-    """`{"metrics": {…}, "checkpoint": path or None, "infeasible": reason or None}`. Raises ValueError."""
+    """`{"metrics": {…}, "checkpoint": path or None}`, or that with `infeasible`. Raises ValueError."""
     metrics: dict[str, Any] = {}
     checkpoint: str | None = None
     rest = list(arguments)
@@ -87,7 +87,7 @@ def read_arguments(arguments: Sequence[str]) -> dict[str, Any]:
         metrics[name] = read_value(text)
     if not metrics:
         raise ValueError("no metrics")
-    return {"metrics": metrics, "checkpoint": checkpoint, "infeasible": None}
+    return {"metrics": metrics, "checkpoint": checkpoint}
 
 
 def read_value(text: str) -> Any:

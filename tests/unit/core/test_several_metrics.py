@@ -132,7 +132,7 @@ def test_not_a_number_fails_the_trial_or_keeps_it_from_the_front() -> None:
     for sweep in (strict, lenient):
         done(sweep, 0, 0.5, 4.0)
         commands = done(sweep, 1, 0.1, "NaN")
-        end = "failed" if sweep is strict else "completed"
+        end = "infeasible" if sweep is strict else "completed"
         assert cmd.TellSearch(trial=1, value=None, end=end) in commands
         outcome = outcome_of(sweep)
         assert (outcome.trials[1].state, numbers(outcome.pareto)) == (end, [0])
