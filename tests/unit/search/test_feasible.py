@@ -1,4 +1,4 @@
-"""Failed trials teach a search: it asks for fewer configs that fail, and for the same ones where none fails."""
+"""Failed trials teach a search: it asks for fewer configs that fail, and for the same where none fails."""
 
 from __future__ import annotations
 
