@@ -10,7 +10,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raysweep.errors import RaysweepError, SpecError, SweepFailedError, TrialStopped
+    from raysweep.errors import Infeasible, RaysweepError, SpecError, SweepFailedError, TrialStopped
     from raysweep.from_tune.tuner import from_tuner
     from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
     from raysweep.run import run_sweep, run_training
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _HOMES: dict[str, tuple[str, ...]] = {
-    "raysweep.errors": ("RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
+    "raysweep.errors": ("Infeasible", "RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
     "raysweep.outcome": ("SweepOutcome", "TrainOutcome", "TrialOutcome"),
     "raysweep.run": ("run_sweep", "run_training"),
     "raysweep.runs.reading.history": ("load",),
@@ -39,6 +39,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Infeasible",
     "RaysweepError",
     "Resources",
     "Scaling",

@@ -54,7 +54,7 @@ class Gang(Struct, frozen=True, kw_only=True):
 class FailureFacts(Struct, frozen=True, kw_only=True):
     """A failure in the worker: the fields of `core.vocabulary.failures.Failure` that it can know."""
 
-    origin: Literal["exception", "process", "memory", "gpu_memory", "start"]
+    origin: Literal["exception", "infeasible", "process", "memory", "gpu_memory", "start"]
     type: str = ""
     message: str = ""
     traceback: str = ""

@@ -95,6 +95,24 @@ def test_results_sent_right_before_a_death_count(run: Run, lines: Lines) -> None
     assert sum(starts.values()) <= 40 + 1 + 64
 
 
+@pytest.mark.parametrize("isolation", first_of(["process", "worker", "actor"]))
+def test_an_infeasible_config_is_not_run_again_and_ends_no_sweep(isolation: str, run: Run) -> None:
+    outcome = run("infeasible", num_samples=6, isolation=isolation, failure={"breaker_trials": 2})
+    assert outcome.counts == {"completed": 2, "failed": 4}
+    trial = outcome[0]
+    assert len(trial.attempts) == 1
+    assert trial.error is not None
+    assert (trial.error.kind, trial.error.line) == ("infeasible", "Infeasible: needs 90 GB")
+
+
+def test_a_rank_that_says_that_its_config_cannot_work_fails_the_gang_so(run: Run) -> None:
+    outcome = run("infeasible", num_samples=1, scaling={"num_workers": 2})
+    (trial,) = outcome.trials
+    assert len(trial.attempts) == 1
+    assert trial.error is not None
+    assert (trial.error.kind, trial.error.message) == ("infeasible", "needs 90 GB")
+
+
 def test_a_users_error_is_tried_once_more_and_told(run: Run, events: Events) -> None:
     outcome = run("always_raises", failure={"max_failures": 1, "backoff_initial_s": 0.2})
     (trial,) = outcome.trials

@@ -238,6 +238,14 @@ def always_raises(config: Config) -> None:
     raise ValueError("as asked\nsecond line")
 
 
+def infeasible(config: Config) -> dict[str, float]:
+    """Trials 0 to 3 say that their config cannot work; of a gang, its second rank does."""
+    context = start(config)
+    if context.number < 4 and context.rank == context.world_size - 1:
+        raise rs.Infeasible("needs 90 GB")
+    return {"loss": config["x"]}
+
+
 def type_error(config: Config) -> None:
     start(config)
     sum([None])  # type: ignore[list-item]

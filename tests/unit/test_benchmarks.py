@@ -148,6 +148,36 @@ def test_the_search_benchmark_compares_by_seed() -> None:
     assert sign_test(20, 0) == pytest.approx(2 / 2**20)
 
 
+def test_the_benchmark_of_failures_compares_each_space_beside_optuna() -> None:
+    from benchmarks import failures
+
+    found = failures.run(1, seeds=1, trials=6, ours=("tpe",))
+    assert found["spaces"].keys() == {"memory", "divergence", "corner"}
+    for shown in found["spaces"].values():
+        assert shown.keys() == {"random", "optuna TPE", "optuna GP", "tpe"}
+        assert shown["tpe"].keys() == {"failed", "regret", "beside optuna TPE", "beside optuna GP"}
+
+
+def test_the_spaces_of_that_benchmark_have_their_minima_and_a_quarter_that_fails() -> None:
+    from random import Random
+
+    from benchmarks.failures import SPACES
+    from raysweep.space.parsed import parse
+
+    best = {
+        "memory": {"width": 3217, "depth": 1, "batch": 63, "lr": 0.0011921224},
+        "divergence": {"lr": 0.1 * 10**-0.3796910, "momentum": 0.9, "warmup": 0.3, "batch": 128},
+        "corner": {"x": -3.141592653589793, "y": 12.275},
+    }
+    random = Random(1)
+    for name, space in SPACES.items():
+        assert space.value(best[name]) == pytest.approx(space.least, abs=1e-6)
+        drawn = parse(space.domains)
+        values = [space.value(drawn.sample(random)) for _ in range(2000)]
+        assert min(value for value in values if value is not None) > space.least
+        assert 0.2 < sum(value is None for value in values) / len(values) < 0.4
+
+
 def test_a_watch_sees_the_memory_and_the_processes_that_came_up_meanwhile() -> None:
     command = [sys.executable, "-c", STARTS_ANOTHER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:

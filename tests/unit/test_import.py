@@ -103,7 +103,7 @@ def test_the_public_names_are_few() -> None:
         *("run_sweep", "run_training", "load", "from_tuner"),
         *("report", "get_checkpoint", "new_checkpoint", "get_context", "should_checkpoint"),
         *("SweepOutcome", "TrainOutcome", "TrialOutcome"),
-        *("RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
+        *("Infeasible", "RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
         "__version__",
     }
 

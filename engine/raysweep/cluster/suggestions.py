@@ -39,11 +39,12 @@ def _tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
     if isinstance(command, cmd.TellRung):
         tell_rung(searcher, command.trial, command.time, command.value)
         return
-    if not (command.violations or command.others) and command.cost is None:
-        searcher.tell(command.trial, command.value, command.end)
+    end = command.end
+    if not (command.violations or command.others) and command.cost is None and end != "infeasible":
+        searcher.tell(command.trial, command.value, end)
         return
     result = result_of(command.value, command.violations, command.others, command.cost)
-    tell_end(searcher, command.trial, result, state=command.end)
+    tell_end(searcher, command.trial, result, state=end)
 
 
 def _failure(error: Exception) -> Failure:

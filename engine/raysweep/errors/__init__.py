@@ -33,6 +33,7 @@
     │   └── ClusterRequestError           no        1       the Jobs API refused the request (other 4xx)
     │       ├── JobNotFoundError          no        2       404
     │       └── JobExistsError            no        1       a job of this id was submitted before
+    ├── Infeasible                        no        1       raised by a trainable whose config cannot work
     ├── ProgramFailedError                no        1       the program of a command ended with an error
     ├── JobStoppedError                   no        3       a person stopped the job; it has no outcome
     ├── JobFailedError                    no        1       the job's driver ended without an outcome
@@ -76,6 +77,7 @@ from raysweep.errors.runs import (
     ChampionKeptError,
     FencedError,
     GateOutdatedError,
+    Infeasible,
     LogNotFoundError,
     ProgramFailedError,
     SweepFailedError,
@@ -117,6 +119,7 @@ __all__ = [
     "ConnectionUnreadableError",
     "FencedError",
     "GateOutdatedError",
+    "Infeasible",
     "InfeasibleResourcesError",
     "JobExistsError",
     "JobFailedError",

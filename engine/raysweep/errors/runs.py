@@ -131,6 +131,24 @@ class ProgramFailedError(RaysweepError):
         return one_line(self.message)
 
 
+class Infeasible(RaysweepError):
+    """Raised in a trainable: its config cannot work, and a rerun would not change that.
+
+    The trial fails with the class `infeasible`: it is not retried, and `failure.breaker_trials` and
+    `failure.max_failed_fraction` do not count it. Searches that learn then ask for fewer configs like it.
+
+    Args:
+        reason: Why, for a person: `needs 90 GB`.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return one_line(str(self.reason)) or "the config cannot work"
+
+
 class _OutcomeError(RaysweepError):
     """An outcome that its reader refused: `outcome`, whole. `note` is a text in place of its own."""
 

@@ -15,12 +15,17 @@ from typing import Any, Final
 
 VARIABLE: Final = "RAYSWEEP_EMIT"
 """Names the socket, in a program that a trial runs."""
-USAGE: Final = "raysweep emit NAME=VALUE [NAME=VALUE …] [--checkpoint DIR]"
+USAGE: Final = (
+    "raysweep emit NAME=VALUE [NAME=VALUE …] [--checkpoint DIR], or raysweep emit --infeasible REASON"
+)
 _HELP: Final = f"""Usage: {USAGE}
 
 Report metrics of the trial that runs this program, as raysweep.report does in Python. It returns when the
 report is made; with --checkpoint, when the folder is copied and may be changed. Where the scheduler decides
 by this report it waits for the decision.
+
+With --infeasible the trial ends: its config cannot work, and a rerun would not change that. It is not run
+again, and a search that learns asks for fewer configs like it. Nothing else is reported with it.
 
 A value is a number, true, false, null, other JSON, or text. Exit codes: 0 done, 1 failed, 2 bad input,
 3 the trial is to end.
@@ -58,10 +63,17 @@ def _fail(text: str, code: int) -> int:
 
 
 def read_arguments(arguments: Sequence[str]) -> dict[str, Any]:
-    """`{"metrics": {…}, "checkpoint": path or None}`. Raises ValueError."""
+    """`{"metrics": {…}, "checkpoint": path or None}`, or that with `infeasible`. Raises ValueError."""
     metrics: dict[str, Any] = {}
     checkpoint: str | None = None
     rest = list(arguments)
+    if rest and (rest[0] == "--infeasible" or rest[0].startswith("--infeasible=")):
+        _, equals, reason = rest.pop(0).partition("=")
+        if not equals and len(rest) == 1:
+            reason = rest.pop()
+        if rest or not reason:
+            raise ValueError("--infeasible needs a reason, in quotes, and nothing else")
+        return {"metrics": {}, "checkpoint": None, "infeasible": reason}
     while rest:
         word = rest.pop(0)
         if word == "--checkpoint" or word.startswith("--checkpoint="):

@@ -27,6 +27,8 @@ class Request:
 
     metrics: dict[str, Any]
     checkpoint: str | None
+    infeasible: str | None
+    """Why the config cannot work; None: it is a report."""
     _sock: socket.socket
 
     def answer(self, **fields: Any) -> None:
@@ -113,9 +115,11 @@ class EmitServer:
 def _parse(line: bytes, sock: socket.socket) -> Request | None:
     try:
         found = json.loads(line)
-        metrics, checkpoint = found["metrics"], found.get("checkpoint")
+        metrics, checkpoint, infeasible = found["metrics"], found.get("checkpoint"), found.get("infeasible")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if not isinstance(metrics, dict) or not isinstance(checkpoint, str | None):
         return None
-    return Request(metrics, checkpoint, sock)
+    if not isinstance(infeasible, str | None):
+        return None
+    return Request(metrics, checkpoint, infeasible, sock)

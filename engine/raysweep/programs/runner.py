@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import trial as trial_api
 from raysweep.documents.placeholders import fill
-from raysweep.errors import ProgramFailedError, RaysweepError, TrialStopped
+from raysweep.errors import Infeasible, ProgramFailedError, RaysweepError, TrialStopped
 from raysweep.programs.allowed import VARIABLE as PROGRAMS
 from raysweep.programs.allowed import check_allowed, listed
 from raysweep.programs.arguments import fill_command
@@ -72,6 +72,7 @@ class Program:
 
         Raises:
             ProgramFailedError: It cannot be started, ended with an error, or reported nothing.
+            Infeasible: It said so, by `raysweep emit --infeasible`.
             TrialStopped: The trial is to end.
         """
         # The controller's list or, without one, the node's; and in any case what the node limits itself.
@@ -299,6 +300,10 @@ class _Attempt:
             self._take(request)
 
     def _take(self, request: Request) -> None:
+        if request.infeasible is not None:
+            self._pairing.flush()
+            request.answer(ok=True)
+            raise Infeasible(request.infeasible)
         checkpoint = Path(request.checkpoint) if request.checkpoint is not None else None
         if checkpoint is not None and not checkpoint.is_dir():
             request.answer(error=f"--checkpoint {checkpoint}: there is no such folder")

@@ -18,6 +18,10 @@ the user's own is not told of it.
 """
 
 
+End = TrialEnd | Literal["infeasible"]
+"""The same, with what `Avoiding` searchers receive: `infeasible`, a trial that failed by its config."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSetup(PolicySetup):
     """What a searcher is made from, beside its options; made anew at each resume, with what is asked then.
@@ -132,7 +136,23 @@ class Judging(Protocol):
         ...
 
 
-def tell_end(searcher: Searcher, number: int, result: Result | None, *, state: TrialEnd) -> None:
+@runtime_checkable
+class Avoiding(Protocol):
+    """A searcher that learns from trials that failed by their config: others near to it would fail, too.
+
+    Any other is told that the trial has failed.
+    """
+
+    def tell_infeasible(self, number: int) -> None:
+        """Report a trial that failed by its config, in place of `tell`.
+
+        That is one that ran out of memory or needs what no node has, whose metric was not finite, whose code
+        failed in its retry as well, or that raised `raysweep.Infeasible`.
+        """
+        ...
+
+
+def tell_end(searcher: Searcher, number: int, result: Result | None, *, state: End) -> None:
     """Tell a searcher how a trial ended, as much of it as it wants to know.
 
     Args:
@@ -141,6 +161,11 @@ def tell_end(searcher: Searcher, number: int, result: Result | None, *, state: T
         result: what it gave; None if it never reported.
         state: how it ended.
     """
+    if state == "infeasible":
+        if isinstance(searcher, Avoiding):
+            searcher.tell_infeasible(number)
+            return
+        state = "failed"
     if result is None:
         searcher.tell(number, None, state)
     elif not result.is_plain and isinstance(searcher, Judging):

@@ -105,6 +105,7 @@ class BohbModel:
         self._places: dict[int, Place] = {}
         # By time: what each trial had reached then, the smaller the better.
         self._results: dict[float, dict[int, float]] = {}
+        self._infeasible: set[int] = set()
         self._densities: tuple[Density, Density] | None = None
         self._is_known = True
 
@@ -140,6 +141,11 @@ class BohbModel:
     def end(self, number: int, result: Result | None) -> None:
         """Nothing that the rungs have not said."""
 
+    def end_infeasible(self, number: int, worst: Result) -> None:
+        """Count it as the worst at any time, as HpBandSter counts runs that crash."""
+        self._infeasible.add(number)
+        self._is_known = False
+
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Take note of a result of an earlier sweep, as of the whole time."""
         number = -1 - len(self._places)
@@ -158,7 +164,7 @@ class BohbModel:
         times = [time for time, each in self._results.items() if len(each) > least]
         if not times or not dimensions:
             return None
-        results = self._results[max(times)]
+        results = self._results[max(times)] | dict.fromkeys(self._infeasible, math.inf)
         ranked = self._kept(sorted(results, key=lambda number: (results[number], number)))
         share = self._options.top_n_percent
         count = max(least, share * len(ranked) // 100)

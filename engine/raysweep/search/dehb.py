@@ -29,6 +29,7 @@ from raysweep.search.base import Result, Searcher, SearchSetup, derived_rng, der
 from raysweep.search.machinery.cells import LeafPath
 from raysweep.search.machinery.model import (
     ModelSearcher,
+    failures_of,
     refuse_grid,
     unconditional,
     without_model,
@@ -81,7 +82,10 @@ class DehbOptions(SearchOptions):
             )
         brackets = Brackets(times.max_t, times.reduction_factor)
         model = DehbModel(setup.space, setup.seed, setup.mode, self, brackets)
-        return ModelSearcher(setup.space, setup.num_samples, setup.seed, model, repeats=True)
+        failures = failures_of(model, setup)
+        return ModelSearcher(
+            setup.space, setup.num_samples, setup.seed, model, repeats=True, failures=failures
+        )
 
 
 class DehbModel:
@@ -144,6 +148,9 @@ class DehbModel:
         # Of equal ones the later, as in the authors' code: where all is flat a population moves on.
         if held is None or (holder[:2], held.trial) <= (held[:2], number):
             self._holders[place.rung][place.slot] = holder
+
+    def end_infeasible(self, number: int, worst: Result) -> None:
+        """Nothing: who fails gets no place, and so is no parent."""
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Nothing: a result of an earlier sweep is not of one of the rungs."""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from raysweep.search.auto import AutoOptions
-from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, tell_earlier, tell_end
+from raysweep.search.base import End, Result, Searcher, SearchSetup, TrialEnd, tell_earlier, tell_end
 from raysweep.search.options import SearchOptions
 from raysweep.search.variants import RandomOptions
 
 STARTUP: Final = 10
 """How many of its trials each of the models of `auto` has drawn at random."""
-Told = tuple[Result | None, TrialEnd]
+Told = tuple[Result | None, End]
 
 
 class OpenRandomOptions(RandomOptions):
@@ -94,6 +94,13 @@ class OpenSearcher:
             tell_end(self._later, number, result, state=state)
         else:
             self._told[number] = result, state
+
+    def tell_infeasible(self, number: int) -> None:
+        """Report a trial that failed by its config."""
+        if self._later is not None:
+            tell_end(self._later, number, None, state="infeasible")
+        else:
+            self._told[number] = None, "infeasible"
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep: there is something to learn from at once."""

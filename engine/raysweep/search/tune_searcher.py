@@ -185,6 +185,14 @@ class RaySearcher:
                 self._worst = value if self._worst is None else worse(self._worst, value)
                 self._tell_breaches()
 
+    def tell_infeasible(self, number: int) -> None:
+        """Let it know of a trial that failed by its config: as a result as bad as the worst so far."""
+        if self._worst is None or number in self._foreign or number not in self._ids:
+            self.tell(number, None, "failed")
+            return
+        with self._seeded(number):
+            self._complete(self._ids[number], self._worst)
+
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Let it know of a trial of an earlier sweep.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from pydantic import JsonValue
@@ -13,7 +13,7 @@ from raysweep.core import trial_id
 from raysweep.core.state.compiled_parts import checkpoint_metric
 from raysweep.core.views.scores import as_number
 from raysweep.core.vocabulary.failures import Failure
-from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
+from raysweep.errors import CheckpointDamagedError, Infeasible, RaysweepError, TrialStopped
 from raysweep.fleet.message_events import failure_of
 from raysweep.messages import FailureFacts, Interrupt, Kill, ToWorker
 from raysweep.simulate.delays import Delays
@@ -299,4 +299,7 @@ class Trials:
 
 def _describe(error: Exception) -> FailureFacts:
     bases = tuple(cls.__name__ for cls in type(error).__mro__)
-    return FailureFacts(origin="exception", type=type(error).__name__, message=str(error)[:1000], bases=bases)
+    origin: Literal["exception", "infeasible"] = (
+        "infeasible" if isinstance(error, Infeasible) else "exception"
+    )
+    return FailureFacts(origin=origin, type=type(error).__name__, message=str(error)[:1000], bases=bases)

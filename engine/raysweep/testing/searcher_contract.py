@@ -17,9 +17,9 @@ import orjson
 import pytest
 
 from raysweep.documents.json_values import plain
-from raysweep.search.base import Result, Searcher, TrialEnd, tell_earlier, tell_end
+from raysweep.search.base import End, Result, Searcher, tell_earlier, tell_end
 
-Told = tuple[int, Result | None, TrialEnd]
+Told = tuple[int, Result | None, End]
 
 
 class SearcherContract:
@@ -157,9 +157,11 @@ class SearcherContract:
 
 
 def _end(number: int, result: Result) -> Told:
-    """How trial `number` ends: every seventh fails, every fifth is stopped, the ninth before any report."""
+    """How trial `number` ends: every seventh fails, of these every second by its config; every fifth is
+    stopped, the ninth before any report.
+    """
     if number % 7 == 6:
-        return number, None, "failed"
+        return number, None, "infeasible" if number % 14 == 6 else "failed"
     if number % 5 == 4:
         return number, None if number == 9 else result, "stopped"
     return number, result, "completed"

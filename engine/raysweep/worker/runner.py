@@ -18,7 +18,7 @@ from raysweep import messages as msg
 from raysweep import trial as trial_api
 from raysweep.documents.allow_list import check_found, check_named
 from raysweep.documents.tuples import with_tuples
-from raysweep.errors import ProgramFailedError, RaysweepError, TrialStopped, message_of
+from raysweep.errors import Infeasible, ProgramFailedError, RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, FailureFacts, Interrupt, Job, Order
 from raysweep.trial.owners import ENDED
 from raysweep.worker.gang import surroundings
@@ -244,7 +244,7 @@ def _report_returned(result: Any, place: SweepPlace, session: Session) -> None:
 def describe(
     error: BaseException,
     *,
-    origin: Literal["exception", "gpu_memory", "start"] = "exception",
+    origin: Literal["exception", "infeasible", "gpu_memory", "start"] = "exception",
     is_fatal: bool = False,
     max_chars: int = TRACEBACK_CHARS,
 ) -> FailureFacts:
@@ -262,7 +262,9 @@ def describe(
             exit_code=error.code,
             is_of_program=True,
         )
-    if origin == "exception":
+    if origin == "exception" and isinstance(error, Infeasible):
+        origin = "infeasible"
+    elif origin == "exception":
         # Imported only here: its patterns cost a start some milliseconds.
         from raysweep.worker.host.gpu_failures import is_gpu_oom
 

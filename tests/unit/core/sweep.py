@@ -104,5 +104,5 @@ def stop_trial(slot: int, trial: int, reason: str, attempt: int = 1) -> cmd.Stop
     return cmd.StopTrial(slot=slot, trial=trial, attempt=attempt, reason=reason, grace_s=10.0)
 
 
-def tell(trial: int, value: float | None, end: cmd.TrialEnd) -> cmd.TellSearch:
+def tell(trial: int, value: float | None, end: cmd.ToldEnd) -> cmd.TellSearch:
     return cmd.TellSearch(trial=trial, value=value, end=end)

@@ -71,7 +71,7 @@ def test_an_idle_small_slot_is_not_in_the_way_of_a_large_trial() -> None:
 def test_memory_that_no_node_has_ends_the_trial() -> None:
     sweep = out_of_memory(largest=2 * GIB)
     commands = sweep.send(ev.SlotLost, slot=0, failure=OOM)
-    assert tell(0, None, "failed") in commands
+    assert tell(0, None, "infeasible") in commands
     failure = sweep.state.trials[0].attempts[-1].failure
     assert failure is not None
     assert "the largest node has 2 GiB" in failure.message
@@ -187,7 +187,7 @@ def test_a_sweep_with_results_ends_without_the_trial_that_no_node_can_hold() -> 
     assert sweep.state.clock.timer_at == due
     commands = sweep.timer(due)
     assert commands == [
-        tell(0, None, "failed"),
+        tell(0, None, "infeasible"),
         cmd.EndSweep(status="completed", why="every trial has ended"),
     ]
     trial = sweep.state.trials[0]

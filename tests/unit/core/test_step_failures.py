@@ -32,7 +32,7 @@ def test_a_retry_waits_and_goes_on_from_the_last_checkpoint() -> None:
         3,
         3,
     )
-    assert sweep.failed(0, attempt=2)[0] == tell(0, 0.25, "failed")
+    assert sweep.failed(0, attempt=2)[0] == tell(0, 0.25, "infeasible")
     assert [attempt.kind for attempt in trial.attempts] == ["user_error", "user_error"]
 
 
@@ -43,7 +43,7 @@ def test_a_hopeless_error_is_not_retried(error: type[Exception]) -> None:
     sweep = running(2)
     bases = tuple(base.__name__ for base in error.__mro__)
     wrong = Failure(origin="exception", type=error.__name__, bases=bases)
-    assert sweep.failed(0, wrong)[0] == tell(0, None, "failed")
+    assert sweep.failed(0, wrong)[0] == tell(0, None, "infeasible")
 
 
 def test_a_lost_node_costs_nothing() -> None:
@@ -86,7 +86,7 @@ def test_a_retry_after_all_slots_were_given_back() -> None:
 def test_a_non_finite_metric_fails_the_trial() -> None:
     sweep = running(2)
     assert sweep.report(0, 0.5, "NaN", 0.4) == [stop_trial(0, 0, "non_finite")]
-    assert sweep.stopped(0) == [tell(0, 0.5, "failed"), cmd.CloseSlot(slot=0)]
+    assert sweep.stopped(0) == [tell(0, 0.5, "infeasible"), cmd.CloseSlot(slot=0)]
     assert sweep.state.trials[0].attempts[-1].kind == "non_finite"
     assert sweep.state.line.failed_kinds == {"non_finite": 1}
 
@@ -97,7 +97,7 @@ def test_a_non_finite_metric_may_be_passed_over() -> None:
     assert sweep.returned(0)[0] == tell(0, 0.4, "completed")
     # Nothing but NaN is no result, but the metric's name is right: the sweep goes on.
     sweep.report(1, "NaN")
-    assert sweep.returned(1)[0] == tell(1, None, "failed")
+    assert sweep.returned(1)[0] == tell(1, None, "infeasible")
     assert sweep.state.end.fault is None
 
 

@@ -16,6 +16,8 @@ from raysweep.cli import main
 from raysweep.programs.emit import VARIABLE, read_arguments
 from raysweep.programs.emit_server import EmitServer
 
+NO_REASON = "--infeasible needs a reason, in quotes, and nothing else"
+
 
 def test_values_are_numbers_json_or_text() -> None:
     words = [
@@ -41,6 +43,11 @@ def test_values_are_numbers_json_or_text() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("words", [["--infeasible", "needs = 90 GB"], ["--infeasible=needs = 90 GB"]])
+def test_a_reason_why_a_config_cannot_work_is_all_of_the_request(words: list[str]) -> None:
+    assert read_arguments(words) == {"metrics": {}, "checkpoint": None, "infeasible": "needs = 90 GB"}
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -49,6 +56,9 @@ def test_values_are_numbers_json_or_text() -> None:
         (["=3"], "'=3' is no NAME=VALUE"),
         (["--step=3"], "'--step=3' is no NAME=VALUE"),
         (["loss=1", "--checkpoint"], "--checkpoint needs a folder"),
+        (["--infeasible"], NO_REASON),
+        (["--infeasible", ""], NO_REASON),
+        (["--infeasible", "needs 90 GB", "loss=1"], NO_REASON),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_2(

@@ -95,6 +95,16 @@ def test_the_last_line_of_stderr_is_in_the_message_of_a_failure() -> None:
     assert "ValueError: bad" in attempt.error["traceback"]
 
 
+def test_a_program_whose_config_cannot_work_says_so_and_is_ended(tmp_path: Path) -> None:
+    script = f'{EMIT} loss=1; {EMIT} --infeasible "needs 90 GB"; echo $? > {tmp_path}/code; sleep 300'
+    began = time.monotonic()
+    (attempt,) = run_trial(bash(script), {"lr": 0.5})
+    assert attempt.error is not None
+    assert (attempt.error["origin"], attempt.error["message"]) == ("infeasible", "needs 90 GB")
+    assert [row["loss"] for row in attempt.reports] == [1]
+    assert time.monotonic() - began < 60
+
+
 def test_a_program_that_is_not_there_is_named() -> None:
     (attempt,) = run_trial(program(["no-such-program"]), {"lr": 0.5})
     assert attempt.error is not None

@@ -450,7 +450,9 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
     """Why the sweep is failing as a whole; empty if it is not."""
     last = f"trial {trial.number}: {failure.type}: {failure.message}".strip(": ")
     policy, counts = state.spec.failure, state.line.counts
-    failed = counts.get("failed", 0)
+    if classify(failure) == "infeasible":
+        return ""
+    failed = counts.get("failed", 0) - state.line.failed_kinds.get("infeasible", 0)
     ended = failed + counts.get("completed", 0) + counts.get("stopped", 0)
     are_all_users = state.line.failed_kinds.get("user_error") == failed == ended
     # The node may be to blame, and others about to show. One trial at a time, no other is; and where a worker

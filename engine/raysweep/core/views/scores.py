@@ -20,6 +20,7 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Trial
 from raysweep.core.state.trial_parts import Metrics, Told
 from raysweep.core.vocabulary.commands import TellSearch
+from raysweep.core.vocabulary.failures import is_by_config
 from raysweep.core.vocabulary.lifecycle import ToldEnd, TrialEnd, TrialState
 from raysweep.search.options import TRIAL_TIME, CostRule
 
@@ -103,8 +104,20 @@ def told(state: SweepState, trial: Trial) -> Told | None:
     """
     if trial.continued.told is not None:
         return trial.continued.told
-    end = _TOLD_AS.get(trial.state)
+    end: ToldEnd | None = _TOLD_AS.get(trial.state)
+    if end == "failed" and _failed_by_config(trial):
+        end = "infeasible"
     return state.search.paused.get(trial.number) if end is None else told_at(state, trial, end)
+
+
+def _failed_by_config(trial: Trial) -> bool:
+    """Whether a failed trial did so by its config: by its attempts since it was last run again."""
+    attempts = trial.attempts[trial.continued.pardoned :]
+    if not attempts:
+        return False
+    *before, last = attempts
+    earlier = sum(attempt.kind == "user_error" and attempt.end == "retried" for attempt in before)
+    return is_by_config(last.failure, last.kind, earlier, trial.results.reports)
 
 
 def told_at(state: SweepState, trial: Trial, end: ToldEnd) -> Told:

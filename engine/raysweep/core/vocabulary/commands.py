@@ -70,7 +70,8 @@ class TellSearch:
 
     `violations`: how far it is from satisfying each constraint (0 or less: it does). `others`: its values of
     the metrics after the first. One of which any of these cannot be told has no value either. `cost`: what it
-    took, where the search wants to know; None: that is not known.
+    took, where the search wants to know; None: that is not known. `end`: `infeasible` of a trial that
+    failed by its config.
     """
 
     trial: int

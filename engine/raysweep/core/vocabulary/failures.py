@@ -10,6 +10,7 @@
 | `no_room` | its config asks for what no node has | not retried |
 | `gpu_oom` | a GPU's memory ran out | not retried, but for once with a whole GPU after a part of one |
 | `non_finite` | the metric was NaN or infinite | not retried |
+| `infeasible` | the trainable raised `raysweep.Infeasible` | not retried; the breaker does not count it |
 
 A checkpoint that could not be stored is no failure of its trial (`CheckpointFailed`); a node that makes
 trials fail is excluded (`attempts.blame_node`), and what failed there does not count.
@@ -24,11 +25,28 @@ from typing import Final, Literal
 from raysweep.specs import FailurePolicy
 
 Origin = Literal[
-    "exception", "process", "node", "memory", "gpu_memory", "start", "metric", "hang", "placement"
+    "exception",
+    "infeasible",
+    "process",
+    "node",
+    "memory",
+    "gpu_memory",
+    "start",
+    "metric",
+    "hang",
+    "placement",
 ]
 NodeState = Literal["", "alive", "draining", "dead"]
 FailureKind = Literal[
-    "user_error", "worker_died", "hung", "oom", "preempted", "no_room", "gpu_oom", "non_finite"
+    "user_error",
+    "worker_died",
+    "hung",
+    "oom",
+    "preempted",
+    "no_room",
+    "gpu_oom",
+    "non_finite",
+    "infeasible",
 ]
 
 # A rerun of the same code with the same config ends the same way: retrying before the first report is waste.
@@ -45,6 +63,8 @@ _HOPELESS: Final = frozenset(
         "MetricNeverReported",
     }
 )
+_BY_CONFIG: Final = frozenset({"oom", "no_room", "gpu_oom", "non_finite", "infeasible"})
+"""Failures of these classes say something about the config; the others about the cluster or the code."""
 # With so much of a node's memory, the little that is left would not have helped.
 _NEARLY: Final = 0.95
 # Keeps the power finite however often a policy retries.
@@ -92,6 +112,8 @@ def classify(failure: Failure) -> FailureKind:
             return "preempted" if failure.node_state in ("draining", "dead") else "worker_died"
         case "gpu_memory":
             return "gpu_oom"
+        case "infeasible":
+            return "infeasible"
         case "exception":
             return "user_error"
 
@@ -107,16 +129,35 @@ def is_retried(
     """Whether a trial gets another attempt, after `earlier` failures of this budget and `reports` reports."""
     match kind:
         case "user_error":
-            is_hopeless = reports == 0 and not _HOPELESS.isdisjoint(failure.bases)
-            return not is_hopeless and earlier < policy.max_failures
+            return not _is_hopeless(failure, reports) and earlier < policy.max_failures
         case "worker_died" | "hung":
             return earlier < policy.max_worker_deaths
         case "oom":
             return earlier < policy.max_ooms
         case "preempted":
             return True
-        case "no_room" | "gpu_oom" | "non_finite":
+        case "no_room" | "gpu_oom" | "non_finite" | "infeasible":
             return False
+
+
+def is_by_config(failure: Failure | None, kind: FailureKind | None, earlier: int, reports: int) -> bool:
+    """Whether a trial that failed for good did so by its config, so that others near to it would fail, too.
+
+    Of an error in user code that holds where a rerun failed as well, or cannot mend it.
+
+    Args:
+        failure: The facts of its last failure.
+        kind: The class of that.
+        earlier: How many of its attempts had failed in user code before.
+        reports: How many reports it has made.
+    """
+    if kind == "user_error":
+        return earlier > 0 or (failure is not None and _is_hopeless(failure, reports))
+    return kind in _BY_CONFIG
+
+
+def _is_hopeless(failure: Failure, reports: int) -> bool:
+    return reports == 0 and not _HOPELESS.isdisjoint(failure.bases)
 
 
 def more_memory(base: int | None, factor: float, largest: int) -> int | None:

@@ -52,8 +52,10 @@ from typing import Final, Literal
 
 TrialEnd = Literal["completed", "stopped", "failed"]
 """How a trial ends that its searcher is told of."""
-ToldEnd = TrialEnd | Literal["paused"]
-"""What its searcher is told of a trial: one that pauses may go on."""
+ToldEnd = TrialEnd | Literal["paused", "infeasible"]
+"""What its searcher receives of a trial: one that pauses may go on; one that failed by its config is
+`infeasible`.
+"""
 TrialState = Literal[
     "pending",
     "queued",

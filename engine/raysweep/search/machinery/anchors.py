@@ -9,6 +9,7 @@ from typing import Any
 
 from raysweep.search.base import (
     Adopter,
+    End,
     Result,
     Searcher,
     TrialEnd,
@@ -109,7 +110,7 @@ class AnchoredSearcher:
         self._awaited = {number: key_of(config) for number, config in enumerate(first)} if entries else {}
         self._scores: dict[str, float] = {}
         self._configs: dict[int, dict[str, Any]] = {}
-        self._told: dict[int, tuple[Result | None, TrialEnd]] = {}
+        self._told: dict[int, tuple[Result | None, End]] = {}
         self._remark: str | None = None
         self.is_adaptive = self._inner.is_adaptive
         if entries and isinstance(self._inner, Adopter):
@@ -165,6 +166,10 @@ class AnchoredSearcher:
         """See `raysweep.search.base.Judging`."""
         self._end(number, result, state)
 
+    def tell_infeasible(self, number: int) -> None:
+        """See `raysweep.search.base.Avoiding`."""
+        self._end(number, None, "infeasible")
+
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep that needs no comparison."""
         self._inner.tell_earlier(config, value)
@@ -177,7 +182,7 @@ class AnchoredSearcher:
         if self._awaited:
             self._configs[number] = copy.deepcopy(config)
 
-    def _end(self, number: int, result: Result | None, state: TrialEnd) -> None:
+    def _end(self, number: int, result: Result | None, state: End) -> None:
         tell_end(self._inner, number, result, state=state)
         if not self._awaited:
             return

@@ -26,11 +26,14 @@ from raysweep.search.machinery.cells import (
     widened,
 )
 from raysweep.search.machinery.config_view import with_views
+from raysweep.search.machinery.feasible import Failures
 from raysweep.space.domains import Grid, SampleFrom
 from raysweep.space.parsed import Space
 
 ATTEMPTS = 8
 """How many samples look for an unused config in a discrete space before the unused ones are counted off."""
+STRIDE = 1 << 20
+"""What is drawn anew for one attempt has the seeds of attempts far beyond those that there are."""
 
 
 class Model(Protocol):
@@ -91,16 +94,24 @@ class ModelSearcher:
         seed: the seed of the sweep.
         model: what the asks come from.
         repeats: whether a config may come again, as a model that runs it for other times wants.
+        failures: what the searcher makes of trials that failed by their config; None: nothing.
     """
 
     is_adaptive = True
 
     def __init__(
-        self, space: Space, num_samples: int | None, seed: int, model: Model, *, repeats: bool = False
+        self,
+        space: Space,
+        num_samples: int | None,
+        seed: int,
+        model: Model,
+        *,
+        repeats: bool = False,
+        failures: Failures | None = None,
     ) -> None:
         self._space = with_views(space)
         self._seed, self._num_samples = seed, num_samples
-        self._model = model
+        self._model, self._failures = model, failures
         # Normally distributed leaves and those with one value, mostly.
         self._unmodelled = [leaf for leaf in space.searched if leaf[0] not in model.paths]
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
@@ -117,6 +128,8 @@ class ModelSearcher:
         """Return the config of trial `number`; None past the last sample. A number is asked for once."""
         if self.total is not None and number >= self.total:
             return None
+        if self._failures is not None:
+            self._failures.settle()
         cell: Cell | None = None
         if self._cells is None:
             values = dict(self._space.draw(lambda attempt: self._sample(number, attempt)))
@@ -173,6 +186,14 @@ class ModelSearcher:
         """Report how a trial ended, with what there is to know of constraints; else as `tell`."""
         self._end(number, result, state)
 
+    def tell_infeasible(self, number: int) -> None:
+        """Report a trial that failed by its config; else as `tell`."""
+        if self._failures is None:
+            self._end(number, None, "failed")
+        elif number in self._running:
+            self._running.remove(number)
+            self._failures.fail(number)
+
     def tell_rung(self, number: int, time: float, value: float) -> None:
         """Report what a trial had reached, to a model that looks at that."""
         if isinstance(self._model, RungModel):
@@ -184,7 +205,10 @@ class ModelSearcher:
 
     def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
         """The same, with what there is to know of constraints."""
-        self._model.add_earlier(self._space.read(config), result)
+        values = self._space.read(config)
+        self._model.add_earlier(values, result)
+        if self._failures is not None:
+            self._failures.add_earlier(values, result)
 
     def _end(self, number: int, result: Result | None, state: TrialEnd) -> None:
         if number not in self._running:
@@ -195,17 +219,28 @@ class ModelSearcher:
         elif has_failed:
             return
         self._model.end(number, None if has_failed else result)
+        if self._failures is not None:
+            self._failures.note(number, None if has_failed else result)
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
-        rng = derived_rng(self._seed, derived_seed(self._seed, number, attempt))
         if attempt >= ATTEMPTS and (self._space.where or self._space.parents):
+            rng = derived_rng(self._seed, derived_seed(self._seed, number, attempt))
             # Where the model wants to be is not allowed, or used up: it learns as much from what is drawn.
             return {path: widened(domain, attempt).sample(rng) for path, domain in self._space.searched}
+        if self._failures is None:
+            return self._draw(number, attempt)
+        return self._failures.choose(number, lambda redraw: self._draw(number, attempt, redraw))
+
+    def _draw(self, number: int, attempt: int, redraw: int = 0) -> dict[LeafPath, Any]:
+        drawn = attempt + redraw * STRIDE
+        rng = derived_rng(self._seed, derived_seed(self._seed, number, drawn))
         values = {path: widened(domain, attempt).sample(rng) for path, domain in self._unmodelled}
-        return values | self._model.sample(number, attempt)
+        return values | self._model.sample(number, drawn)
 
     def _add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
         self._model.add(number, values)
+        if self._failures is not None:
+            self._failures.add(number, values)
         self._running.add(number)
 
 
@@ -249,4 +284,11 @@ def modes_of(setup: SearchSetup) -> str | tuple[str, ...]:
 
 def around(model: Model, setup: SearchSetup) -> Searcher:
     """The searcher around a model, in the space of a sweep."""
-    return ModelSearcher(setup.space, setup.num_samples, setup.seed, model)
+    return ModelSearcher(
+        setup.space, setup.num_samples, setup.seed, model, failures=failures_of(model, setup)
+    )
+
+
+def failures_of(model: Model, setup: SearchSetup) -> Failures:
+    """What a searcher of this sweep makes of trials that failed by their config."""
+    return Failures(setup.space, model, setup.modes or (setup.mode,))

@@ -102,6 +102,10 @@ class PluginSearcher:
         """Report how a trial ended; a class without this method is told as `tell_end` says."""
         self._call("tell_result", partial(tell_end, self._inner, number, result, state=state))
 
+    def tell_infeasible(self, number: int) -> None:
+        """Report a trial that failed by its config; a class without this method is told that it failed."""
+        self._call("tell_infeasible", partial(tell_end, self._inner, number, None, state="infeasible"))
+
     def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
         """Report a trial of an earlier sweep, in the same way."""
         self._call("tell_earlier_result", tell_earlier, self._inner, config, result)

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from raysweep.documents.base import SpecModel
 from raysweep.search.base import (
+    End,
     Result,
     Searcher,
     TrialEnd,
@@ -23,7 +24,7 @@ from raysweep.search.base import (
     tell_end,
 )
 
-Told = tuple[Result | None, TrialEnd]
+Told = tuple[Result | None, End]
 
 
 class Race(SpecModel):
@@ -59,7 +60,7 @@ class RepeatSearcher:
     """Wraps a searcher: its config n is that of the trials from n * times on.
 
     It is told of a config once all repeats have ended: mean and spread of those that completed; as failed,
-    where one of them failed; as stopped, where the config was dropped.
+    or failed by its config, where one of them did; as stopped, where the config was dropped.
 
     Args:
         inner: who suggests configs.
@@ -139,6 +140,10 @@ class RepeatSearcher:
         """Report how a trial ended, with what it cost."""
         self._end(number, result, state)
 
+    def tell_infeasible(self, number: int) -> None:
+        """Report a trial that failed by its config."""
+        self._end(number, None, "infeasible")
+
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep."""
         self.tell_earlier_result(config, Result(value))
@@ -147,7 +152,7 @@ class RepeatSearcher:
         """Report a trial of an earlier sweep, with what it cost."""
         tell_earlier(self._inner, without_seed(config, self._repeat.seed_param), result)
 
-    def _end(self, number: int, result: Result | None, state: TrialEnd) -> None:
+    def _end(self, number: int, result: Result | None, state: End) -> None:
         index, repeat = divmod(number, self._times)
         told = self._told.setdefault(index, {})
         told.setdefault(repeat, (result, state))
@@ -167,6 +172,8 @@ class RepeatSearcher:
 def _summary(told: list[Told]) -> Told:
     """What a config gave, of what its repeats gave."""
     results = [result for result, state in told if state == "completed" and result is not None]
+    if any(state == "infeasible" for _, state in told):
+        return None, "infeasible"
     if not results or any(state == "failed" for _, state in told):
         return None, "failed"
     count = len(results)

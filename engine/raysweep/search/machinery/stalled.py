@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from raysweep.search.base import Result, derived_rng, derived_seed
 from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.feasible import avoids, end_infeasible
 from raysweep.search.machinery.model import Model
 from raysweep.space.domains import Float, Integer
 from raysweep.space.parsed import Space
@@ -73,9 +74,7 @@ class RelievedModel:
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         """Return values of the leaves, by whose turn it is."""
         no_better, running = self._results_without_better(), len(self._running)
-        # What runs was mostly asked for before the model knew of these results.
-        is_stalled = no_better >= PATIENCE + running and self._leaves
-        turn = TURNS[number % len(TURNS)] if is_stalled else "first"
+        turn = self._turn(number)
         if turn != "near":
             return (self._first if turn == "first" else self._other).sample(number, attempt)
         rng = derived_rng(derived_seed(self._seed, number, attempt), number)
@@ -92,6 +91,9 @@ class RelievedModel:
         """Let both know."""
         for model in (self._first, self._other):
             model.end(number, result)
+        self._note_end(number, result)
+
+    def _note_end(self, number: int, result: Result | None) -> None:
         if number in self._running:
             self._running.remove(number)
             insort(self._ended, number)
@@ -104,10 +106,25 @@ class RelievedModel:
         if was_best:  # it went on, and came to less
             self._best = min(((cost, each) for each, cost in self._costs.items()), default=None)
 
+    def end_infeasible(self, number: int, worst: Result) -> None:
+        """Let both know."""
+        for model in (self._first, self._other):
+            end_infeasible(model, number, worst)
+        self._note_end(number, None)
+
+    def avoids(self, number: int) -> bool:
+        """Whether the model whose turn it is looks at failures itself."""
+        return self._turn(number) == "first" and avoids(self._first, number)
+
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Let both know."""
         for model in (self._first, self._other):
             model.add_earlier(values, result)
+
+    def _turn(self, number: int) -> str:
+        # What runs was mostly asked for before the model knew of these results.
+        is_stalled = self._results_without_better() >= PATIENCE + len(self._running) and self._leaves
+        return TURNS[number % len(TURNS)] if is_stalled else "first"
 
     def _results_without_better(self) -> int:
         """How many came after the best one, and after the random ones; 0 where there is none."""

@@ -141,6 +141,11 @@ class WarmSearcher:
         if number >= self._shift:
             tell_end(self._inner, number - self._shift, result, state=state)
 
+    def tell_infeasible(self, number: int) -> None:
+        """Report a trial that failed by its config."""
+        if number >= self._shift:
+            tell_end(self._inner, number - self._shift, None, state="infeasible")
+
     def tell_rung(self, number: int, time: float, value: float) -> None:
         """Report what a trial had reached."""
         if number >= self._shift:

@@ -18,6 +18,7 @@ from raysweep.search.base import Result
 from raysweep.search.cma_es import CmaEsOptions
 from raysweep.search.gp import GpOptions
 from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.feasible import avoids, end_infeasible
 from raysweep.search.machinery.model import Model
 from raysweep.search.machinery.ordinal import Ordered
 from raysweep.search.machinery.stalled import RelievedModel
@@ -116,6 +117,16 @@ class AutoModel:
             self._results.add(number)
         else:
             self._results.discard(number)
+
+    def end_infeasible(self, number: int, worst: Result) -> None:
+        """Let both know."""
+        for model in self._models():
+            end_infeasible(model, number, worst)
+        self._results.discard(number)
+
+    def avoids(self, number: int) -> bool:
+        """Whether the model whose turn it is looks at failures itself."""
+        return avoids(self._now(), number)
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Let both know."""

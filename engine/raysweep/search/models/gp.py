@@ -8,6 +8,9 @@ Where costs count, most asks go by the expected improvement per cost (Snoek et a
 Optimization of Machine Learning Algorithms", NIPS 2012). Not all: where what is best is dear, as large
 networks are, that alone would come to it last. So after as many as cost about what one by the score alone
 does, there is one of these: each way has half of what is spent.
+
+Once trials have failed by their config, the expected improvement is multiplied by the chance that a config
+runs (`gp_failures`).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +40,7 @@ from raysweep.search.base import Result
 from raysweep.search.machinery.cells import Leaf, LeafPath
 from raysweep.search.machinery.model import unconditional
 from raysweep.search.models.cost import CostModel, LogCost
+from raysweep.search.models.gp_failures import LogChance, ParamFailures
 from raysweep.search.models.optuna_model import OptunaModel, ShownTrials, quiet_study
 from raysweep.space.parsed import Space
 
@@ -90,6 +95,8 @@ class GpModel(OptunaModel):
         self._mode = mode
         self._costs = CostModel(self._params)
         self._cost: LogCost | None = None
+        self._failures = ParamFailures(self._params)
+        self._results: set[int] = set()
 
     @staticmethod
     def modelled(space: Space) -> tuple[Leaf, ...]:
@@ -100,6 +107,7 @@ class GpModel(OptunaModel):
         """Return Optuna's sampler with these options."""
         return CostAwareSampler(
             self._cost,
+            self._failures.now() if _has_hook() else None,
             seed=seed,
             n_startup_trials=self._options.n_startup_trials,
             deterministic_objective=self._options.deterministic,
@@ -123,16 +131,39 @@ class GpModel(OptunaModel):
         place = self._numbers[number]
         super().end(number, result)
         self._note_cost(place, result)
+        self._note_end(place, result)
+
+    def end_infeasible(self, number: int, worst: Result) -> None:
+        """Tell the study that it failed, and take note of where: that is worth more than a bad result."""
+        place = self._numbers[number]
+        super().end(number, None)
+        self._note_cost(place, None)
+        self._failures.add(place, self._params_at(place), is_feasible=False)
+
+    def avoids(self, number: int) -> bool:
+        """Whether it has results enough to choose by a model, which knows of failures, too."""
+        return _has_hook() and len(self._results) >= self._options.n_startup_trials
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Put a completed trial into the study, and take note of what it cost."""
         super().add_earlier(values, result)
         self._note_cost(self._added - 1, result)
+        self._note_end(self._added - 1, result)
+
+    def _note_end(self, place: int, result: Result | None) -> None:
+        if result is None:
+            self._results.discard(place)
+            self._failures.discard(place)
+        else:
+            self._results.add(place)
+            self._failures.add(place, self._params_at(place), is_feasible=True)
+
+    def _params_at(self, place: int) -> Mapping[str, Any]:
+        return self._study.get_trials(deepcopy=False)[place].params
 
     def _note_cost(self, place: int, result: Result | None) -> None:
         if self._options.cost_attr is not None:
-            params = self._study.get_trials(deepcopy=False)[place].params
-            self._costs.add(place, params, None if result is None else result.cost)
+            self._costs.add(place, self._params_at(place), None if result is None else result.cost)
 
     def study_to_ask(self) -> optuna.Study:
         """Return the results that the model is made of, in a study of their own, and what runs."""
@@ -167,12 +198,13 @@ class CostAwareSampler(GPSampler):
 
     Args:
         cost: the logarithm of what a config costs; None: the expected improvement alone counts.
+        chance: the logarithm of the chance that a config runs; None: all do.
         options: see `optuna.samplers.GPSampler`.
     """
 
-    def __init__(self, cost: LogCost | None, **options: Any) -> None:
+    def __init__(self, cost: LogCost | None, chance: LogChance | None, **options: Any) -> None:
         super().__init__(**options)
-        self._cost = cost
+        self._cost, self._chance = cost, chance
         self._distributions: dict[str, BaseDistribution] = {}
         self._is_on_cpu = False
 
@@ -194,19 +226,19 @@ class CostAwareSampler(GPSampler):
             return self._optimize(acqf, best_params)
 
     def _optimize(self, acqf: Any, best_params: Any) -> Any:
-        if self._cost is None:
+        if self._cost is None and self._chance is None:
             return super()._optimize_acqf(acqf, best_params)
-        by_score, cost, distributions = acqf.eval_acqf, self._cost, self._distributions
+        by_score, cost, chance, distributions = acqf.eval_acqf, self._cost, self._chance, self._distributions
 
-        def per_cost(places: torch.Tensor) -> torch.Tensor:
-            params = {
-                name: _param(distribution, places[..., column])
-                for column, (name, distribution) in enumerate(distributions.items())
-            }
-            found: torch.Tensor = by_score(places) - cost.at(params, torch.log)
-            return found
+        def judged(places: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = by_score(places)
+            named = {name: places[..., column] for column, name in enumerate(distributions)}
+            if cost is not None:
+                params = {name: _param(distributions[name], place) for name, place in named.items()}
+                found = found - cost.at(params, torch.log)
+            return found if chance is None else found + chance.at(named)
 
-        acqf.eval_acqf = per_cost
+        acqf.eval_acqf = judged
         return super()._optimize_acqf(acqf, best_params)
 
 
@@ -247,8 +279,15 @@ def _size(distribution: Any) -> int:
     return round((distribution.high - distribution.low) / step) + 1 if step else 0
 
 
+@cache
+def _has_hook() -> bool:
+    """Whether Optuna's acquisition function can be changed: in 5.0 it can."""
+    found = getattr(GPSampler, "_optimize_acqf", None)
+    return found is not None and list(inspect.signature(found).parameters) == ["self", "acqf", "best_params"]
+
+
 def _check_hook() -> None:
-    if list(inspect.signature(GPSampler._optimize_acqf).parameters) != ["self", "acqf", "best_params"]:
+    if not _has_hook():
         problem = f"cost_attr needs Optuna 5.0, and {optuna.__version__} is installed"
         raise SpecError("search", problem, 'pip install "optuna>=5,<6"')
 
