@@ -14,6 +14,7 @@ from raysweep.outcome.record import (
     ErrorInfo,
     Record,
 )
+from raysweep.outcome.summary import RunSummary
 from raysweep.outcome.sweep import (
     NOTHING_RAN,
     TRIAL_TIMES,
@@ -25,6 +26,7 @@ from raysweep.outcome.sweep import (
     SweepStatus,
     TrialOutcome,
     TrialState,
+    UnfinishedStatus,
     Usage,
     show_infeasible,
     trial_row,
@@ -54,6 +56,7 @@ __all__ = [
     "Lease",
     "PipelineOutcome",
     "Record",
+    "RunSummary",
     "RunningTrial",
     "SweepOutcome",
     "SweepProgress",
@@ -63,6 +66,7 @@ __all__ = [
     "TrainSource",
     "TrialOutcome",
     "TrialState",
+    "UnfinishedStatus",
     "Usage",
     "show_infeasible",
     "trial_row",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pandas
 
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
+UnfinishedStatus = Literal["running", "interrupted"]
+"""Of an outcome that `rs.load` made of a sweep before its end."""
 TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]
 NOTHING_RAN: Final = "nothing ran: "
 """How a note begins that says why an outcome of earlier was handed on, and what can be done."""
@@ -207,12 +209,16 @@ class GateOutcome(Record):
 
 
 class SweepOutcome(Record):
-    """One sweep that ended; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds."""
+    """One sweep; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds.
+
+    It has ended, unless `rs.load` made it of a sweep before its end: then `has_ended` is False.
+    """
 
     sweep_id: str
     name: str
     key: str = ""
-    status: SweepStatus
+    status: SweepStatus | UnfinishedStatus
+    """How it ended; `running` or `interrupted`: it has not."""
     why: str = ""
     """One line on why it ended."""
     ended_by: EndedBy | None = None
@@ -250,6 +256,7 @@ class SweepOutcome(Record):
     seed: int | None = None
     started_at: float
     ended_at: float
+    """When it ended; of one that has not, when it was last seen at work."""
     uri: str = ""
     """Where the sweep is stored."""
     generation: int = 1
@@ -396,6 +403,11 @@ class SweepOutcome(Record):
         return next((trial for trial in self.trials if trial.state == "failed"), None)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it has ended: False for a sweep that runs, or that can be resumed."""
+        return self.status not in ("running", "interrupted")
+
+    @property
     def has_run_out(self) -> bool:
         """Whether a deadline or a budget ended it."""
         return self.status in ("deadline", "budget")
@@ -410,8 +422,10 @@ class SweepOutcome(Record):
 
         A failure is a sweep that failed or was cancelled, and one that a deadline or a budget ended: always
         where `accept_partial` is off (and `num_samples` was a number), else with fewer finished trials than
-        the spec's `stop.min_trials`.
+        the spec's `stop.min_trials`. One that has not ended raises RaysweepError.
         """
+        if not self.has_ended:
+            raise RaysweepError(f"{self.sweep_id} has not ended ({self.status}); {self.why}")
         is_refused = self.is_partial and not accept_partial
         is_too_little = is_refused or (self.has_run_out and self.counts.finished < self.min_trials)
         if self.status in ("failed", "cancelled") or is_too_little:

@@ -24,12 +24,12 @@ from raysweep.pipeline.plan import (
     GatePlan,
     as_confirmed,
     find_verdict,
-    keep_verdict,
     line_of,
     make_plan,
 )
 from raysweep.run import run_sweep
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night, add_night
+from raysweep.runs.across_runs.verdicts import keep_verdict
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.identity import key_within

@@ -15,9 +15,9 @@ import time
 from typing import Final
 
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.views.result import trial_outcome
-from raysweep.errors import RaysweepError
-from raysweep.outcome import SweepProgress, TrialOutcome
+from raysweep.core.views.result import outcome_so_far, trial_outcome
+from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import STALE_AFTER_S, HolderState, HolderWatch
 from raysweep.runs.ownership.replay import catch_up, read_state
@@ -37,6 +37,7 @@ from raysweep.specs import SweepSpec
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import ObjectInfo
+from raysweep.version import __version__
 
 FRESH_S: Final = 1.0
 
@@ -95,6 +96,31 @@ class SweepReader:
         with self._lock:
             _, state = self._catch_up(record)
             return tuple(trial_outcome(state, trial, self._folder.uri) for trial in state.trials.values())
+
+    def outcome_so_far(self) -> SweepOutcome:
+        """The outcome; of a sweep that has not ended, all that its journal holds.
+
+        Raises:
+            SweepNotFoundError: There is no such sweep.
+            StorageError, SweepDamagedError, JournalDamagedError: It cannot be read.
+        """
+        status, record = self.read(is_fresh=True), self._folder.read_spec()
+        outcome = self._folder.read_outcome()
+        if outcome is not None:
+            return outcome
+        if status is None or record is None:
+            raise SweepNotFoundError(self._folder.sweep_id, self._folder.store.url)
+        with self._lock:
+            _, state = self._catch_up(record)
+            return outcome_so_far(
+                state,
+                sweep_id=self._folder.sweep_id,
+                key=record.key,
+                uri=self._folder.uri,
+                version=__version__,
+                status="running" if status.is_running else "interrupted",
+                until=status.seen_at or status.read_at,
+            )
 
     def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
         """Those that the sweep keeps, by trial and number. Raises: as `read` where `is_strict`."""
