@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
 UnfinishedStatus = Literal["running", "interrupted"]
 """Of an outcome that `rs.load` made of a sweep before its end."""
+AnyStatus = Literal[
+    "completed", "deadline", "budget", "target", "plateau", "cancelled", "failed", "running", "interrupted"
+]  # fmt: skip
 TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]
 NOTHING_RAN: Final = "nothing ran: "
 """How a note begins that says why an outcome of earlier was handed on, and what can be done."""
@@ -160,6 +163,8 @@ class Confirmed(Record):
     """The trial of the sweep that it comes from; empty for a champion."""
     sweep_id: str = ""
     """The sweep that found it."""
+    key: str = ""
+    """The key of that sweep: the night."""
     scores: tuple[Number | None, ...] = ()
     """By seed; None where that trial failed."""
     mean: Number | None = None
@@ -177,7 +182,8 @@ class GateOutcome(Record):
 
     promoted: bool
     why: str
-    """`champion 0.739 ± 0.001; not promoted: +0.0012 < 0.002`"""
+    """`not promoted: auc 0.7389 (trial 00003) is 0.0003 better than the champion's 0.7386 (night of
+    2026-11-24); 0.0010 is required`"""
     candidates: tuple[Confirmed, ...] = ()
     """The best of the night, run again; the best first."""
     champion: Confirmed | None = None
@@ -217,7 +223,7 @@ class SweepOutcome(Record):
     sweep_id: str
     name: str
     key: str = ""
-    status: SweepStatus | UnfinishedStatus
+    status: AnyStatus
     """How it ended; `running` or `interrupted`: it has not."""
     why: str = ""
     """One line on why it ended."""
@@ -364,7 +370,7 @@ class SweepOutcome(Record):
     @property
     def reason(self) -> str:
         """Why it ended, without the counts and the best that `why` has around it."""
-        why = self.why
+        why = self.why.removesuffix(f"; {self.gate.why}") if self.gate is not None else self.why
         if self.infeasible:
             why = why.removesuffix(f"; {self.infeasible}")
         _, found, rest = why.partition(", ended by ")

@@ -119,5 +119,8 @@ class PipelineOutcome(Record):
     """Why the training was skipped; empty where it was not."""
 
     def __str__(self) -> str:
-        parts = (self.sweep, self.gate.why if self.gate is not None else "", self.train, self.skipped)
+        # The sweep's own text ends with the verdict, and a training is skipped for no other reason.
+        is_told = self.gate is not None and self.gate.why in self.sweep.why
+        gate = self.gate.why if self.gate is not None and not is_told else ""
+        parts = (self.sweep, gate, self.train, "not trained" if is_told and self.skipped else self.skipped)
         return "\n".join(str(part) for part in parts if part)

@@ -190,10 +190,10 @@ def settle(
     def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
         now = record.champion_beside(outcome.sweep_id)
         if beside is not None and now is not None and now.at == plan.champion_at:
-            verdict = decide(gate, spec.mode, confirmed, beside, lost=lost)
+            verdict = decide(gate, spec.mode, confirmed, beside, lost=lost, metric=spec.metric)
         else:
             # Another night has brought a new one since: of that there is its mean.
-            verdict = decide(gate, spec.mode, confirmed, as_confirmed(now))
+            verdict = decide(gate, spec.mode, confirmed, as_confirmed(now), metric=spec.metric)
         verdict = verdict.model_copy(update={"at": time.time(), "notes": (*verdict.notes, *plan.notes)})
         decided.append(verdict)
         best = verdict.best
@@ -212,7 +212,9 @@ def settle(
 
     record = add_night(store, line_of(spec, gate), outcome.sweep_id, choose, gate=plan.gate_id)
     night = record.night(outcome.sweep_id, plan.gate_id)
-    verdict = decided[-1] if decided else decide(gate, spec.mode, confirmed, beside, lost=lost)
+    verdict = (
+        decided[-1] if decided else decide(gate, spec.mode, confirmed, beside, lost=lost, metric=spec.metric)
+    )
     update: dict[str, Any] = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id}
     if night is not None:
         # Where an earlier run of this gate came as far as the history, that is what was decided.

@@ -137,6 +137,7 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
             config=as_lists(trial.config),
             trial_id=trial.trial_id,
             sweep_id=outcome.sweep_id,
+            key=outcome.key,
             checkpoint_uri=trial.checkpoint_uri,
         )
         for trial in top[: gate.confirm_top_k]
@@ -175,6 +176,7 @@ def as_confirmed(champion: Champion | None) -> Confirmed | None:
     return Confirmed(
         config=champion.config,
         sweep_id=champion.sweep_id,
+        key=champion.key,
         mean=champion.mean,
         spread=champion.spread,
         n=champion.n,

@@ -11,6 +11,7 @@ from raysweep.core.vocabulary.events import TrialReported
 from raysweep.documents.json_numbers import without_names
 from raysweep.errors import SweepNotFoundError
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import damaged_record
 from raysweep.runs.reading.lookup import find_sweep
@@ -32,8 +33,8 @@ def load(sweep: str, storage: str | None = None) -> SweepOutcome:
         storage: The storage path; default: `~/raysweep`. A URI needs none.
 
     Returns:
-        Its outcome. Of a sweep that has not ended, what its journal holds: `has_ended` is False, `status` is
-        `running` or `interrupted`, and `raise_for_status()` raises.
+        Its outcome, with the verdict of its newest gate. Of a sweep that has not ended, what its journal
+        holds: `has_ended` is False, `status` is `running` or `interrupted`, `raise_for_status()` raises.
 
     Raises:
         SweepNotFoundError: There is no such sweep, or there are several; lists them with key, status and age.
@@ -42,7 +43,10 @@ def load(sweep: str, storage: str | None = None) -> SweepOutcome:
     folder = find_sweep(sweep, storage)
     outcome = folder.read_outcome()
     if outcome is not None:
-        return outcome
+        verdict = newest_verdict(folder.store, folder.sweep_id)
+        if verdict is None:
+            return outcome
+        return outcome.model_copy(update={"promoted": verdict.promoted, "gate": verdict})
     return SweepReader(folder.store.url, folder.sweep_id, is_strict=True).outcome_so_far()
 
 

@@ -18,6 +18,7 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.views.result import outcome_so_far, trial_outcome
 from raysweep.errors import RaysweepError, SweepNotFoundError
 from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import STALE_AFTER_S, HolderState, HolderWatch
 from raysweep.runs.ownership.replay import catch_up, read_state
@@ -135,14 +136,25 @@ class SweepReader:
         seen = self._folder.store.head(f"{self._folder.sweep_id}/outcome.json")
         if seen is not None:
             if seen == self._outcome_seen and self._status is not None:
-                return self._status
+                return self._judged(self._status)
             outcome = self._folder.read_outcome()
             if outcome is not None:
                 self._outcome_seen, self._state = seen, None
-                return status_of_outcome(outcome, uri=self._folder.uri, now=time.time())
+                return self._judged(status_of_outcome(outcome, uri=self._folder.uri, now=time.time()))
         self._outcome_seen = None
         record = self._folder.read_spec()
         return self._read_running(record) if record is not None else None
+
+    def _judged(self, status: RunStatus) -> RunStatus:
+        """With the verdict of the newest gate, which comes after the sweep's end."""
+        try:
+            verdict = newest_verdict(self._folder.store, self._folder.sweep_id)
+        except RaysweepError as error:
+            note = f"the gate's verdict cannot be read: {error}"
+            return (
+                status if note in status.notes else status.model_copy(update={"notes": (*status.notes, note)})
+            )
+        return status if verdict is None else status.model_copy(update={"gate": verdict})
 
     def _read_running(self, record: SweepRecord) -> RunStatus:
         uri, key = self._folder.uri, record.key
