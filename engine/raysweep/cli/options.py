@@ -97,10 +97,18 @@ Settings = Annotated[
 
 
 class SpecKind(StrEnum):
+    """What runs as one job."""
+
+    sweep = "sweep"
+    train = "train"
+
+
+class SchemaKind(StrEnum):
     """The documents that have a schema."""
 
     sweep = "sweep"
     train = "train"
+    pipeline = "pipeline"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ def by_name(function: Command) -> Command:
     training, only = parameters.pop("training", None), parameters.pop("only", None)
     is_needed = parameters["name"].default is inspect.Parameter.empty
     argument = typer.Argument(
-        metavar="SWEEP" if is_needed else "[SWEEP]",
+        metavar="SWEEP",
         help=ID_HELP if is_needed else f"{ID_HELP} Default: list all nights.",
         autocompletion=complete_sweep,
         show_default=False,

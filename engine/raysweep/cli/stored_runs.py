@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from raysweep.cli.options import AsJson, SpecKind, StoredAt, SweepName, Task
+from raysweep.cli.options import AsJson, SchemaKind, StoredAt, SweepName, Task
 from raysweep.cli.run_names import by_name, complete_name
 
 app = typer.Typer()
@@ -187,7 +187,7 @@ def verify(
 
 
 @app.command()
-def schema(kind: Annotated[SpecKind, typer.Argument(help="Which document.")] = SpecKind.sweep) -> Task:
+def schema(kind: Annotated[SchemaKind, typer.Argument(help="Which document.")] = SchemaKind.sweep) -> Task:
     """Print the JSON Schema of a spec."""
     from raysweep.cli.commands.schema import show_schema
 

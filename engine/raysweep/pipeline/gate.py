@@ -18,6 +18,7 @@ from typing import Any
 from raysweep.documents.json_numbers import Counts
 from raysweep.documents.validation import Problem
 from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
+from raysweep.jobs.options import JobOptions
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.decision import decide, measured, seeds_needed
 from raysweep.pipeline.plan import (
@@ -46,6 +47,8 @@ def run_gate(
     *,
     address: Any = None,
     on_progress: Callable[[SweepProgress], None] | None = None,
+    num_cpus: float | None = None,
+    job: JobOptions | None = None,
 ) -> GateOutcome:
     """Run the best configs of a sweep again, and promote the best of them if it beats the champion.
 
@@ -55,6 +58,8 @@ def run_gate(
         gate: What its best has to show.
         address: As in `run_sweep`.
         on_progress: As in `run_sweep`, for the sweep that runs them again.
+        num_cpus: As in `run_sweep`.
+        job: As in `run_sweep`.
 
     Raises:
         SweepFailedError: The sweep has no best trial; or the one that runs them again failed.
@@ -65,7 +70,13 @@ def run_gate(
         return prepared.verdict
     run = prepared.request
     again = run_sweep(
-        run.spec, key=run.run.key, address=address, on_progress=on_progress, resume_cancelled=True
+        run.spec,
+        key=run.run.key,
+        address=address,
+        on_progress=on_progress,
+        num_cpus=num_cpus,
+        resume_cancelled=True,
+        job=job,
     )
     return prepared.settle(again)
 
