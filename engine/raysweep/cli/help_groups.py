@@ -65,7 +65,7 @@ def add_examples(*apps: typer.Typer) -> None:
     """End the help of each command with its example."""
     for app in apps:
         for command in app.registered_commands:
-            name = command.name or getattr(command.callback, "__name__", "")
+            name = str(command.name or getattr(command.callback, "__name__", ""))
             if command.epilog is None and name in EXAMPLES:
                 command.epilog = f"Example: {EXAMPLES[name]}"
 
