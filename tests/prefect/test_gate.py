@@ -34,7 +34,7 @@ def report():
     from prefect.client.orchestration import get_client
     with get_client(sync_client=True) as client:
         reports = [each for each in client.read_artifacts() if each.key == "raysweep-night-report"]
-    return "\n".join(str(each.data) for each in reports)
+    return " ".join(str(each.data) for each in reports)
 
 def shown(state):
     return [state.type.value, state.name, state.message]
