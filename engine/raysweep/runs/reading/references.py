@@ -48,18 +48,30 @@ class Reference:
 
 
 def read_reference(text: str, storage: str | None) -> Reference:
-    """The storage and the name in it.
+    """The storage and the name in it; see `split_night`."""
+    head, which = split_night(text)
+    parent, slash, name = head.rstrip("/").rpartition("/")
+    store = open_store((parent or "/") if slash else storage or DEFAULT_STORAGE)
+    return Reference(store=store, name=name if slash else head, which=which)
 
-    An `@` behind the last `/` divides name and night. In `NAME@KEY` the key may hold `/` too.
+
+def split_night(text: str) -> tuple[str, str]:
+    """What stands before the `@` that divides name and night, and behind it; empty for none.
+
+    That is an `@` behind the last `/`. In `NAME@KEY` the key may hold `/` too.
     """
     head, at, which = text.partition("@")
     if not at or "/" in head:
         head, at, which = text.rpartition("@")
         if not at or "/" in which:  # that of a URI: abfss://container@account/…
-            head, which = text, ""
-    parent, slash, name = head.rstrip("/").rpartition("/")
-    store = open_store((parent or "/") if slash else storage or DEFAULT_STORAGE)
-    return Reference(store=store, name=name if slash else head, which=which)
+            return text, ""
+    return head, which
+
+
+def key_has(key: str, which: str) -> bool:
+    """Whether a key is what stands behind `@`: itself, a date in it, or the night that it is below."""
+    is_dated = _DATE.fullmatch(which) is not None and which in _DATE.findall(key)
+    return key == which or key.startswith(f"{which}/best-") or is_dated
 
 
 def find_run(reference: Reference, kind: Kind) -> str | None:
