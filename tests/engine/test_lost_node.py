@@ -18,8 +18,9 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 SCRIPT = """
 import sys
 import raysweep as rs
-spec = dict(name="alone", trainable="tests.engine.test_lost_node:slow",
-            param_space={"x": {"uniform": [0, 1]}}, metric="loss", mode="min", num_samples=4, max_concurrent_trials=1, storage_path=sys.argv[1])
+spec = {"name": "alone", "trainable": "tests.engine.test_lost_node:slow", "metric": "loss", "mode": "min"}
+spec |= {"param_space": {"x": {"uniform": [0, 1]}}, "num_samples": 4, "max_concurrent_trials": 1}
+spec["storage_path"] = sys.argv[1]
 try:
     outcome = rs.run_sweep(spec, key="k", num_cpus=1)
     print("ENDED", outcome.status, len(outcome), flush=True)

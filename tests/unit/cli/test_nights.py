@@ -95,6 +95,13 @@ def test_an_ambiguous_name_lists_the_candidates(cli: Cli, nights: Nights) -> Non
         assert len(ran.err.splitlines()) == 1
 
 
+def test_candidates_with_long_keys_leave_room_for_what_to_do(cli: Cli, nights: Nights) -> None:
+    for day in range(9):
+        nights.add(f"dag_of_the_night/{'task' * 9}/scheduled__2026-11-0{day}T00:00:00+00:00", days_ago=day)
+    ran = cli("best", "churn", "--storage", nights.url)
+    assert " and 5 more; churn@latest is the newest, churn@KEY one by its key" in ran.err
+
+
 def test_two_nights_of_one_date_are_ambiguous(nights: Nights) -> None:
     nights.add("dag1/2026-11-24", days_ago=2)
     nights.add("dag2/2026-11-24", days_ago=1)
@@ -291,3 +298,19 @@ def test_a_year_of_nights_takes_under_two_seconds(cli: Cli, year: Nights, comman
     assert cli(*command, "--storage", year.url).code == 0
     after = os.times()
     assert after.user + after.system - before.user - before.system < 2.0
+
+
+def test_the_latest_asks_for_one_object_of_each_night(year: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: list[str] = []
+    head = LocalStore.head
+    monkeypatch.setattr(LocalStore, "head", lambda self, key: heads.append(key) or head(self, key))
+    assert find_sweep("churn@latest", year.url).sweep_id
+    assert heads == []
+
+
+def test_a_damaged_champion_does_not_hide_the_nights(cli: Cli, nights: Nights) -> None:
+    nights.add("2026-11-24", promoted=True)
+    nights.store.put("champions/churn/auc.max.json", b"{torn")
+    ran = cli("nights", "churn", "--storage", nights.url)
+    assert (ran.code, PROMOTED in ran.out) == (0, True)
+    assert "champion  cannot be read: " in ran.out

@@ -11,7 +11,7 @@ from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import command
 from raysweep.cli.tables import Listing
-from raysweep.errors import SweepNotFoundError
+from raysweep.errors import StorageError, SweepNotFoundError
 from raysweep.outcome.formatting import show_number
 from raysweep.runs.across_runs.champions import Champion, list_champions
 from raysweep.runs.reading.nights import Night, nights_at, why_longer
@@ -36,17 +36,18 @@ def show_nights(name: str, storage: str | None, last: int | None, is_json: bool)
         fix = f"there are nights of {', '.join(near)}" if near else "check the storage path"
         raise SweepNotFoundError(reference.name, store.url, fix)
     shown = [(night, why_longer(night, found[place + 1 :])) for place, night in enumerate(found[:last])]
-    champions = list_champions(store, found[0].run.name)
     if is_json:
         print_json([_row(night, why) for night, why in shown])
         return DONE
+    try:
+        champions = [_show(champion) for champion in list_champions(store, found[0].run.name)]
+    except StorageError as error:
+        champions = [f"cannot be read: {error}"]
     _print(shown, champions, len(found), store.url)
     return DONE
 
 
-def _print(
-    shown: Sequence[tuple[Night, str]], champions: Sequence[Champion], count: int, storage: str
-) -> None:
+def _print(shown: Sequence[tuple[Night, str]], champions: Sequence[str], count: int, storage: str) -> None:
     console, has_cost = make_console(), any(night.cost is not None for night, _ in shown)
     metric = shown[0][0].run.metric
     cost = ("cost>",) if has_cost else ()
@@ -56,7 +57,7 @@ def _print(
         listing.add(*_cells(night, why, has_cost=has_cost))
     listing.show(console)
     newest = shown[0][0].run
-    facts = [("champion", _show(champion)) for champion in champions]
+    facts = [("champion", champion) for champion in champions]
     if count > len(shown):
         facts.append(("earlier", f"{count - len(shown)} more nights: --last {count}"))
     facts.append(("next", command("best", f"{newest.run_id.rpartition('-')[0]}@latest", storage)))

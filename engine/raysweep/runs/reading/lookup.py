@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from typing import Final
 
 from raysweep.errors import SweepNotFoundError
 from raysweep.runs.folder import SweepFolder, list_sweeps
@@ -10,6 +11,7 @@ from raysweep.runs.reading.references import Reference, find_run, newest_keys, r
 from raysweep.runs.reading.summaries import DEFAULT_STORAGE
 from raysweep.runs.training import RunFolder
 
+_LISTED: Final = 5
 __all__ = ["DEFAULT_STORAGE", "find_sweep", "find_training"]
 
 
@@ -53,9 +55,10 @@ def _fix(reference: Reference) -> str:
     near = difflib.get_close_matches(reference.name, [*known, *stems], n=3, cutoff=0.5)
     if near:
         return f"did you mean {_listed(near)}?"
-    return f"there are {_listed(list(stems) if reference.which else known)}; or check the storage path"
+    shown = list(stems) if reference.which or len(known) > _LISTED else known
+    return f"there are {_listed(shown)}; or check the storage path"
 
 
-def _listed(names: list[str], limit: int = 5) -> str:
+def _listed(names: list[str], limit: int = _LISTED) -> str:
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from raysweep.errors import SweepNotFoundError
+from raysweep.errors import SweepNotFoundError, one_line
 from raysweep.outcome.formatting import show_age
 from raysweep.outcome.summary import RunSummary
 from raysweep.runs.reading.summaries import DEFAULT_STORAGE, ids_of, read_summaries
@@ -29,6 +29,9 @@ Kind = Literal["sweep", "train"]
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _DOCUMENTS: Final[dict[Kind, str]] = {"sweep": "sweep.json", "train": "train.json"}
 _SHOWN: Final = 5
+_CANDIDATES: Final = 4
+_KEY_CHARACTERS: Final = 40
+"""An error is one line of 600 characters: so much of a key is in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +107,14 @@ def _of_night(reference: Reference, kind: Kind) -> str | None:
     by_key = RunId(kind=kind, name=stem, key=which).id
     if which != LATEST and store.exists(f"{by_key}/{_DOCUMENTS[kind]}"):
         return by_key
-    runs = [run for run in read_summaries(store, ids_of(store, stem)) if run.kind == kind]
+    # Of each only kind, key and start are asked for here.
+    found_runs = read_summaries(store, ids_of(store, stem), is_checked=False)
+    runs = [run for run in found_runs if run.kind == kind]
     if which == LATEST:
         return max(runs, key=lambda run: run.started_at or 0.0).run_id if runs else None
     found = _named(runs, which)
     if len(found) > 1:
-        raise ambiguous(reference, found)
+        raise ambiguous(reference, read_summaries(store, [run.run_id for run in found]))
     return found[0].run_id if found else None
 
 
@@ -130,8 +135,8 @@ def day_of(run: RunSummary) -> str:
 def ambiguous(reference: Reference, runs: Sequence[RunSummary]) -> SweepNotFoundError:
     """The error that lists the candidates, the newest first, and says how to name one."""
     newest = sorted(runs, key=lambda run: -(run.started_at or 0.0))
-    shown = ", ".join(_shown(run) for run in newest[:_SHOWN])
-    more = f" and {len(newest) - _SHOWN} more" if len(newest) > _SHOWN else ""
+    shown = ", ".join(_shown(run) for run in newest[:_CANDIDATES])
+    more = f" and {len(newest) - _CANDIDATES} more" if len(newest) > _CANDIDATES else ""
     stem = newest[0].run_id.rpartition("-")[0]
     of_one = len({run.run_id.rpartition("-")[0] for run in newest}) == 1 and not reference.which
     how = f"{stem}@{LATEST} is the newest, {stem}@KEY one by its key" if of_one else "give the id of one"
@@ -148,4 +153,4 @@ def newest_keys(reference: Reference, kind: Kind) -> list[str]:
 
 def _shown(run: RunSummary) -> str:
     age = "" if run.started_at is None else f", {show_age(time.time() - run.started_at)} ago"
-    return f"{run.run_id} (key {run.key}, {run.status}{age})"
+    return f"{run.run_id} (key {one_line(run.key, _KEY_CHARACTERS)}, {run.status}{age})"

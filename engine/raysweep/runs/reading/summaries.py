@@ -62,11 +62,15 @@ def stem_of(run_id: str) -> str:
     return run_id[:-_DIGEST_CHARACTERS] if has_dash else ""
 
 
-def read_summaries(store: Store, run_ids: Sequence[str]) -> list[RunSummary]:
-    """The runs of these ids, in this order, without those that there are not (any more)."""
+def read_summaries(store: Store, run_ids: Sequence[str], *, is_checked: bool = True) -> list[RunSummary]:
+    """The runs of these ids, in this order, without those that there are not (any more).
+
+    `is_checked`: whether a summary must belong to the outcome beside it, which is a request more for each
+    run. Kind, name, key and start are the same in an older one.
+    """
 
     def read(run_id: str) -> RunSummary | None:
-        return read_summary(store, run_id)
+        return read_summary(store, run_id, is_checked=is_checked)
 
     found: Iterable[RunSummary | None]
     if len(run_ids) <= 1 or store.local_path(run_ids[0]) is not None:
@@ -76,10 +80,10 @@ def read_summaries(store: Store, run_ids: Sequence[str]) -> list[RunSummary]:
         return [run for run in pool.map(read, run_ids) if run is not None]
 
 
-def read_summary(store: Store, run_id: str) -> RunSummary | None:
+def read_summary(store: Store, run_id: str, *, is_checked: bool = True) -> RunSummary | None:
     """A run by its id; None where there is none. One that cannot be read has the status `damaged`."""
     try:
-        return _stored(store, run_id) or _made(store, run_id)
+        return _stored(store, run_id, is_checked=is_checked) or _made(store, run_id)
     except RaysweepError as error:
         problem = error.problem if isinstance(error, StorageError) else str(error)
         kind = "sweep" if store.exists(f"{run_id}/sweep.json") else "train"
@@ -93,14 +97,16 @@ def read_summary(store: Store, run_id: str) -> RunSummary | None:
         )
 
 
-def _stored(store: Store, run_id: str) -> RunSummary | None:
+def _stored(store: Store, run_id: str, *, is_checked: bool) -> RunSummary | None:
     data = store.get(f"{run_id}/{SUMMARY}")
     found = RunSummary.from_stored(data) if data is not None else None
     if found is None:
         return None
     run, outcome_bytes = found
-    outcome = store.head(f"{run_id}/{_OUTCOMES[run.kind]}")
-    if outcome is None or outcome.size_bytes != outcome_bytes or run.run_id != run_id:
+    if run.run_id != run_id:
+        return None
+    outcome = store.head(f"{run_id}/{_OUTCOMES[run.kind]}") if is_checked else None
+    if is_checked and (outcome is None or outcome.size_bytes != outcome_bytes):
         return None  # the run was continued since
     return run.model_copy(update={"uri": f"{store.url}/{run_id}"})
 
