@@ -28,7 +28,7 @@ from raysweep.errors import SweepInterrupted
 from raysweep.live import LiveTable
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.pipeline import training_request, with_gate
-from raysweep.pipeline.plan import newest_verdict
+from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.training import RunFolder
 from raysweep.specs import SweepSpec, TrainSpec

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
     from raysweep.run import run_sweep, run_training
     from raysweep.runs.reading.history import load
+    from raysweep.runs.reading.summaries import sweeps
     from raysweep.specs.resources import Resources
     from raysweep.specs.scaling import Scaling
     from raysweep.specs.sweep import SweepSpec
@@ -28,6 +29,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.outcome": ("SweepOutcome", "TrainOutcome", "TrialOutcome"),
     "raysweep.run": ("run_sweep", "run_training"),
     "raysweep.runs.reading.history": ("load",),
+    "raysweep.runs.reading.summaries": ("sweeps",),
     "raysweep.from_tune.tuner": ("from_tuner",),
     "raysweep.specs.resources": ("Resources",),
     "raysweep.specs.scaling": ("Scaling",),
@@ -61,6 +63,7 @@ __all__ = [
     "run_sweep",
     "run_training",
     "should_checkpoint",
+    "sweeps",
 ]
 
 

@@ -95,6 +95,8 @@ def run_sweep(
             raise SpecError("num_cpus", "is for an embedded Ray", fix)
     try:
         step = _step(asked, key, address, job)
+        if key is None:
+            _tell_of_sibling(step)
         given: dict[str, Any] = {"takeover": takeover or None, "retry": retry, "extend": extend}
         given["resume_cancelled"] = resume_cancelled or None
         options = step.options.replace(**{name: value for name, value in given.items() if value is not None})
@@ -110,6 +112,15 @@ def run_sweep(
         raise error.with_traceback(None) from None
     except KeyboardInterrupt:  # before there was anything to interrupt
         raise SweepInterrupted(asked.name, so_far="before it began") from None
+
+
+def _tell_of_sibling(step: Step) -> None:
+    from raysweep.runs.reading.siblings import unfinished_sibling
+
+    if isinstance(step.request.spec, SweepSpec):
+        sibling = unfinished_sibling(RunRequest(spec=step.request.spec, run=step.request.run))
+        if sibling:
+            log.warning("%s", sibling)
 
 
 def _run_and_show(

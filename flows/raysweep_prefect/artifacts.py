@@ -60,6 +60,8 @@ def report_text(status: RunStatus) -> str:
     parts = [f"# {escape(status.name)}: {status.status}", _summary(status)]
     if status.why:
         parts.append(escape(status.why))
+    if status.gate is not None:
+        parts += ["## Gate", escape(status.gate.why)]
     if status.infeasible:
         parts += [f"## No best\n\n{escape(status.infeasible)}"]
     if status.best is not None:
@@ -73,8 +75,6 @@ def report_text(status: RunStatus) -> str:
     if status.failures:
         lines = [f"- trial {each.trial_id}: {escape(each.problem)}" for each in status.failures]
         parts += ["## Newest failures", "\n".join(lines), _log_command(status)]
-    if status.gate is not None:
-        parts += ["## Gate", escape(status.gate.why)]
     if status.notes:
         parts += ["## Notes", "\n".join(f"- {escape(note)}" for note in status.notes[-5:])]
     parts += ["## More", _commands(status)]

@@ -19,7 +19,7 @@ from raysweep_prefect.clusters import Target, find_target
 from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import owner_id
 from raysweep_prefect.parameters import JobSettings
-from raysweep_prefect.tasks import gate, sweep, train
+from raysweep_prefect.tasks import sweep, told_gate, train
 
 
 class NightOutcome(BaseModel, frozen=True):
@@ -93,7 +93,10 @@ def nightly_sweep(
     with _one_ray(target):
         outcome = sweep.with_options(**again)(spec, name, **where, accept_partial=accept_partial, **past)
         if gate_spec is not None:
-            outcome = gate.with_options(**again)(spec, name, outcome, gate_spec, **where)
+            judged = told_gate.with_options(**again)(
+                spec, name, outcome, gate_spec, **where, return_state=True
+            )
+            outcome = judged.result()
         if train_spec is None:
             return NightOutcome(sweep=outcome)
         if outcome.promoted is False:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
@@ -19,14 +20,16 @@ import orjson
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.logging.loggers import get_logger
 
 from raysweep.errors import RaysweepError
 from raysweep.jobs.attach import RunningJob
-from raysweep.outcome import SweepProgress
+from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.outcome.formatting import show_progress
 from raysweep.runs.reading.reader import SweepReader
+from raysweep.runs.reading.status import status_of_outcome
 from raysweep_prefect.artifacts import artifact_key, escape, links_text, report_text, table_text
-from raysweep_prefect.identity import Asker
+from raysweep_prefect.identity import Asker, find_asker
 from raysweep_prefect.listening import tell_listeners
 from raysweep_prefect.output import drop_unread
 from raysweep_prefect.signals import emit
@@ -196,6 +199,30 @@ class Follower:
 
 
 _BEST_FIELDS: Final = {"trial_id", "score", "config", "checkpoint_uri"}
+
+
+def show_report(outcome: SweepOutcome) -> None:
+    """Write the report of a sweep that has ended, as an artifact of this task run: with its gate's verdict.
+
+    Outside of a flow, and where the server does not answer, nothing is written.
+    """
+    asker = find_asker()
+    if asker is None:
+        return
+    status = status_of_outcome(outcome, now=time.time())
+    report = ArtifactCreate(
+        key=artifact_key(outcome.name, "report"),
+        type="markdown",
+        data=report_text(status),
+        description=f"Report of {outcome.sweep_id}",
+        flow_run_id=asker.flow_run_id,
+        task_run_id=asker.task_run_id,
+    )
+    try:
+        with get_client(httpx_settings={"timeout": TIMEOUT_S}, sync_client=True) as client:
+            client.create_artifact(report)
+    except Exception as error:  # noqa: BLE001  the verdict is stored; only its picture is missing
+        get_logger("raysweep").warning("the report of %s is not shown: %s", outcome.sweep_id, error)
 
 
 def is_ended_by_user(now: FlowRun, attempt: int) -> bool:

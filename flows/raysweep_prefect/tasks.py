@@ -21,9 +21,10 @@ from raysweep.specs.continuing import Retry
 from raysweep.step import Step, why_not_trained
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import find_target
+from raysweep_prefect.following import show_report
 from raysweep_prefect.identity import cache_key, default_key
 from raysweep_prefect.parameters import GateDocument, JobSettings, SweepDocument, TrainDocument
-from raysweep_prefect.steps import run_step
+from raysweep_prefect.steps import run_logger, run_step
 
 SpecT = TypeVar("SpecT", rs.SweepSpec, rs.TrainSpec)
 ClusterLike = RayCluster | ClusterConnection | str | None
@@ -142,6 +143,32 @@ def gate(
     Raises:
         RaysweepError: As `raysweep.pipeline.run_gate`.
     """
+    return _judge(spec, outcome, gate_spec, cluster, storage_path, job)
+
+
+@task(name="gate", task_run_name=partial(run_name, "gate"), **_RESUMABLE)
+def told_gate(
+    spec: SweepDocument,
+    key: str | None,
+    outcome: rs.SweepOutcome,
+    gate_spec: GateDocument,
+    cluster: ClusterLike = None,
+    storage_path: str | None = None,
+    job: JobSettings | None = None,
+) -> Any:
+    """`gate` for a flow that takes the state of the task: the verdict is the state's message."""
+    judged = _judge(spec, outcome, gate_spec, cluster, storage_path, job)
+    return Completed(message=judged.gate.why if judged.gate is not None else None, data=judged)
+
+
+def _judge(
+    spec: SweepDocument,
+    outcome: rs.SweepOutcome,
+    gate_spec: GateDocument,
+    cluster: ClusterLike,
+    storage_path: str | None,
+    job: JobSettings | None,
+) -> rs.SweepOutcome:
     from raysweep.pipeline import prepare_gate, with_gate
 
     prepared = prepare_gate(_placed(rs.SweepSpec.from_any(spec), storage_path), outcome, gate_spec)
@@ -151,6 +178,9 @@ def gate(
         again = run_step(Step(request=prepared.request, place=find_target(cluster), options=options))
         assert isinstance(again, rs.SweepOutcome)
         verdict = prepared.settle(again)
+    run_logger().info("gate: %s", verdict.why)
+    # The sweep's own report was written before there was a verdict.
+    show_report(prepared.outcome.model_copy(update={"promoted": verdict.promoted, "gate": verdict}))
     return with_gate(outcome, verdict)
 
 

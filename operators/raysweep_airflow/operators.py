@@ -16,7 +16,7 @@ from raysweep_airflow.provider import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
-    from raysweep.outcome import GateOutcome, SweepOutcome
+    from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
     from raysweep.pipeline import GateRun
     from raysweep.runs.reading.view import Outcome
     from raysweep.specs import SweepSpec, TrainSpec
@@ -233,6 +233,10 @@ class TrainOperator(JobOperator):
         return training_key(cast("TrainSpec", asked), self.outcome, super().key(context, asked))
 
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        from raysweep.outcome.formatting import show_config
         from raysweep.step import brief
 
+        trained = cast("TrainOutcome", outcome)
+        self.log.info("metrics: %s", show_config(trained.metrics) or "none were reported")
+        self.log.info("model: %s", trained.model_uri or "none: the trainable reported no checkpoint")
         return brief(outcome)

@@ -30,6 +30,12 @@ def states(flow_run_id):
         runs = client.read_task_runs(flow_run_filter=FlowRunFilter(id={"any_": [flow_run_id]}))
     return {run.task_key.split("-")[0]: shown(run.state) for run in runs}
 
+def report():
+    from prefect.client.orchestration import get_client
+    with get_client(sync_client=True) as client:
+        reports = [each for each in client.read_artifacts() if each.key == "raysweep-night-report"]
+    return " ".join(str(each.data) for each in reports)
+
 def shown(state):
     return [state.type.value, state.name, state.message]
 
@@ -39,6 +45,7 @@ with prefect_server(), sharing():
         state = nightly_sweep(**given, key=key, return_state=True)
         night = state.result()
         found = {"skipped": night.skipped, "why": night.sweep.why, "trained": night.train is not None}
+        found["report"] = report()
         print("NIGHT", json.dumps(found | {"states": states(state.state_details.flow_run_id)}))
 """
 
@@ -61,12 +68,15 @@ def test_two_nights_of_the_same_search(tmp_path: Path) -> None:
     night = {"spec": sweep, "train_spec": train, "storage_path": str(tmp_path / "out")}
     night["gate_spec"] = {"confirm_top_k": 1, "seeds": 2, "test": "mean"}
     first, second = run_nights(tmp_path, night)
-    assert "no champion yet; promoted" in first["why"]
+    assert "there was no champion" in first["why"]
+    assert first["states"]["told_gate"][2].startswith("promoted: loss ")
+    assert second["states"]["told_gate"][2].startswith("not promoted: ")
+    assert "promoted" in first["report"]
     assert first["trained"]
     assert first["states"]["train"][:2] == ["COMPLETED", "Completed"]
     assert not second["trained"]
     assert second["skipped"].startswith("training skipped: ")
-    assert "is no gain" in second["skipped"] or "no candidate" in second["skipped"]
+    assert "a better one is required" in second["skipped"] or "no candidate" in second["skipped"]
     # Prefect shows the task as completed, named Skipped, and why.
     assert second["states"]["train"] == ["COMPLETED", "Skipped", second["skipped"]]
     record = json.loads((tmp_path / "out/champions/night/loss.min.json").read_text())

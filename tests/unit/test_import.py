@@ -100,7 +100,7 @@ def test_import_is_quick() -> None:
 def test_the_public_names_are_few() -> None:
     assert set(raysweep.__all__) == {
         *("SweepSpec", "TrainSpec", "Resources", "Scaling"),
-        *("run_sweep", "run_training", "load", "from_tuner"),
+        *("run_sweep", "run_training", "load", "sweeps", "from_tuner"),
         *("report", "get_checkpoint", "new_checkpoint", "get_context", "should_checkpoint"),
         *("SweepOutcome", "TrainOutcome", "TrialOutcome"),
         *("Infeasible", "RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),

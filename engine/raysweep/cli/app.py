@@ -12,6 +12,7 @@ from typing import Annotated, Optional
 import typer
 
 from raysweep.cli import stored_runs
+from raysweep.cli.help_groups import GroupedCommands, add_examples
 from raysweep.cli.options import (
     Address,
     AsJson,
@@ -37,6 +38,7 @@ from raysweep.cli.options import (
 from raysweep.cli.run_names import by_name
 
 app = typer.Typer(
+    cls=GroupedCommands,
     help="Hyperparameter sweeps as pipeline steps on Ray.",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
@@ -205,7 +207,7 @@ def train(
     from_sweep: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            metavar="SWEEP_ID", help="Put the best config of a sweep under it, and start from its checkpoint."
+            metavar="SWEEP", help="Put the best config of a sweep under it, and start from its checkpoint."
         ),
     ] = None,
     settings: Settings = None,
@@ -300,7 +302,10 @@ def plan(
     as_json: AsJson = False,
     settings: Settings = None,
 ) -> Task:
-    """Show what a sweep would run, and how much of it at once. Nothing is started."""
+    """Show what a sweep or a pipeline would run, and how much of it at once. Nothing is started.
+
+    The trainable is imported, unless the address is that of a Jobs API.
+    """
     from raysweep.cli.commands.plan import show_plan
 
     return partial(show_plan, spec, storage, settings or (), key, address, as_json)
@@ -333,23 +338,26 @@ def doctor(
 
 
 @app.command()
+@grouped
 def pipeline(
     spec: SpecFile,
-    key: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="KEY", help="Names the run: the same key resumes it. Default: today's date."),
-    ] = None,
+    place: Place,
+    driver: Driver,
+    key: Key = None,
     storage: Storage = None,
-    address: Address = None,
-    as_json: AsJson = False,
+    num_cpus: NumCpus = None,
+    settings: Settings = None,
+    lease: Lease = None,
 ) -> Task:
     """Run a pipeline: sweep, gate, train.
 
-    The sweep's best configs run again beside the champion of earlier runs; a better one is trained.
+    The sweep's best configs run again beside the champion of earlier runs; a better one is trained. With
+    --detach the first step that has not ended is submitted; the same command again goes on.
     """
-    from raysweep.cli.commands.pipeline import run
+    from raysweep.cli.commands.pipeline import Asked, run
 
-    return partial(run, spec, key=key, storage=storage, address=address, is_json=as_json)
+    asked = Asked(path=spec, key=key, storage=storage, settings=tuple(settings or ()))
+    return partial(run, asked, place.how(num_cpus), place.job(driver, lease_s=lease))
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -366,3 +374,4 @@ def emit(
 
 
 app.add_typer(stored_runs.app)
+add_examples(app, stored_runs.app)

@@ -79,7 +79,7 @@ AsJson = Annotated[
 ]
 SpecFile = Annotated[str, typer.Argument(metavar="SPEC", help="A .yaml or .json file.")]
 SweepName = Annotated[
-    str, typer.Argument(metavar="SWEEP_ID", help="An id, its beginning, or the folder's URI.")
+    str, typer.Argument(metavar="SWEEP", help="NAME@latest, an id, its beginning, or the folder's URI.")
 ]
 Takeover = Annotated[
     bool, typer.Option("--takeover", help="Take the sweep from a controller that seems to live.")
@@ -97,10 +97,18 @@ Settings = Annotated[
 
 
 class SpecKind(StrEnum):
+    """What runs as one job."""
+
+    sweep = "sweep"
+    train = "train"
+
+
+class SchemaKind(StrEnum):
     """The documents that have a schema."""
 
     sweep = "sweep"
     train = "train"
+    pipeline = "pipeline"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -23,7 +23,10 @@ from raysweep.jobs.wire import JobInfo
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.ownership.reopening import told
+from raysweep.runs.reading.references import LATEST, key_has, split_night
+from raysweep.runs.reading.summaries import stem_of
 from raysweep.specs import AnyRequest
+from raysweep.specs.identity import slug
 
 
 def run(
@@ -70,7 +73,7 @@ def follow(
 
 
 def find_running(cluster: Cluster, name: str, storage: str | None) -> RunningJob:
-    """The newest job of a run, by its id, the beginning of its id, or a job's id.
+    """The newest job of a run, by its id, the beginning of its id, a job's id, or its name: `churn@latest`.
 
     Raises:
         SweepNotFoundError: The cluster knows none, or several runs begin so.
@@ -78,13 +81,27 @@ def find_running(cluster: Cluster, name: str, storage: str | None) -> RunningJob
     address = cluster.connection.address
     jobs = [job for job in cluster.jobs() if job.metadata.get("raysweep_sweep_id")]
     exact = [job for job in jobs if name in (job.job_id, job.metadata["raysweep_sweep_id"])]
-    found = exact or [job for job in jobs if job.metadata["raysweep_sweep_id"].startswith(name)]
+    found = exact or _named(jobs, name)
     runs = sorted({job.metadata["raysweep_sweep_id"] for job in found})
     if len(runs) != 1:
         known = sorted({job.metadata["raysweep_sweep_id"] for job in jobs})
         fix = f"it may be {', '.join(runs)}" if runs else f"it knows {', '.join(known) or 'none'}"
         raise SweepNotFoundError(name, address, fix)
     return _handle(max(found, key=_number_of), address, storage)
+
+
+def _named(jobs: Sequence[JobInfo], name: str) -> list[JobInfo]:
+    """The jobs of the runs that a name means: as in a storage, by what the jobs say of themselves."""
+    head, which = split_night(name)
+    own = [job for job in jobs if stem_of(job.metadata["raysweep_sweep_id"]) == slug(head)]
+    if which == LATEST:
+        newest = max(own, key=lambda job: job.started_at or 0.0, default=None)
+        wanted = newest.metadata["raysweep_sweep_id"] if newest is not None else ""
+        return [job for job in own if job.metadata["raysweep_sweep_id"] == wanted]
+    if which:
+        keys = [job for job in own if job.metadata.get("raysweep_key", "") == which]
+        return keys or [job for job in own if key_has(job.metadata.get("raysweep_key", ""), which)]
+    return own or [job for job in jobs if job.metadata["raysweep_sweep_id"].startswith(name)]
 
 
 def cancel(name: str, address: str, storage: str | None, reason: str, *, is_json: bool) -> int:

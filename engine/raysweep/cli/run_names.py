@@ -11,11 +11,11 @@ import typer
 
 Command = Callable[..., Any]
 
-_ID_HELP: Final = "An id, its beginning, or the folder's URI."
+ID_HELP: Final = "NAME@latest, NAME@DATE, NAME@KEY, an id, its beginning, or the folder's URI."
 _NAME: Final = Annotated[
     Optional[str],  # noqa: UP045  typer reads the annotation at run time
     typer.Option(
-        "--name", metavar="NAME", help="In place of the id: the spec's name. Alone, where no other has it."
+        "--name", metavar="NAME", help="In place of NAME@KEY: the spec's name; alone, where one sweep has it."
     ),
 ]
 _KEY: Final = Annotated[
@@ -25,7 +25,7 @@ _KEY: Final = Annotated[
 
 
 def complete_sweep(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The ids that begin so, at --storage or the default path; none where they cannot be read."""
+    """The names and ids that begin so, at --storage or the default path; none where they cannot be read."""
     from raysweep.errors import RaysweepError
     from raysweep.runs.folder import list_sweeps
     from raysweep.runs.reading.lookup import DEFAULT_STORAGE
@@ -35,22 +35,32 @@ def complete_sweep(ctx: typer.Context, incomplete: str) -> list[str]:
         known = list_sweeps(open_store(ctx.params.get("storage") or DEFAULT_STORAGE))
     except (RaysweepError, OSError):
         return []
-    return [name for name in known if name.startswith(incomplete)]
+    stems = dict.fromkeys(name.rpartition("-")[0] for name in known)
+    named = (name for stem in stems for name in (f"{stem}@latest",))
+    return [name for name in (*named, *known) if name.startswith(incomplete)]
+
+
+def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The slugs of names that begin so, at --storage or the default path."""
+    ids = (name for name in complete_sweep(ctx, "") if "@" not in name)
+    return [
+        stem for stem in dict.fromkeys(each.rpartition("-")[0] for each in ids) if stem.startswith(incomplete)
+    ]
 
 
 def by_name(function: Command) -> Command:
     """Let a command that takes a sweep as `name` take `--name` and `--key` in its place.
 
-    One that shows training runs too has a parameter `training`, which is not on the command line: the id that
-    a training run of this name and key has, or its beginning.
+    Two parameters are not on the command line: `training`, of a command that shows training runs too, is what
+    names a training run of this name and key; `only` is `--name` where it stands without `--key`.
     """
     signature = inspect.signature(function, eval_str=True)
     parameters = dict(signature.parameters)
-    training = parameters.pop("training", None)
+    training, only = parameters.pop("training", None), parameters.pop("only", None)
     is_needed = parameters["name"].default is inspect.Parameter.empty
     argument = typer.Argument(
-        metavar="SWEEP_ID",
-        help=_ID_HELP if is_needed else f"{_ID_HELP} Default: list all sweeps.",
+        metavar="SWEEP",
+        help=ID_HELP if is_needed else f"{ID_HELP} Default: list all nights.",
         autocompletion=complete_sweep,
         show_default=False,
     )
@@ -68,6 +78,8 @@ def by_name(function: Command) -> Command:
             raise _no_name()
         if training is not None and run_name is not None:
             given["training"] = _training_of(run_name, run_key)
+        if only is not None and run_key is None:
+            given["only"] = run_name
         return function(**given | {"name": name})
 
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -80,13 +92,13 @@ def by_name(function: Command) -> Command:
 
 
 def name_of(name: str | None, run_name: str | None, run_key: str | None) -> str | None:
-    """The id, or the beginning of one, that the command line names; None where it names none.
+    """What the command line names: an id or a name; None where it names none.
 
     Raises:
         SpecError: It names two, or half of one.
     """
     from raysweep.errors import SpecError
-    from raysweep.specs.identity import id_beginning
+    from raysweep.specs.identity import id_beginning, slug
 
     if run_name is None:
         if run_key is not None:
@@ -94,17 +106,19 @@ def name_of(name: str | None, run_name: str | None, run_key: str | None) -> str 
         return name
     if name is not None:
         raise SpecError("--name", f"there is an id as well, {name!r}", "give one of them")
-    return id_beginning(run_name, run_key)
+    whole = id_beginning(run_name, run_key)
+    return whole if run_key is not None else slug(run_name)
 
 
 def _training_of(run_name: str, run_key: str | None) -> str:
-    from raysweep.specs.identity import id_beginning
+    from raysweep.specs.identity import slug
 
-    return id_beginning(run_name, run_key, "train")
+    # By its key, or by that of the night whose sweep it was handed on by.
+    return slug(run_name) if run_key is None else f"{slug(run_name)}@{run_key}"
 
 
 def _no_name() -> Exception:
     from raysweep.errors import SpecError
 
-    fix = "give its id, its folder's URI, or --name and --key; `raysweep status` lists the sweeps"
-    return SpecError("SWEEP_ID", "no sweep is named", fix)
+    fix = "give NAME@latest, an id, its folder's URI, or --name and --key; `raysweep status` lists the sweeps"
+    return SpecError("SWEEP", "no sweep is named", fix)

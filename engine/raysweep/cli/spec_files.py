@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from raysweep.documents.text import read_json, read_yaml
 from raysweep.errors import SpecError
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.specs.document import read_document
+from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
 
 SpecT = TypeVar("SpecT", SweepSpec, TrainSpec)
@@ -31,6 +33,28 @@ def read_spec(
     if storage is not None:
         fields["storage_path"] = storage
     return located(model.from_any(fields))
+
+
+def read_pipeline(path: str, *, settings: Sequence[str] = (), storage: str | None = None) -> PipelineSpec:
+    """The pipeline in a file, with settings such as `sweep.num_samples=10` and a storage path put over it.
+
+    Raises:
+        SpecError: The file, a setting or the spec cannot be used.
+    """
+    fields: dict[str, Any] = read_document(path)
+    search_beside(path)
+    for part in ("sweep", "train"):
+        if isinstance(fields.get(part), str):
+            fields[part] = read_document(Path(path).expanduser().parent / fields[part])
+    for setting in settings:
+        _set(fields, setting)
+    spec = PipelineSpec.from_any(fields)
+    return spec.stored_at(open_store(storage if storage is not None else spec.sweep.storage_path).url)
+
+
+def is_pipeline(path: str) -> bool:
+    """Whether a file describes a pipeline. Raises SpecError where it cannot be read."""
+    return "sweep" in read_document(path)
 
 
 def search_beside(path: str) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from raysweep.cli.options import AsJson, SpecKind, StoredAt, SweepName, Task
-from raysweep.cli.run_names import by_name
+from raysweep.cli.options import AsJson, SchemaKind, StoredAt, SweepName, Task
+from raysweep.cli.run_names import by_name, complete_name
 
 app = typer.Typer()
 
@@ -18,18 +18,58 @@ app = typer.Typer()
 def status(
     name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="[SWEEP_ID]", help="Default: list all sweeps."),
+        typer.Argument(metavar="[SWEEP]", help="Default: list all nights."),
+    ] = None,
+    states: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--state", metavar="STATE", help="List those in this state: failed. Repeatable."),
+    ] = None,
+    since: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="AGE", help="List those that began since: 36h, 7d, or a date."),
     ] = None,
     storage: StoredAt = None,
     as_json: AsJson = False,
     training: str | None = None,
+    only: str | None = None,
 ) -> Task:
-    """Show how a sweep or a training run is doing, or list them all."""
+    """Show how a sweep or a training run is doing, or list all nights.
+
+    A row of the list is a night: the sweep with its gate and its training. `--name` alone lists the nights of
+    a name where there are several.
+    """
     from raysweep.cli.commands import status
 
+    filters = status.Filters(name=only, states=tuple(states or ()), since=since)
+    if only is not None:
+        return partial(status.show_named, only, storage, as_json, filters)
     if name is None:
-        return partial(status.show_list, storage, as_json)
+        return partial(status.show_list, storage, as_json, filters)
+    if states or since:
+        raise typer.BadParameter("--state and --since filter the list: give no sweep, or --name")
     return partial(status.show, name, storage, as_json, training)
+
+
+@app.command()
+def nights(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The spec's name.", autocompletion=complete_name)
+    ],
+    last: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, metavar="N", help="The newest N. Default: 20; with --json all."),
+    ] = None,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Show the nights of a name: status, best, champion, promoted or not and why, hours, cost, failures.
+
+    A night that took longer than those before it says what there was more of: trials, time per trial,
+    repeated attempts, time without a controller.
+    """
+    from raysweep.cli.commands.nights import show_nights
+
+    return partial(show_nights, name, storage, last if last or as_json else 20, as_json)
 
 
 @app.command()
@@ -147,7 +187,7 @@ def verify(
 
 
 @app.command()
-def schema(kind: Annotated[SpecKind, typer.Argument(help="Which document.")] = SpecKind.sweep) -> Task:
+def schema(kind: Annotated[SchemaKind, typer.Argument(help="Which document.")] = SchemaKind.sweep) -> Task:
     """Print the JSON Schema of a spec."""
     from raysweep.cli.commands.schema import show_schema
 

@@ -15,6 +15,7 @@ from raysweep.documents.trainable import PYTHON_ONLY
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.outcome.formatting import show_age, show_config, show_counts, show_duration, show_score
 from raysweep.runs.reading.status import INTERRUPTED, RunStatus, status_of_outcome
+from raysweep.specs.identity import slug
 
 NOTES: Final = 3
 _COLOURS: Final = {"failed": "bold red", "cancelled": "bold yellow", INTERRUPTED: "bold yellow"}
@@ -28,15 +29,20 @@ def print_status(console: Console, status: RunStatus) -> None:
 
 
 def print_night(console: Console, sweep: SweepOutcome, train: TrainOutcome | None, *, skipped: str) -> None:
-    """The sweep, its gate's verdict if there was a gate, and the training, or why there was none."""
+    """The sweep, its gate's verdict if there was a gate, the training, and what shows earlier nights."""
     print_status(console, status_of_outcome(sweep, now=time.time()))
-    facts = [("gate", sweep.gate.why)] if sweep.gate is not None else []
+    facts = []
     if train is not None:
         facts += [("full scale", show_config(train.metrics)), ("model", train.model_uri or train.uri)]
     if skipped:
-        facts.append(("full scale", skipped))
-    if facts:
-        print_facts(console, *facts)
+        facts.append(("full scale", "not trained: the gate did not promote it"))
+    facts.append(("history", _nights(sweep)))
+    print_facts(console, *facts)
+
+
+def _nights(sweep: SweepOutcome) -> str:
+    storage = sweep.uri.rpartition("/")[0]
+    return command("nights", slug(sweep.name), storage)
 
 
 def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
@@ -49,6 +55,7 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         is_starting = status.is_running
         yield "state", "a controller has just begun" if is_starting else _why_not_running(status)
     yield from _failure_facts(status)
+    yield "key", status.key
     yield "trials", show_counts(status.counts, status.num_trials)
     if best is not None:
         yield "best", f"{show_score(status.metric, best.score, best.trial_id)}: {show_config(best.config)}"
@@ -58,6 +65,8 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "best", f"none: {status.infeasible}"
     if best is not None and best.checkpoint_uri:
         yield "checkpoint", best.checkpoint_uri
+    if status.gate is not None:
+        yield "gate", status.gate.why
     for note in status.notes[-NOTES:]:
         yield "note", note
     if status.has_ended:

@@ -178,6 +178,7 @@ class Controller:
             self.emit,
             self._threads.watching,
             self._clock,
+            self._fail if self._connection.is_embedded else None,
         )
         self._carry |= self._make_carry()
         plan = faultplan.current()

@@ -1,6 +1,7 @@
 """What comes back: outcomes of sweeps and trainings, and the progress of one under way, as JSON."""
 
 from raysweep.outcome.configs import ConfigOutcome
+from raysweep.outcome.gate import Confirmed, GateOutcome
 from raysweep.outcome.progress import (
     BestTrial,
     Cancellation,
@@ -14,17 +15,17 @@ from raysweep.outcome.record import (
     ErrorInfo,
     Record,
 )
+from raysweep.outcome.summary import RunSummary
 from raysweep.outcome.sweep import (
     NOTHING_RAN,
     TRIAL_TIMES,
     AttemptOutcome,
-    Confirmed,
     EndedBy,
-    GateOutcome,
     SweepOutcome,
     SweepStatus,
     TrialOutcome,
     TrialState,
+    UnfinishedStatus,
     Usage,
     show_infeasible,
     trial_row,
@@ -54,6 +55,7 @@ __all__ = [
     "Lease",
     "PipelineOutcome",
     "Record",
+    "RunSummary",
     "RunningTrial",
     "SweepOutcome",
     "SweepProgress",
@@ -63,6 +65,7 @@ __all__ = [
     "TrainSource",
     "TrialOutcome",
     "TrialState",
+    "UnfinishedStatus",
     "Usage",
     "show_infeasible",
     "trial_row",

@@ -15,6 +15,7 @@ from raysweep.numeric.pareto import Point, find_front, front_first, point_of
 from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
+from raysweep.outcome.gate import GateOutcome
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     import pandas
 
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
+UnfinishedStatus = Literal["running", "interrupted"]
+"""Of an outcome that `rs.load` made of a sweep before its end."""
+AnyStatus = Literal[
+    "completed", "deadline", "budget", "target", "plateau", "cancelled", "failed", "running", "interrupted"
+]  # fmt: skip
 TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]
 NOTHING_RAN: Final = "nothing ran: "
 """How a note begins that says why an outcome of earlier was handed on, and what can be done."""
@@ -150,69 +156,17 @@ class Usage(Record):
     """How long its controllers were at work, in seconds."""
 
 
-class Confirmed(Record):
-    """One config as a gate ran it: with several seeds, at full budget."""
-
-    config: dict[str, Any]
-    trial_id: str = ""
-    """The trial of the sweep that it comes from; empty for a champion."""
-    sweep_id: str = ""
-    """The sweep that found it."""
-    scores: tuple[Number | None, ...] = ()
-    """By seed; None where that trial failed."""
-    mean: Number | None = None
-    spread: Number | None = None
-    """The standard deviation over the seeds; 0 for one."""
-    n: int = 0
-    """How many seeds gave a score."""
-    violated: tuple[str, ...] = ()
-    """The constraints that it did not satisfy under some seed: it is not promoted."""
-    checkpoint_uri: str | None = None
-
-
-class GateOutcome(Record):
-    """Whether a night's best config is good enough for the full-scale training, and the evidence."""
-
-    promoted: bool
-    why: str
-    """`champion 0.739 ± 0.001; not promoted: +0.0012 < 0.002`"""
-    candidates: tuple[Confirmed, ...] = ()
-    """The best of the night, run again; the best first."""
-    champion: Confirmed | None = None
-    """The champion of earlier nights, run beside them; None where there was none."""
-    improvement: Number | None = None
-    """Of the best candidate over the champion; positive is better."""
-    min_improvement: Number = 0.0
-    test: str = "paired"
-    standard_error: Number | None = None
-    """Of the improvement, in a paired test."""
-    lower_bound: Number | None = None
-    """The improvement is above this with 90 % confidence, in a paired test, all candidates considered."""
-    common_seeds: int | None = None
-    """How many seeds the improvement comes from; 0: from means over different ones."""
-    notes: tuple[str, ...] = ()
-    """What a person should know besides: a champion that does not run any more."""
-    gate_id: str = ""
-    """Which of the sweep's gates."""
-    sweep_id: str = ""
-    """The sweep that ran them again."""
-    at: float = 0.0
-    """When it was decided, in UTC seconds."""
-    format_version: int = 1
-
-    @property
-    def best(self) -> Confirmed | None:
-        """The best candidate."""
-        return self.candidates[0] if self.candidates else None
-
-
 class SweepOutcome(Record):
-    """One sweep that ended; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds."""
+    """One sweep; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds.
+
+    It has ended, unless `rs.load` made it of a sweep before its end: then `has_ended` is False.
+    """
 
     sweep_id: str
     name: str
     key: str = ""
-    status: SweepStatus
+    status: AnyStatus
+    """How it ended; `running` or `interrupted`: it has not."""
     why: str = ""
     """One line on why it ended."""
     ended_by: EndedBy | None = None
@@ -250,6 +204,7 @@ class SweepOutcome(Record):
     seed: int | None = None
     started_at: float
     ended_at: float
+    """When it ended; of one that has not, when it was last seen at work."""
     uri: str = ""
     """Where the sweep is stored."""
     generation: int = 1
@@ -357,7 +312,7 @@ class SweepOutcome(Record):
     @property
     def reason(self) -> str:
         """Why it ended, without the counts and the best that `why` has around it."""
-        why = self.why
+        why = self.why.removesuffix(f"; {self.gate.why}") if self.gate is not None else self.why
         if self.infeasible:
             why = why.removesuffix(f"; {self.infeasible}")
         _, found, rest = why.partition(", ended by ")
@@ -396,6 +351,11 @@ class SweepOutcome(Record):
         return next((trial for trial in self.trials if trial.state == "failed"), None)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it has ended: False for a sweep that runs, or that can be resumed."""
+        return self.status not in ("running", "interrupted")
+
+    @property
     def has_run_out(self) -> bool:
         """Whether a deadline or a budget ended it."""
         return self.status in ("deadline", "budget")
@@ -410,8 +370,10 @@ class SweepOutcome(Record):
 
         A failure is a sweep that failed or was cancelled, and one that a deadline or a budget ended: always
         where `accept_partial` is off (and `num_samples` was a number), else with fewer finished trials than
-        the spec's `stop.min_trials`.
+        the spec's `stop.min_trials`. One that has not ended raises RaysweepError.
         """
+        if not self.has_ended:
+            raise RaysweepError(f"{self.sweep_id} has not ended ({self.status}); {self.why}")
         is_refused = self.is_partial and not accept_partial
         is_too_little = is_refused or (self.has_run_out and self.counts.finished < self.min_trials)
         if self.status in ("failed", "cancelled") or is_too_little:

@@ -6,8 +6,9 @@ from typing import Any, Literal, Self
 
 from raysweep.documents.json_numbers import Metrics, Number
 from raysweep.errors import TrainingFailedError
+from raysweep.outcome.gate import GateOutcome
 from raysweep.outcome.record import ErrorInfo, Record
-from raysweep.outcome.sweep import GateOutcome, SweepOutcome, Usage
+from raysweep.outcome.sweep import SweepOutcome, Usage
 from raysweep.outcome.text import outcome_text, short
 
 
@@ -119,5 +120,8 @@ class PipelineOutcome(Record):
     """Why the training was skipped; empty where it was not."""
 
     def __str__(self) -> str:
-        parts = (self.sweep, self.gate.why if self.gate is not None else "", self.train, self.skipped)
+        # The sweep's own text ends with the verdict, and a training is skipped for no other reason.
+        is_told = self.gate is not None and self.gate.why in self.sweep.why
+        gate = self.gate.why if self.gate is not None and not is_told else ""
+        parts = (self.sweep, gate, self.train, "not trained" if is_told and self.skipped else self.skipped)
         return "\n".join(str(part) for part in parts if part)

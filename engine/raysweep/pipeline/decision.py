@@ -9,6 +9,7 @@ from typing import Any
 from raysweep.numeric.means import mean_of, spread_of
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.pipeline.comparison import MIN_SEEDS, Gain, Scores, mean_gain, paired_gains, unpaired_gain
+from raysweep.pipeline.sentences import explain, night_of, trial_of
 from raysweep.specs.pipeline import GateSpec
 
 
@@ -35,6 +36,7 @@ def decide(
     champion: Confirmed | None,
     *,
     lost: str = "",
+    metric: str = "score",
 ) -> GateOutcome:
     """Which candidate is promoted, if one is, and why.
 
@@ -48,6 +50,7 @@ def decide(
         champion: With scores of the same seeds; one without scores by seed counts by its mean, spread and
             count. None: the first.
         lost: Why the champion does not run any more: the candidates are judged as on a first night.
+        metric: What is compared, for the sentence.
     """
     refused = _ranked([each for each in candidates if each.violated], mode)
     ranked = _ranked([each for each in candidates if not each.violated], mode)
@@ -58,7 +61,9 @@ def decide(
         "notes": (lost,) if lost else (),
     }
     if refused:
-        verdict = decide(gate, mode, [each for each in candidates if not each.violated], champion, lost=lost)
+        verdict = decide(
+            gate, mode, [each for each in candidates if not each.violated], champion, lost=lost, metric=metric
+        )
         if not ranked:
             broken = " and ".join(dict.fromkeys(text for each in refused for text in each.violated))
             verdict = verdict.model_copy(update={"why": f"not promoted: no candidate satisfies {broken}"})
@@ -68,16 +73,13 @@ def decide(
             promoted=False, why="not promoted: no candidate gave a score", candidates=(), **common
         )
     if lost or champion is None:
-        return _first(gate, ranked, lost or "no champion yet", common)
+        return _first(gate, ranked, lost or "there was no champion", metric, common)
     gains = _gains(gate, mode, ranked, champion)
     passed = [index for index, gain in enumerate(gains) if gain is not None and _is_passed(gate, gain)]
     # Where none passes, the best one that could be compared says why.
     shown = next(iter(passed or [index for index, gain in enumerate(gains) if gain is not None]), None)
-    head = "champion without a score"
-    if champion.mean is not None:
-        head = f"champion {champion.mean:.6g} ± {_short(champion.spread or 0.0)}"
     if shown is None:
-        why = f"{head}; not promoted: {_too_few(gate, ranked[0], champion)}"
+        why = f"not promoted: {_too_few(gate, ranked[0], champion)}"
         return GateOutcome(promoted=False, why=why, candidates=tuple(ranked), **common)
     gain = gains[shown]
     assert gain is not None
@@ -85,7 +87,7 @@ def decide(
         ranked = [ranked[shown], *ranked[:shown], *ranked[shown + 1 :]]
     return GateOutcome(
         promoted=bool(passed),
-        why=f"{head}; {_verdict(gate, gain, is_passed=bool(passed))}",
+        why=explain(gate, gain, ranked[0 if passed else shown], champion, metric, is_passed=bool(passed)),
         candidates=tuple(ranked),
         improvement=gain.gain,
         standard_error=gain.error,
@@ -95,14 +97,16 @@ def decide(
     )
 
 
-def _first(gate: GateSpec, ranked: list[Confirmed], head: str, common: dict[str, Any]) -> GateOutcome:
+def _first(
+    gate: GateSpec, ranked: list[Confirmed], head: str, metric: str, common: dict[str, Any]
+) -> GateOutcome:
     """Of a night with nothing to beat: the best candidate, if there is enough to judge it by."""
     best = ranked[0]
     needed = min(seeds_needed(gate), len(best.scores))
     if best.n < needed:
-        why = f"{head}; not promoted: {_count(best)} gave a score, {needed} are needed"
+        why = f"not promoted: {trial_of(best)} has a score of {_count(best)}, {needed} are required; {head}"
         return GateOutcome(promoted=False, why=why, candidates=tuple(ranked), **common)
-    why = f"{head}; promoted: {best.mean:.6g} ± {_short(best.spread or 0.0)}"
+    why = f"promoted: {metric} {best.mean:.6g} ± {_short(best.spread or 0.0)} ({trial_of(best)}); {head}"
     return GateOutcome(promoted=True, why=why, candidates=tuple(ranked), **common)
 
 
@@ -142,26 +146,17 @@ def _is_passed(gate: GateSpec, gain: Gain) -> bool:
     return is_enough and (gain.lower is None or gain.lower > 0)
 
 
-def _verdict(gate: GateSpec, gain: Gain, *, is_passed: bool) -> str:
-    if is_passed:
-        return f"promoted: {gain.gain:+.4g} ≥ {gate.min_improvement:g}"
-    if gain.gain >= gate.min_improvement and gain.gain > 0:
-        return f"not promoted: {gain.gain:+.4g}, but not surely above 0 ({gain.lower:+.4g})"
-    if gate.min_improvement == 0 or gain.gain >= gate.min_improvement:
-        return f"not promoted: {gain.gain:+.4g} is no gain"
-    return f"not promoted: {gain.gain:+.4g} < {gate.min_improvement:g}"
-
-
 def _too_few(gate: GateSpec, best: Confirmed, champion: Confirmed) -> str:
     needed = seeds_needed(gate)
+    both = f"{trial_of(best)} and the champion{night_of(champion)} cannot be compared"
     if not champion.scores:
-        return f"a champion of {champion.n} seeds, by its mean alone, and {_count(best)} cannot be compared"
+        return f"{both}: the trial has a score of {_count(best)}, the champion a mean of {champion.n} seeds"
     pairs = zip(best.scores, champion.scores, strict=False)
     common = sum(mine is not None and theirs is not None for mine, theirs in pairs)
-    seeds = f"{needed} common seeds" if needed > 1 else "a common seed"
+    seeds = f"{needed} common seeds are required" if needed > 1 else "a common seed is required"
     return (
-        f"{common} common {'seed' if common == 1 else 'seeds'}, and it takes {seeds} to compare:"
-        f" the candidate has {_count(best)}, the champion {_count(champion)}"
+        f"{both}: they have {common} common {'seed' if common == 1 else 'seeds'}, {seeds}"
+        f" (the trial has a score of {_count(best)}, the champion of {_count(champion)})"
     )
 
 

@@ -18,18 +18,19 @@ from typing import Any
 from raysweep.documents.json_numbers import Counts
 from raysweep.documents.validation import Problem
 from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
+from raysweep.jobs.options import JobOptions
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.decision import decide, measured, seeds_needed
 from raysweep.pipeline.plan import (
     GatePlan,
     as_confirmed,
     find_verdict,
-    keep_verdict,
     line_of,
     make_plan,
 )
 from raysweep.run import run_sweep
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night, add_night
+from raysweep.runs.across_runs.verdicts import keep_verdict
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.identity import key_within
@@ -46,6 +47,8 @@ def run_gate(
     *,
     address: Any = None,
     on_progress: Callable[[SweepProgress], None] | None = None,
+    num_cpus: float | None = None,
+    job: JobOptions | None = None,
 ) -> GateOutcome:
     """Run the best configs of a sweep again, and promote the best of them if it beats the champion.
 
@@ -55,6 +58,8 @@ def run_gate(
         gate: What its best has to show.
         address: As in `run_sweep`.
         on_progress: As in `run_sweep`, for the sweep that runs them again.
+        num_cpus: As in `run_sweep`.
+        job: As in `run_sweep`.
 
     Raises:
         SweepFailedError: The sweep has no best trial; or the one that runs them again failed.
@@ -65,7 +70,13 @@ def run_gate(
         return prepared.verdict
     run = prepared.request
     again = run_sweep(
-        run.spec, key=run.run.key, address=address, on_progress=on_progress, resume_cancelled=True
+        run.spec,
+        key=run.run.key,
+        address=address,
+        on_progress=on_progress,
+        num_cpus=num_cpus,
+        resume_cancelled=True,
+        job=job,
     )
     return prepared.settle(again)
 
@@ -190,10 +201,10 @@ def settle(
     def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
         now = record.champion_beside(outcome.sweep_id)
         if beside is not None and now is not None and now.at == plan.champion_at:
-            verdict = decide(gate, spec.mode, confirmed, beside, lost=lost)
+            verdict = decide(gate, spec.mode, confirmed, beside, lost=lost, metric=spec.metric)
         else:
             # Another night has brought a new one since: of that there is its mean.
-            verdict = decide(gate, spec.mode, confirmed, as_confirmed(now))
+            verdict = decide(gate, spec.mode, confirmed, as_confirmed(now), metric=spec.metric)
         verdict = verdict.model_copy(update={"at": time.time(), "notes": (*verdict.notes, *plan.notes)})
         decided.append(verdict)
         best = verdict.best
@@ -212,7 +223,9 @@ def settle(
 
     record = add_night(store, line_of(spec, gate), outcome.sweep_id, choose, gate=plan.gate_id)
     night = record.night(outcome.sweep_id, plan.gate_id)
-    verdict = decided[-1] if decided else decide(gate, spec.mode, confirmed, beside, lost=lost)
+    verdict = (
+        decided[-1] if decided else decide(gate, spec.mode, confirmed, beside, lost=lost, metric=spec.metric)
+    )
     update: dict[str, Any] = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id}
     if night is not None:
         # Where an earlier run of this gate came as far as the history, that is what was decided.

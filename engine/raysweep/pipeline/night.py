@@ -10,6 +10,7 @@ from typing import Any
 from raysweep.documents.digest import digest_of
 from raysweep.errors import SweepFailedError
 from raysweep.jobs.connection import is_jobs_address
+from raysweep.jobs.options import JobOptions
 from raysweep.outcome import (
     GateOutcome,
     PipelineOutcome,
@@ -33,6 +34,8 @@ def run_pipeline(
     address: Any = None,
     storage_path: str | None = None,
     on_progress: Callable[[SweepProgress], None] | None = None,
+    num_cpus: float | None = None,
+    job: JobOptions | None = None,
 ) -> PipelineOutcome:
     """Sweep, gate, train; with the same key, resume, or return the outcome.
 
@@ -42,6 +45,8 @@ def run_pipeline(
         address: As in `run_sweep`; one embedded Ray serves all steps.
         storage_path: In place of that of the specs.
         on_progress: Called during the sweeps.
+        num_cpus: As in `run_sweep`.
+        job: As in `run_sweep`, for each of the jobs.
 
     Raises:
         SweepFailedError: The sweep ended without a result that may be used.
@@ -50,11 +55,12 @@ def run_pipeline(
     """
     spec = PipelineSpec.from_any(pipeline).stored_at(storage_path)
     with _one_ray(address):
-        outcome = run_sweep(spec.sweep, key=key, address=address, on_progress=on_progress).raise_for_status()
+        place: dict[str, Any] = {"address": address, "job": job}
+        watch: dict[str, Any] = {"on_progress": on_progress, "num_cpus": num_cpus}
+        outcome = run_sweep(spec.sweep, key=key, **place, **watch).raise_for_status()
         if spec.gate is not None:
-            verdict = run_gate(spec.sweep, outcome, spec.gate, address=address, on_progress=on_progress)
-            outcome = with_gate(outcome, verdict)
-        trained = train_best(spec.train, outcome, key=key, address=address)
+            outcome = with_gate(outcome, run_gate(spec.sweep, outcome, spec.gate, **place, **watch))
+        trained = train_best(spec.train, outcome, key=key, **place)
     return PipelineOutcome(
         sweep=outcome,
         gate=outcome.gate,
@@ -71,7 +77,12 @@ def with_gate(outcome: SweepOutcome, gate: GateOutcome) -> SweepOutcome:
 
 
 def train_best(
-    train: TrainSpec | None, outcome: SweepOutcome, *, key: str, address: Any = None
+    train: TrainSpec | None,
+    outcome: SweepOutcome,
+    *,
+    key: str,
+    address: Any = None,
+    job: JobOptions | None = None,
 ) -> TrainOutcome | None:
     """Train the config that the sweep hands on; None where nothing is to be trained.
 
@@ -80,7 +91,7 @@ def train_best(
     if train is None or outcome.promoted is False:
         return None
     request = training_request(train, outcome, key)
-    return run_training(request.spec, key=request.run.key, address=address).raise_for_status()
+    return run_training(request.spec, key=request.run.key, address=address, job=job).raise_for_status()
 
 
 def training_request(

@@ -21,10 +21,11 @@ import orjson
 from raysweep.documents.digest import digest_of
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.documents.tuples import as_lists
-from raysweep.errors import SpecError, StorageError, SweepFailedError
+from raysweep.errors import StorageError, SweepFailedError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
-from raysweep.outcome.places import confirmed_with, gate_with
+from raysweep.outcome.places import confirmed_with
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Line, list_champions, read_champion
+from raysweep.runs.across_runs.verdicts import FOLDER, read_verdict
 from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec
 from raysweep.specs.pipeline import GateSpec
@@ -32,9 +33,7 @@ from raysweep.storage.formats import OTHER_FIX, other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.store import Store
 
-FOLDER: Final = "gates"
 PLAN: Final = "plan.json"
-VERDICT: Final = "verdict.json"
 FORMAT: Final = 3
 """Of plan.json."""
 
@@ -138,6 +137,7 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
             config=as_lists(trial.config),
             trial_id=trial.trial_id,
             sweep_id=outcome.sweep_id,
+            key=outcome.key,
             checkpoint_uri=trial.checkpoint_uri,
         )
         for trial in top[: gate.confirm_top_k]
@@ -176,6 +176,7 @@ def as_confirmed(champion: Champion | None) -> Confirmed | None:
     return Confirmed(
         config=champion.config,
         sweep_id=champion.sweep_id,
+        key=champion.key,
         mean=champion.mean,
         spread=champion.spread,
         n=champion.n,
@@ -185,35 +186,4 @@ def as_confirmed(champion: Champion | None) -> Confirmed | None:
 
 def find_verdict(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> GateOutcome | None:
     """What this gate has decided; None before that. Raises: StorageError."""
-    return _read(store, verdict_key(outcome.sweep_id, gate_id(spec, outcome, gate)))
-
-
-def keep_verdict(store: Store, sweep_id: str, name: str, verdict: GateOutcome) -> GateOutcome:
-    """Write a verdict down, once; returns the one that is there."""
-    key = verdict_key(sweep_id, name)
-    relative = gate_with(verdict, lambda uri: to_reference(store.url, uri))
-    store.put_if_absent(key, relative.to_json().encode(), durable=True)
-    return _read(store, key) or verdict
-
-
-def newest_verdict(store: Store, sweep_id: str) -> GateOutcome | None:
-    """What the last of the sweep's gates decided. Raises: StorageError."""
-    names = store.list_folders(f"{sweep_id}/{FOLDER}")
-    verdicts = (_read(store, verdict_key(sweep_id, name)) for name in names)
-    found = [verdict for verdict in verdicts if verdict is not None]
-    return max(found, key=lambda verdict: verdict.at, default=None)
-
-
-def verdict_key(sweep_id: str, name: str) -> str:
-    """Where a gate's verdict lies in the store."""
-    return f"{sweep_id}/{FOLDER}/{name}/{VERDICT}"
-
-
-def _read(store: Store, key: str) -> GateOutcome | None:
-    found = store.get(key)
-    if found is None:
-        return None
-    try:
-        return gate_with(GateOutcome.from_json(found), lambda name: to_uri(store.url, name))
-    except SpecError as error:
-        raise StorageError(f"{store.url}/{key}", f"is damaged ({error})", RESTORE_FIX) from error
+    return read_verdict(store, outcome.sweep_id, gate_id(spec, outcome, gate))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
 from raysweep.documents.stored_paths import to_reference, to_uri
-from raysweep.errors import SpecError, SweepDamagedError
+from raysweep.errors import SpecError, StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.places import sweep_with
+from raysweep.outcome.summary import SUMMARY, summary_of_sweep
 from raysweep.runs.snapshots import SnapshotFolder
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.journal.journal import Journal
@@ -183,10 +185,18 @@ class SweepFolder:
     def write_outcome_if_absent(
         self, outcome: SweepOutcome, *, give_up_after_s: float = OUTCOME_GIVE_UP_AFTER_S
     ) -> bool:
-        """Write outcome.json, once; False if there is one. An outage is waited out."""
+        """Write outcome.json, once, and its summary; False if there is one. An outage is waited out."""
         data = self._sealed_outcome(outcome)
         put = retrying(give_up_after_s)
-        return put(self.store.put_if_absent, self._key("outcome.json"), data, durable=True)
+        is_new: bool = put(self.store.put_if_absent, self._key("outcome.json"), data, durable=True)
+        if is_new:
+            self._write_summary(outcome, data)
+        return is_new
+
+    def _write_summary(self, outcome: SweepOutcome, data: bytes) -> None:
+        # Without it a list reads the outcome itself: an outage here costs no more than that.
+        with suppress(StorageError):
+            self.store.put(self._key(SUMMARY), summary_of_sweep(outcome).stored(len(data)))
 
     def mend_outcome(self, mended: Callable[[SweepOutcome], SweepOutcome]) -> None:
         """Replace outcome.json where that makes a difference; not where somebody else changes it meanwhile.
@@ -197,9 +207,10 @@ class SweepFolder:
         whole = unseal(found[0]) if found is not None else None
         if found is None or whole is None:
             return
-        data = self._sealed_outcome(mended(self._located(SweepOutcome.from_json(whole))))
-        if data != found[0]:
-            self.store.put_if_version(self._key("outcome.json"), data, found[1])
+        outcome = mended(self._located(SweepOutcome.from_json(whole)))
+        data = self._sealed_outcome(outcome)
+        if data != found[0] and self.store.put_if_version(self._key("outcome.json"), data, found[1]):
+            self._write_summary(outcome, data)
 
     def _sealed_outcome(self, outcome: SweepOutcome) -> bytes:
         """As it is stored: what it names of this folder is relative to it."""

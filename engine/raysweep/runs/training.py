@@ -4,6 +4,7 @@ train.json             the frozen spec, its digest and key; written once
 attempts/000001.json   who ran it, one for each call that did, and how it ended: the run's lock, see claim.py
 train_progress.json    the holder's heartbeat
 train_outcome.json     the end, as the last of the attempts has it; written once
+summary.json           a few fields of it, for lists of many runs
 model_card.json        how the model came to be, made from the above after the end
 checkpoints/training/  what the workers report, stored as a trial's is
 checkpoint_…/          of each of these, the workers' parts; checkpoint_manager_snapshot.json says which
@@ -14,6 +15,7 @@ model_000001/          the last checkpoint as plain files, written by the attemp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -23,6 +25,7 @@ from raysweep.documents.trainable import are_same
 from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.outcome.places import training_with
+from raysweep.outcome.summary import SUMMARY, summary_of_training
 from raysweep.specs import TrainSpec
 from raysweep.specs.changes import Difference, differences
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
@@ -83,6 +86,12 @@ class RunFolder:
             return None
         return TrainSpec.from_any(self._read_json("train.json")["spec"])
 
+    def read_key(self) -> str:
+        """The key in train.json; empty where there is none. Raises: StorageError if it is damaged."""
+        if not self.store.exists(self._key("train.json")):
+            return ""
+        return str(self._read_json("train.json").get("key", ""))
+
     def has(self, spec: TrainSpec) -> bool:
         """Whether there is a run, of this spec. Raises: StorageError."""
         try:
@@ -102,9 +111,11 @@ class RunFolder:
             raise self.damaged("train_outcome.json", str(error)) from error
 
     def write_outcome(self, outcome: TrainOutcome) -> None:
-        """Write how the run ended, once: an earlier one stays."""
+        """Write how the run ended, once, and the summary of it: an earlier one stays."""
         data = self.relative(outcome).to_json().encode()
-        self.store.put_if_absent(self._key("train_outcome.json"), data, durable=True)
+        if self.store.put_if_absent(self._key("train_outcome.json"), data, durable=True):
+            with suppress(StorageError):
+                self.store.put(self._key(SUMMARY), summary_of_training(outcome).stored(len(data)))
 
     def relative(self, outcome: TrainOutcome) -> TrainOutcome:
         """As it is stored: what it names of this folder is relative to it."""

@@ -243,7 +243,7 @@ def test_storage_paths(refusal: Callable[..., str], tmp_path: Path, path: str, s
         (["train", "t.json", "--config", "[1]"], "--config: expected a JSON mapping, got '[1]'; write {\"lr\": 0.1}"),
         (["train", "t.json", "--config", "{"], "--config: not valid JSON"),
         (["train", "t.json", "--from-sweep", "nothing"], "no sweep 'nothing' at "),
-        (["schema", "outcome"], "Invalid value for 'kind': 'outcome' is not one of 'sweep', 'train'; see raysweep schema --help"),
+        (["schema", "outcome"], "Invalid value for 'kind': 'outcome' is not one of 'sweep', 'train', 'pipeline'; see raysweep schema --help"),
         (["status", "nothing"], "no sweep 'nothing' at "),
         (["best", "nothing"], "no sweep 'nothing' at "),
         (["trials", "nothing"], "no sweep 'nothing' at "),

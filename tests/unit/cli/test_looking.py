@@ -160,7 +160,7 @@ def test_a_training_run_beside_sweeps(cli: Cli, store_sweep: Store, gone_holder:
     rows = {line.split()[0]: line.split()[1:] for line in cli("status", *at(sweep)).out.splitlines()}
     assert (rows[sweep.sweep_id][0], "sweep" in rows[sweep.sweep_id]) == ("starting", True)
     assert (rows[done.run_id][0], rows[done.run_id][-1]) == ("completed", "train")
-    assert (rows[left.run_id][0], rows[left.run_id][-1]) == ("interrupted", "train")
+    assert (rows[left.run_id][0], rows[left.run_id][-2:]) == ("interrupted", ["train", "k"])
     one = cli("status", done.run_id, *at(sweep))
     assert (one.code, one.err) == (0, "")
     assert one.out.startswith(f"completed {done.run_id}\n")
@@ -170,7 +170,11 @@ def test_a_training_run_beside_sweeps(cli: Cli, store_sweep: Store, gone_holder:
     assert json.loads(cli("status", done.uri, "--json").out)["outcome"]["metrics"] == {"auc": 0.74}
     assert "not running: its process is gone" in cli("status", "full-0000000002", *at(sweep)).out
     either = cli("status", "full-", *at(sweep))
-    assert (either.code, "it may be full-0000000001, full-0000000002: give more" in either.err) == (2, True)
+    assert (either.code, "full-0000000001 (key" in either.err, "full-0000000002 (key" in either.err) == (
+        2,
+        True,
+        True,
+    )
 
 
 def test_a_training_run_by_its_name_and_key(cli: Cli, store_sweep: Store) -> None:
@@ -298,9 +302,10 @@ def test_names_that_lead_nowhere(cli: Cli, store_sweep: Store) -> None:
     url = one.folder.store.url
     ambiguous = cli("best", "nigh", *at(one))
     assert ambiguous.code == 2
-    assert ambiguous.err == (
-        f"error: no sweep 'nigh' at {url}; it may be {one.sweep_id}, {two.sweep_id}: give more of the id\n"
-    )
+    assert ambiguous.err.startswith(f"error: no sweep 'nigh' at {url}; it may be ")
+    for each in (one, two):
+        assert f"{each.sweep_id} (key k, starting, " in ambiguous.err
+    assert ambiguous.err.endswith("; give the id of one\n")
     mistyped = cli("best", one.sweep_id.replace("night", "nihgt"), *at(one))
     assert mistyped.code == 2
     assert f"did you mean {one.sweep_id}" in mistyped.err

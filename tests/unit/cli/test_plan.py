@@ -106,3 +106,72 @@ def test_so_is_how_many_trials_share_a_gpu(
     assert json.loads(plan("--json", resources={"cpu": 1, "gpu": 1}))["shares"] == ""
     program.write_text("#!/bin/sh\nexit 9\n")
     assert "shares" not in plan(resources={"cpu": 1, "gpu_memory": "10GiB"})
+
+
+# --- what is wrong before it runs
+
+
+@pytest.fixture
+def refused(cli: Cli, tmp_path: Path) -> Cli:
+    def run(*flags: str, **more: Any) -> Any:
+        path = tmp_path / "spec.json"
+        path.write_text(json.dumps({**SPEC, "storage_path": str(tmp_path / "sweeps"), **more}))
+        return cli("plan", path, *flags)
+
+    return run
+
+
+def test_the_trainable_is_imported(refused: Cli, tmp_path: Path) -> None:
+    (tmp_path / "broken_here.py").write_text("import no_such_module_anywhere\ndef f(config): ...\n")
+    for trainable, problem in (
+        ("examples.quick:stepz", "steps"),
+        ("broken_here:f", "no_such_module_anywhere"),
+    ):
+        ran = refused(trainable=trainable)
+        assert (ran.code, ran.err.startswith("error: trainable: ")) == (2, True), ran.err
+        assert problem in ran.err
+
+
+def test_how_many_trials_are_distinct_is_said(plan: Cli) -> None:
+    small = {"x": {"choice": [1, 2, 3]}, "y": {"choice": [1, 2, 3, 4]}}
+    said = plan(param_space=small, num_samples=30)
+    assert "trials      30, about 11 distinct of 12 configs: samples are drawn with replacement" in said
+    found = json.loads(plan("--json", param_space=small, num_samples=30))
+    assert (found["trials"], found["distinct_configs"]) == (30, 12)
+    said = plan(param_space=small, num_samples=30, search={"random": {"distinct": True}})
+    assert "trials      12 of 12 distinct configs\n" in said
+    said = plan(param_space={"x": {"grid_search": [1, 2, 3]}}, num_samples=2)
+    assert "trials      6 of 3 distinct configs, each 2 times" in said
+    assert "trials      6\n" in plan(param_space={"x": {"uniform": [0, 1]}})
+
+
+def test_what_limits_the_concurrency_is_said(plan: Cli) -> None:
+    assert ", limited by CPU (" in plan(resources={"cpu": 1}, num_samples=1000)
+    assert "at once     1 on this machine, limited by max_concurrent_trials" in plan(max_concurrent_trials=1)
+    inline = plan(isolation="inline", max_concurrent_trials=1)
+    assert "limited by isolation: inline" in inline
+
+
+@pytest.mark.parametrize("space", [{"x": [1, 2, 3]}, {"x": {"min": 0, "max": 1}}, {"x": 3}])
+def test_a_space_in_which_nothing_is_searched_is_warned_of(plan: Cli, space: dict[str, Any]) -> None:
+    said = plan(param_space=space)
+    assert "warning     nothing is searched: every trial has the same config" in said
+    assert "warning" not in plan()
+    assert len(json.loads(plan("--json", param_space=space))["warnings"]) == 1
+
+
+def test_a_pipeline_is_planned(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "night.json"
+    train = {"name": "full", "trainable": "examples.quick:steps", "scaling": {"num_workers": 2}}
+    night = {"sweep": SPEC, "gate": {"min_improvement": 0.01}, "train": train}
+    path.write_text(json.dumps(night))
+    ran = cli("plan", path, "--set", "sweep.num_samples=3", "--storage", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "trials      3," in ran.out
+    assert (
+        "then        gate: the best 3 configs and the champion, 3 seeds each, test paired, 0.01 better"
+        in ran.out
+    )
+    assert "then        train: examples.quick:steps, 2 workers" in ran.out
+    path.write_text(json.dumps({**night, "train": {**train, "trainable": "examples.quick:stepz"}}))
+    assert cli("plan", path, "--storage", tmp_path / "out").code == 2

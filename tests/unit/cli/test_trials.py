@@ -104,8 +104,14 @@ def test_a_sweep_by_its_name_and_key(cli: Cli, store_sweep: Store, command: str)
     assert by_id.out
     assert cli(command, "--name", "Night of May", "--key", "k", *at(stored)).out == by_id.out
     both = cli(command, "--name", "Night of May", *at(stored))
+    if command == "status":
+        assert both.code == 0
+        assert [line.split()[-1] for line in both.out.splitlines()[1:]] == ["other", "k"]
+        return
     assert both.code == 2
     assert "it may be night-of-may-" in both.err
+    assert "(key other, starting, " in both.err
+    assert "night-of-may@latest is the newest" in both.err
 
 
 def test_a_name_alone_where_no_other_sweep_has_it(cli: Cli, store_sweep: Store) -> None:
@@ -118,7 +124,7 @@ def test_a_name_alone_where_no_other_sweep_has_it(cli: Cli, store_sweep: Store) 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "SWEEP_ID: no sweep is named; give its id, its folder's URI, or --name and --key"),
+        ([], "SWEEP: no sweep is named; give NAME@latest, an id, its folder's URI, or --name and --key"),
         (["--key", "k"], "--key: names no sweep by itself; give --name too"),
         (["x", "--name", "night"], "--name: there is an id as well, 'x'; give one of them"),
         (["--name", "?!"], "name: '?!' has no ASCII letter or digit"),
@@ -140,7 +146,11 @@ def test_a_short_help(cli: Cli, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "found"),
-    [("raysweep st", ["status"]), ("raysweep best --storage {} nig", ["night-"]), ("raysweep best zz", [])],
+    [
+        ("raysweep st", ["status"]),
+        ("raysweep best --storage {} nig", ["night@latest", "night-"]),
+        ("raysweep best zz", []),
+    ],
 )
 def test_the_shell_completes_commands_and_ids(
     store_sweep: Store, words: str, found: list[str], tmp_path: Path

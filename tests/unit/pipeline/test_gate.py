@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError, SweepFailedError
-from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome
+from raysweep.outcome import Confirmed, GateOutcome, PipelineOutcome, SweepOutcome
 from raysweep.pipeline.decision import decide, measured
 from raysweep.pipeline.gate import prepare_gate
 from raysweep.pipeline.night import handed_on, with_gate
@@ -28,16 +28,51 @@ def config(*scores: float | None, name: str = "a") -> Confirmed:
 @pytest.mark.parametrize(
     ("test", "mode", "candidate", "champion", "promoted", "said"),
     [
-        ("mean", "max", (0.7402, 0.7402), (0.739, 0.739), False, "not promoted: +0.0012 < 0.002"),
-        ("mean", "max", (0.745, 0.744), (0.739, 0.741), True, "promoted: +0.0045 ≥ 0.002"),
-        ("mean", "min", (0.30, 0.32), (0.33, 0.33), True, "promoted: +0.02 ≥ 0.002"),
-        ("mean", "min", (0.34,), (0.33,), False, "not promoted: -0.01 < 0.002"),
+        (
+            "mean",
+            "max",
+            (0.7402, 0.7402),
+            (0.739, 0.739),
+            False,
+            "not promoted: score 0.7402 (trial a) is 0.0012 better than the champion's 0.7390",
+        ),
+        (
+            "mean",
+            "max",
+            (0.745, 0.744),
+            (0.739, 0.741),
+            True,
+            "promoted: score 0.7445 (trial a) is 0.0045 better than the champion's 0.7400",
+        ),
+        (
+            "mean",
+            "min",
+            (0.30, 0.32),
+            (0.33, 0.33),
+            True,
+            "promoted: score 0.3100 (trial a) is 0.0200 better than the champion's 0.3300",
+        ),
+        (
+            "mean",
+            "min",
+            (0.34,),
+            (0.33,),
+            False,
+            "not promoted: score 0.3400 (trial a) is 0.0100 worse than the champion's 0.3300",
+        ),
         # Every seed is better by about as much: the seeds' own spread does not hide it.
-        ("paired", "max", (0.70, 0.75, 0.80), (0.69, 0.741, 0.791), True, "promoted: +0.009333 ≥ 0.002"),
+        (
+            "paired",
+            "max",
+            (0.70, 0.75, 0.80),
+            (0.69, 0.741, 0.791),
+            True,
+            "promoted: score 0.7500 (trial a) is 0.0093 better than the champion's 0.7407",
+        ),
         # Better on average, by one lucky seed.
         ("paired", "max", (0.80, 0.70, 0.70), (0.70, 0.71, 0.705), False, "not surely above 0"),
         # One pair is no test.
-        ("paired", "max", (0.75, 0.76), (None, 0.74), False, "1 common seed, and it takes 2 common seeds"),
+        ("paired", "max", (0.75, 0.76), (None, 0.74), False, "1 common seed, 2 common seeds are required"),
     ],
 )
 def test_verdicts(test: Any, mode: str, candidate: Any, champion: Any, promoted: bool, said: str) -> None:
@@ -106,10 +141,13 @@ def test_nights_follow_each_other(tmp_path: Path) -> None:
     spec, gate = make_spec(tmp_path), GateSpec(confirm_top_k=2, min_improvement=0.02)
     first = run_again(spec, swept("n1", 0.5, 0.7), gate)()
     assert first.promoted
-    assert "no champion yet" in first.why
+    assert first.why == "promoted: auc 0.701 ± 0.001 (trial 00001); there was no champion"
     second = run_again(spec, swept("n2", 0.71, 0.7), gate)()
     assert not second.promoted
-    assert "not promoted: +0.01 < 0.02" in second.why
+    assert second.why == (
+        "not promoted: auc 0.7110 (trial 00000) is 0.0100 better than the champion's 0.7010 (night of n1);"
+        " 0.0200 is required"
+    )
     third = run_again(spec, swept("n3", 0.9), gate)()
     assert third.promoted
     assert third.champion is not None
@@ -166,11 +204,19 @@ def test_the_verdict_is_in_the_outcome_and_skips_the_training() -> None:
     gate = GateSpec(min_improvement=0.002, test="mean")
     outcome = swept("n1", 0.74, 0.741)
     best = measured(Confirmed(config={"x": 0.74}, trial_id="00000", sweep_id="n1", scores=(0.7402,)))
-    merged = with_gate(outcome, decide(gate, "max", [best], config(0.739)))
+    champion = config(0.739).model_copy(update={"key": "2026-11-24"})
+    merged = with_gate(outcome, decide(gate, "max", [best], champion, metric="auc"))
     assert merged.promoted is False
-    assert merged.why == "3 of 3 trials; champion 0.739 ± 0; not promoted: +0.0012 < 0.002"
+    verdict = (
+        "not promoted: auc 0.7402 (trial 00000) is 0.0012 better than the champion's 0.7390 (night of"
+        " 2026-11-24); 0.0020 is required"
+    )
+    assert merged.why == f"3 of 3 trials; {verdict}"
+    assert (merged.reason, str(merged).count(verdict)) == ("3 of 3 trials", 1), "and said once"
     assert SweepOutcome.from_json(merged.to_json()) == merged
-    assert why_not_trained(merged) == ("training skipped: champion 0.739 ± 0; not promoted: +0.0012 < 0.002")
+    assert why_not_trained(merged) == f"training skipped: {verdict}"
+    night = PipelineOutcome(sweep=merged, gate=merged.gate, skipped=why_not_trained(merged))
+    assert str(night).count(verdict) == 1
     assert why_not_trained(outcome) == ""
     best_trial = handed_on(merged).best
     assert best_trial is not None

@@ -11,7 +11,7 @@ import pytest
 from raysweep.errors import GateOutdatedError, SweepFailedError
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline import prepare_gate, training_request, with_gate
-from raysweep.pipeline.plan import newest_verdict
+from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.view import RunView
 from raysweep.runs.training import RunFolder

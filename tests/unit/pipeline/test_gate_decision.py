@@ -35,8 +35,8 @@ def test_a_score_of_one_seed_is_not_compared_with_the_champions_others() -> None
     found = decide(GateSpec(), "max", [config(0.88, None, None)], config(0.90, 0.50, 0.50))
     assert not found.promoted
     assert found.why == (
-        "champion 0.633333 ± 0.23; not promoted: 1 common seed, and it takes 2 common seeds to compare: "
-        "the candidate has 1 of 3 seeds, the champion 3 of 3 seeds"
+        "not promoted: trial a and the champion cannot be compared: they have 1 common seed, "
+        "2 common seeds are required (the trial has a score of 1 of 3 seeds, the champion of 3 of 3 seeds)"
     )
 
 
@@ -61,7 +61,7 @@ def test_only_common_seeds_count(test: Any, candidate: Any, champion: Any, gain:
 def test_without_a_common_seed_nothing_is_promoted(test: Any) -> None:
     found = decide(GateSpec(test=test), "max", [config(0.9, None, 0.9)], config(None, 0.1, None))
     assert not found.promoted
-    assert "0 common seeds, and it takes " in found.why
+    assert "they have 0 common seeds, " in found.why
 
 
 def test_one_seed_is_enough_for_means_and_not_for_a_test() -> None:
@@ -107,7 +107,9 @@ def test_the_first_night_takes_as_many_seeds_as_the_test() -> None:
     one = [config(0.9, None, None)]
     found = decide(GateSpec(), "max", one, None)
     assert not found.promoted
-    assert found.why == "no champion yet; not promoted: 1 of 3 seeds gave a score, 2 are needed"
+    assert found.why == (
+        "not promoted: trial a has a score of 1 of 3 seeds, 2 are required; there was no champion"
+    )
     assert decide(GateSpec(test="mean"), "max", one, None).promoted
 
 
@@ -286,7 +288,7 @@ def test_a_champion_that_does_not_run_any_more_is_lost_and_said_to_be(tmp_path: 
     verdict = second.settle(gave(second, 0.7, 0.6, None, 0.71, 0.61, None))
     lost = "the champion of n1 does not run any more: 2 of 2 seeds failed (KeyError: 'depth')"
     assert verdict.promoted
-    assert verdict.why == f"{lost}; promoted: 0.705 ± 0.0071"
+    assert verdict.why == f"promoted: auc 0.705 ± 0.0071 (trial 00000); {lost}"
     assert verdict.notes == (lost,)
     assert verdict.champion is not None
     assert verdict.champion.n == 0
@@ -304,7 +306,9 @@ def test_a_champion_is_not_lost_by_one_failure_or_by_what_ends_all(tmp_path: Pat
     first = prepare_gate(spec, swept("n1", 0.9), gate)
     assert first.settle(gave(first, 0.9, 0.91, 0.92)).promoted
     one = prepare_gate(spec, swept("n2", 0.7), gate)
-    assert "champion 0.91" in one.settle(gave(one, 0.7, 0.9, 0.71, None, 0.72, 0.92)).why
+    assert "the champion's 0.9100 (night of n1) over 2 common seeds" in (
+        one.settle(gave(one, 0.7, 0.9, 0.71, None, 0.72, 0.92)).why
+    )
     none = prepare_gate(spec, swept("n3", 0.7), gate)
     verdict = none.settle(gave(none, None, None, None, None, None, None))
     assert (verdict.promoted, verdict.why) == (False, "not promoted: no candidate gave a score")

@@ -99,7 +99,7 @@ def _check_ended(folder: SweepFolder, verb: str) -> None:
             raise SweepHeldError(folder.sweep_id, status.holder)
         if verb == "extend":
             fix = f"end it first: {command('resume', folder.sweep_id, folder.store.url)}"
-            raise SpecError("SWEEP_ID", f"{folder.sweep_id} has not ended", fix)
+            raise SpecError("SWEEP", f"{folder.sweep_id} has not ended", fix)
         return
     _check_status(outcome, verb)
 
@@ -115,7 +115,7 @@ def _check_status(outcome: SweepOutcome, verb: str) -> None:
         "failed": "retry its failed trials first: `raysweep retry`",
     }
     fix = fixes.get(outcome.status, "it has what it was to find: use another key for another search")
-    raise SpecError("SWEEP_ID", f"{outcome.sweep_id} ended as {outcome.status}", fix)
+    raise SpecError("SWEEP", f"{outcome.sweep_id} ended as {outcome.status}", fix)
 
 
 def _known(failed: list[int]) -> str:

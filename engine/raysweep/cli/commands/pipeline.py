@@ -2,38 +2,107 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import typer
 
+from raysweep.cli.commands.sweep import How
 from raysweep.cli.consoles import clean_stdout, make_console
 from raysweep.cli.exit_codes import DONE
-from raysweep.cli.spec_files import search_beside
+from raysweep.cli.job_messages import JobHow, has_jobs_api
+from raysweep.cli.spec_files import read_pipeline
 from raysweep.cli.sweep_summary import print_night
 from raysweep.live import LiveTable, logged_to
+from raysweep.outcome import PipelineOutcome, SweepOutcome, TrainOutcome
+from raysweep.specs import RunRequest
 from raysweep.specs.pipeline import PipelineSpec
-from raysweep.storage.objects.opening import open_store
 
 
-def run(path: str, *, key: str | None, storage: str | None, address: str | None, is_json: bool) -> int:
-    """Run the pipeline that a file describes; returns the exit code. Without a key it is today's."""
-    from raysweep.pipeline import run_pipeline
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which pipeline, and which night of it."""
 
-    search_beside(path)
-    where = storage if storage is not None else PipelineSpec.from_file(path).sweep.storage_path
-    spec = PipelineSpec.from_file(path).stored_at(open_store(where).url)
-    with (
-        LiveTable(make_console(is_stderr=is_json)) as table,
-        logged_to(table.note),
-        clean_stdout(is_json=is_json),
-    ):
-        night = run_pipeline(
-            spec,
-            key=key if key is not None else time.strftime("%Y-%m-%d"),
-            address=address,
-            on_progress=table,
-        )
-    print_night(make_console(is_stderr=is_json), night.sweep, night.train, skipped=night.skipped)
-    if is_json:
+    path: str
+    key: str | None
+    storage: str | None
+    settings: Sequence[str]
+
+
+def run(asked: Asked, how: How, job: JobHow) -> int:
+    """Run the pipeline that a file describes; returns the exit code. Default key: the sweep's spec.
+
+    Raises:
+        SpecError: The file, a setting or an option cannot be used.
+    """
+    spec = read_pipeline(asked.path, settings=asked.settings, storage=asked.storage)
+    request = RunRequest.of(spec.sweep, asked.key)
+    is_job = has_jobs_api(how.address, job)
+    console = make_console(is_stderr=True)
+    rule = "" if asked.key is not None else ' (the spec itself; --key "$(date +%F)" names a night)'
+    console.print(f"key {request.run.key}{rule}", markup=False, soft_wrap=True)
+    if is_job and job.detach:
+        night = _advance(spec, request.run.key, how, job)
+        if night is None:
+            text = f"run this again to go on with what follows, with --key {request.run.key}"
+            console.print(text, markup=False, soft_wrap=True)
+            return DONE
+    else:
+        night = _run(spec, request.run.key, how, job, is_job=is_job)
+    print_night(make_console(is_stderr=how.is_json), night.sweep, night.train, skipped=night.skipped)
+    if how.is_json:
         typer.echo(night.to_json())
     return DONE
+
+
+def _run(spec: PipelineSpec, key: str, how: How, job: JobHow, *, is_job: bool) -> PipelineOutcome:
+    from raysweep.pipeline import run_pipeline
+
+    with (
+        LiveTable(make_console(is_stderr=how.is_json)) as table,
+        logged_to(table.note),
+        clean_stdout(is_json=how.is_json),
+    ):
+        return run_pipeline(
+            spec,
+            key=key,
+            address=how.address,
+            on_progress=table,
+            num_cpus=how.num_cpus,
+            job=job.options if is_job else None,
+        )
+
+
+def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOutcome | None:
+    """Submit the first step that has not ended, and do not wait; the whole night once all have."""
+    from raysweep.pipeline import prepare_gate, training_request, with_gate
+    from raysweep.step import why_not_trained
+
+    outcome: Any = _submitted(RunRequest.of(spec.sweep, key), how, job)
+    if not isinstance(outcome, SweepOutcome):
+        return None
+    outcome.raise_for_status()
+    if spec.gate is not None:
+        gate = prepare_gate(spec.sweep, outcome, spec.gate)
+        verdict = gate.verdict
+        if verdict is None:
+            again = _submitted(gate.request, how, job)
+            if not isinstance(again, SweepOutcome):
+                return None
+            verdict = gate.settle(again)
+        outcome = with_gate(outcome, verdict)
+    skipped = why_not_trained(outcome) if spec.train is not None else ""
+    trained = None
+    if spec.train is not None and not skipped:
+        trained = _submitted(training_request(spec.train, outcome, key), how, job)
+        if not isinstance(trained, TrainOutcome):
+            return None
+        trained.raise_for_status()
+    return PipelineOutcome(sweep=outcome, gate=outcome.gate, train=trained, skipped=skipped)
+
+
+def _submitted(request: Any, how: How, job: JobHow) -> SweepOutcome | TrainOutcome | None:
+    from raysweep.cli import remote
+
+    return remote.run(request, how.address or "", job, is_json=how.is_json)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from raysweep.cli.commands.plan_space import distinct_configs, show_trials, warnings_of
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
-from raysweep.cli.spec_files import read_spec
+from raysweep.cli.spec_files import is_pipeline, read_pipeline, read_spec
+from raysweep.documents.trainable import PYTHON_ONLY, load_trainable
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import SweepOutcome
@@ -21,8 +24,12 @@ from raysweep.runs.policies import load_policies
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
 from raysweep.specs import Changes, Const, RunRequest, Space, SweepSpec
+from raysweep.specs.pipeline import PipelineSpec
 from raysweep.specs.shape import Shape
 from raysweep.storage.objects.opening import open_store
+
+if TYPE_CHECKING:
+    from raysweep.cluster.ray.preflight import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +39,11 @@ class Plan:
     `trials` is None where the search has no end of its own; `at_once` counts what the cluster could hold if
     it were idle, and `where` names the cluster; `shares` says how many share a GPU by
     `gpu_memory`. `state` is `new`, or how the sweep of this key stands.
-    `fixed`: the parameters that are the same in every trial; `by_config`: what some trials take more than
-    `resources` says, as expressions of the others. `at_once` is counted without.
+    `distinct_configs` counts those of the space, `where` apart (None: no end of them, or not known);
+    `limited_by` names what `at_once` is limited by, where that is known; `warnings` is what to change first.
+    `steps`: of a pipeline, what follows the sweep. `fixed`: the parameters that are the same in every trial;
+    `by_config`: what some trials take more than `resources` says, as expressions of the others. `at_once` is
+    counted without.
     """
 
     sweep_id: str
@@ -51,6 +61,11 @@ class Plan:
     isolation: str
     fixed: dict[str, Any]
     by_config: dict[str, str]
+    distinct_configs: int | None = None
+    shown_trials: str = ""
+    limited_by: str = ""
+    warnings: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 def show_plan(
@@ -61,21 +76,26 @@ def show_plan(
     address: str | None,
     is_json: bool,
 ) -> int:
-    """Show the plan; returns the exit code."""
-    spec = read_spec(SweepSpec, path, settings=settings, storage=storage)
-    plan = make_plan(spec, key, address)
+    """Show the plan of a sweep or a pipeline; returns the exit code."""
+    steps: tuple[str, ...] = ()
+    if is_pipeline(path):
+        pipeline = read_pipeline(path, settings=settings, storage=storage)
+        spec, steps = pipeline.sweep, _steps(pipeline, is_here=not is_jobs_address(address))
+    else:
+        spec = read_spec(SweepSpec, path, settings=settings, storage=storage)
+    plan = replace(make_plan(spec, key, address), steps=steps)
     if is_json:
-        print_json({**asdict(plan), "changes": list(plan.changes)})
+        shown = {name: value for name, value in asdict(plan).items() if name != "shown_trials"}
+        print_json(shown | {name: list(shown[name]) for name in ("changes", "warnings", "steps")})
         return DONE
     console = make_console()
     console.print(plan.sweep_id, markup=False, style="bold", soft_wrap=True)
-    trials = "as many as there is time for" if plan.trials is None else str(plan.trials)
     each = " + ".join(_show_bundle(bundle) for bundle in plan.resources)
     facts = [
-        ("trials", trials),
+        ("trials", plan.shown_trials),
         ("each takes", f"{'at least ' if plan.by_config else ''}{each}"),
         *(("by config", f"{name}: {amount}") for name, amount in plan.by_config.items()),
-        ("at once", f"{'at most ' if plan.by_config else ''}{plan.at_once} on {plan.where}"),
+        ("at once", f"{'at most ' if plan.by_config else ''}{plan.at_once} on {plan.where}{_limit(plan)}"),
         *([("shares", plan.shares)] if plan.shares else []),
         ("search", f"{plan.search}, scheduler {plan.scheduler}, isolation {plan.isolation}"),
         *([("fixed", show_config(plan.fixed))] if plan.fixed else []),
@@ -83,6 +103,8 @@ def show_plan(
         *(("changed", line) for line in plan.changes),
         ("key", plan.key),
         ("stored at", plan.stored_at),
+        *(("then", step) for step in plan.steps),
+        *(("warning", each) for each in plan.warnings),
     ]
     print_facts(console, *facts)
     return DONE
@@ -98,20 +120,28 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
     from raysweep.search import make_searcher
 
     load_policies(spec)
+    if not is_jobs_address(address):
+        # On a cluster of its own code it may be another one.
+        _import_trainable(spec)
     run = RunRequest.of(spec, key).run
     folder = SweepFolder(open_store(spec.storage_path), run.id)
     state, differences = _state(folder, spec)
     if state == "new":
         check_new(spec, spec.seed or 0, time.time())
-    spec, at_once, where, shares = _find_room(spec, address)
+    spec, at_once, where, shares, limited_by = _find_room(spec, address)
     fields = spec.to_dict()
+    trials = make_searcher(spec, spec.seed or 0).total
     return Plan(
         sweep_id=run.id,
         key=run.key,
         stored_at=folder.uri,
         state=state,
         changes=differences,
-        trials=make_searcher(spec, spec.seed or 0).total,
+        trials=trials,
+        distinct_configs=distinct_configs(spec.space),
+        shown_trials=show_trials(spec, trials),
+        limited_by="num_samples" if trials is not None and trials < at_once else limited_by,
+        warnings=warnings_of(spec),
         resources=[dict(bundle) for bundle in spec.shape.bundles],
         at_once=at_once,
         where=where,
@@ -122,6 +152,53 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
         fixed=_fixed(spec.space),
         by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
+
+
+def _import_trainable(spec: SweepSpec) -> None:
+    """See that what the trials run can be imported here. Raises: TrainableImportError."""
+    if isinstance(spec.trainable, str) and not spec.trainable.startswith(PYTHON_ONLY):
+        load_trainable(spec.trainable)
+
+
+def _steps(pipeline: PipelineSpec, *, is_here: bool) -> tuple[str, ...]:
+    """What follows the sweep of a pipeline. Raises: TrainableImportError."""
+    steps = []
+    if pipeline.gate is not None:
+        gate = pipeline.gate
+        beside = f"the best {gate.confirm_top_k} configs and the champion, {gate.seeds} seeds each"
+        required = f", {gate.min_improvement:g} better is required" if gate.min_improvement else ""
+        steps.append(f"gate: {beside}, test {gate.test}{required}")
+    if pipeline.train is not None:
+        train = pipeline.train
+        if is_here and isinstance(train.trainable, str):
+            load_trainable(train.trainable)
+        steps.append(f"train: {train.what_runs}, {train.scaling.num_workers} workers")
+    return tuple(steps)
+
+
+def _limit(plan: Plan) -> str:
+    return f", limited by {plan.limited_by}" if plan.limited_by else ""
+
+
+def _limited_by(spec: SweepSpec, nodes: Sequence[Node], at_once: int) -> str:
+    """What keeps more trials from running at once: a field of the spec, or a resource of the cluster."""
+    if spec.is_inline:
+        return "isolation: inline"
+    if spec.max_concurrent_trials is not None and at_once >= spec.max_concurrent_trials:
+        return "max_concurrent_trials"
+    wanted: dict[str, float] = {}
+    for bundle in spec.shape.bundles:
+        for name, amount in bundle.items():
+            wanted[name] = wanted.get(name, 0.0) + amount
+    room = {}
+    for name, amount in wanted.items():
+        total = sum(node.total.get(name, 0.0) for node in nodes)
+        if amount > 0 and math.isfinite(total):
+            room[name] = (total / amount, total)
+    if not room:
+        return ""
+    name, (_, total) = min(room.items(), key=lambda each: each[1][0])
+    return f"{name} ({total:g} in all)"
 
 
 def _fixed(space: Space) -> dict[str, Any]:
@@ -155,8 +232,8 @@ def _standing(status: RunStatus, diff: Changes, outcome: SweepOutcome | None) ->
     return head, "returned as it is, and nothing run"
 
 
-def _find_room(spec: SweepSpec, address: str | None) -> tuple[SweepSpec, int, str, str]:
-    """How many trials an idle cluster could hold, which cluster that is, and how they share its GPUs.
+def _find_room(spec: SweepSpec, address: str | None) -> tuple[SweepSpec, int, str, str, str]:
+    """How many trials an idle cluster could hold, which one, how they share its GPUs, what limits them.
 
     The spec comes with the part of a GPU that its `gpu_memory` is, where that can be looked up from here.
     """
@@ -172,18 +249,24 @@ def _find_room(spec: SweepSpec, address: str | None) -> tuple[SweepSpec, int, st
 
         nodes = live_nodes_of(Cluster(address))
         if spec.autoscaled and limit:
-            return spec, limit, f"{address} ({_nodes(len(nodes))}, more on demand)", ""
-        return spec, count_trials(spec, nodes, limit), f"{address} ({_nodes(len(nodes))})", ""
+            where = f"{address} ({_nodes(len(nodes))}, more on demand)"
+            return spec, limit, where, "", "max_concurrent_trials"
+        at_once = count_trials(spec, nodes, limit)
+        where = f"{address} ({_nodes(len(nodes))})"
+        return spec, at_once, where, "", _limited_by(spec, nodes, at_once)
     if address in (None, "local"):
         spec, shares = _share_here(spec)
-        return spec, count_trials(spec, [_this_machine(spec.shape)], limit), "this machine", shares
+        nodes = [_this_machine(spec.shape)]
+        at_once = count_trials(spec, nodes, limit)
+        return spec, at_once, "this machine", shares, _limited_by(spec, nodes, at_once)
     from raysweep.cluster.ray.connection import connect
     from raysweep.cluster.ray.gpus import share_gpus
     from raysweep.cluster.ray.nodes import find_room
 
     with connect(address):
         spec, share = share_gpus(spec)
-        return spec, find_room(spec).slots, str(address), "" if share is None else str(share)
+        shares = "" if share is None else str(share)
+        return spec, find_room(spec).slots, str(address), shares, ""
 
 
 def _share_here(spec: SweepSpec) -> tuple[SweepSpec, str]:

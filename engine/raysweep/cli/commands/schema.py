@@ -5,9 +5,12 @@ from __future__ import annotations
 from raysweep.cli.consoles import print_json
 from raysweep.cli.exit_codes import DONE
 from raysweep.specs import SweepSpec, TrainSpec
+from raysweep.specs.document import SpecDocument
+from raysweep.specs.pipeline import PipelineSpec
 
 
 def show_schema(kind: str) -> int:
-    """Print the JSON Schema of `sweep` or `train` specs."""
-    print_json((SweepSpec if kind == "sweep" else TrainSpec).json_schema())
+    """Print the JSON Schema of `sweep`, `train` or `pipeline` specs."""
+    kinds: dict[str, type[SpecDocument]] = {"sweep": SweepSpec, "train": TrainSpec, "pipeline": PipelineSpec}
+    print_json(kinds[kind].json_schema())
     return DONE

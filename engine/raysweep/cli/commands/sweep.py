@@ -20,6 +20,7 @@ from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
+from raysweep.runs.reading.siblings import unfinished_sibling
 from raysweep.runs.reading.status import status_of_outcome
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.storage.objects.opening import open_store
@@ -64,6 +65,9 @@ def stored_request(folder: SweepFolder) -> RunRequest[SweepSpec]:
 def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
     """Run the sweep, show how it goes and what came out; returns the exit code."""
     request = RunRequest.of(spec, key)
+    sibling = unfinished_sibling(request) if key is None else ""
+    if sibling:
+        make_console(is_stderr=True).print(f"note: {sibling}", markup=False, soft_wrap=True)
     if has_jobs_api(how.address, job):
         from raysweep.cli import remote
 

@@ -20,7 +20,9 @@ from raysweep.outcome import (
     EndedBy,
     ErrorInfo,
     SweepOutcome,
+    SweepStatus,
     TrialOutcome,
+    UnfinishedStatus,
     Usage,
     show_infeasible,
 )
@@ -57,6 +59,25 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
     end, clock = state.end, state.clock
     if end.status is None or clock.started_at is None or clock.ended_at is None:
         raise RaysweepError(f"sweep {sweep_id} has not ended")
+    ended_at = clock.ended_at + max(0.0, clock.ahead_s)
+    outcome = outcome_so_far(
+        state, sweep_id=sweep_id, key=key, uri=uri, version=version, status=end.status, until=clock.ended_at
+    )
+    return outcome.model_copy(update={"ended_at": ended_at})
+
+
+def outcome_so_far(
+    state: SweepState,
+    *,
+    sweep_id: str,
+    key: str,
+    uri: str,
+    version: str,
+    status: SweepStatus | UnfinishedStatus,
+    until: float,
+) -> SweepOutcome:
+    """The same of a sweep at any moment, with this status; `until`: when it was last seen, in UTC seconds."""
+    end, clock = state.end, state.clock
     best = best_shown(state)
     with without_collector():
         trials = tuple(trial_outcome(state, trial, uri) for trial in state.trials.values())
@@ -64,10 +85,10 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         sweep_id=sweep_id,
         name=state.spec.name,
         key=key,
-        status=end.status,
+        status=status,
         why=explain(state),
         ended_by=EndedBy.model_validate(end.by) if end.by else None,
-        usage=Usage(**usage(state, clock.ended_at)),
+        usage=Usage(**usage(state, until)),
         min_trials=state.spec.stop.min_trials,
         metric=state.spec.metric,
         mode=state.spec.mode,
@@ -81,8 +102,8 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         is_open_ended=state.spec.is_open_ended,
         counts={name: number for name, number in sorted(state.line.counts.items()) if number},
         seed=state.seed,
-        started_at=clock.started_at,
-        ended_at=clock.ended_at + max(0.0, clock.ahead_s),
+        started_at=clock.started_at if clock.started_at is not None else until,
+        ended_at=until,
         uri=uri,
         generation=state.controller.generation,
         error=_first_error(state, uri) if end.status == "failed" else None,

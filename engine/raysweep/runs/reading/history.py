@@ -9,11 +9,13 @@ from raysweep.core import SweepState, decode, step
 from raysweep.core.state.trial import trial_id
 from raysweep.core.vocabulary.events import TrialReported
 from raysweep.documents.json_numbers import without_names
-from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.errors import SweepNotFoundError
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import damaged_record
 from raysweep.runs.reading.lookup import find_sweep
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 
@@ -23,25 +25,29 @@ TIMES: Final = frozenset({"at"})
 
 
 def load(sweep: str, storage: str | None = None) -> SweepOutcome:
-    """The outcome of a sweep that has ended, from its storage.
+    """A sweep with all its trials, from its storage.
 
     Args:
-        sweep: Its id, an unambiguous beginning of the id, or the URI of its folder.
+        sweep: Its id, an unambiguous beginning of the id, its name, `churn@latest`, `churn@2026-11-25` (a
+            date in the key, or the day on which it was started), `churn@KEY`, or the URI of its folder.
         storage: The storage path; default: `~/raysweep`. A URI needs none.
 
+    Returns:
+        Its outcome, with the verdict of its newest gate. Of a sweep that has not ended, what its journal
+        holds: `has_ended` is False, `status` is `running` or `interrupted`, `raise_for_status()` raises.
+
     Raises:
-        SweepNotFoundError: There is no such sweep, or there are several; names those that come near.
-        RaysweepError: It has not ended; says how to resume it.
-        StorageError, SweepDamagedError: It cannot be read.
+        SweepNotFoundError: There is no such sweep, or there are several; lists them with key, status and age.
+        StorageError, SweepDamagedError, JournalDamagedError: It cannot be read.
     """
     folder = find_sweep(sweep, storage)
     outcome = folder.read_outcome()
-    if outcome is None:
-        raise RaysweepError(
-            f"sweep {folder.sweep_id!r} at {folder.store.url} has not ended: it runs, or was interrupted",
-            "run_sweep with the same spec and key follows or resumes it; `raysweep status` shows which",
-        )
-    return outcome
+    if outcome is not None:
+        verdict = newest_verdict(folder.store, folder.sweep_id)
+        if verdict is None:
+            return outcome
+        return outcome.model_copy(update={"promoted": verdict.promoted, "gate": verdict})
+    return SweepReader(folder.store.url, folder.sweep_id, is_strict=True).outcome_so_far()
 
 
 def read_reports(uri: str) -> Iterator[dict[str, Any]]:

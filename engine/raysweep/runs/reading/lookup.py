@@ -1,4 +1,4 @@
-"""Runs by id, by the beginning of an id, or by the URI of their folder. Needs no Ray."""
+"""Runs by what names them on the command line and in Python; see `references`. Needs no Ray."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from typing import Final
 
 from raysweep.errors import SweepNotFoundError
 from raysweep.runs.folder import SweepFolder, list_sweeps
-from raysweep.runs.training import RunFolder, list_trainings
-from raysweep.storage.objects.opening import open_store
+from raysweep.runs.reading.references import Reference, find_run, newest_keys, read_reference
+from raysweep.runs.reading.summaries import DEFAULT_STORAGE
+from raysweep.runs.training import RunFolder
 
-DEFAULT_STORAGE: Final = "~/raysweep"
+_LISTED: Final = 5
+__all__ = ["DEFAULT_STORAGE", "find_sweep", "find_training"]
 
 
 def find_sweep(name: str, storage: str | None) -> SweepFolder:
-    """The folder of a sweep named by its id, an unambiguous beginning of it, or its folder's URI.
+    """The folder of a sweep: by its id, an unambiguous beginning of it, its name, or its folder's URI.
+
+    Args:
+        name: `churn-0a1b2c3d4e`, `churn-0a`, `churn`, `churn@latest`, `churn@2026-11-25` (a date in the key,
+            or the day on which it was started), `churn@KEY`, or a URI that ends with one of these.
+        storage: The storage path; default: `~/raysweep`. A URI needs none.
 
     Raises:
-        SweepNotFoundError: None, or several; names those that come near.
+        SweepNotFoundError: None, or several; lists those that it may be, with key, status and age.
     """
-    parent, slash, last = name.rstrip("/").rpartition("/")
-    store = open_store((parent or "/") if slash else storage or DEFAULT_STORAGE)
-    wanted = last if slash else name
-    if wanted and wanted not in (".", "..") and store.exists(f"{wanted}/sweep.json"):
-        return SweepFolder(store, wanted)
-    known = list_sweeps(store)
-    found = [sweep for sweep in known if wanted and sweep.startswith(wanted)]
-    if len(found) == 1:
-        return SweepFolder(store, found[0])
-    raise SweepNotFoundError(wanted or name, store.url, _fix(wanted, known, found))
+    reference = read_reference(name, storage)
+    found = find_run(reference, "sweep")
+    if found is not None:
+        return SweepFolder(reference.store, found)
+    raise SweepNotFoundError(reference.text or name, reference.store.url, _fix(reference))
 
 
 def find_training(name: str, storage: str | None) -> RunFolder | None:
@@ -37,29 +39,26 @@ def find_training(name: str, storage: str | None) -> RunFolder | None:
     Raises:
         SweepNotFoundError: It may be one of several; names them.
     """
-    parent, slash, last = name.rstrip("/").rpartition("/")
-    store = open_store((parent or "/") if slash else storage or DEFAULT_STORAGE)
-    wanted = last if slash else name
-    found = [run for run in list_trainings(store) if wanted and run.startswith(wanted)]
-    if wanted in found:
-        found = [wanted]
-    if len(found) > 1:
-        raise SweepNotFoundError(wanted, store.url, _fix(wanted, found, found))
-    return RunFolder(store, found[0]) if found else None
+    reference = read_reference(name, storage)
+    found = find_run(reference, "train")
+    return RunFolder(reference.store, found) if found is not None else None
 
 
-def _fix(wanted: str, known: list[str], found: list[str]) -> str:
-    if found:
-        return f"it may be {_listed(found)}: give more of the id"
+def _fix(reference: Reference) -> str:
+    keys = newest_keys(reference, "sweep") if reference.which else []
+    if keys:
+        return f"the newest keys of {reference.name!r} are {_listed(keys)}; or check the storage path"
+    known = list_sweeps(reference.store)
     if not known:
         return "there is no sweep at all: check the storage path"
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
-    near += [sweep for sweep in known if sweep.rpartition("-")[0] == wanted and sweep not in near]
+    stems = dict.fromkeys(sweep.rpartition("-")[0] for sweep in known)
+    near = difflib.get_close_matches(reference.name, [*known, *stems], n=3, cutoff=0.5)
     if near:
         return f"did you mean {_listed(near)}?"
-    return f"there are {_listed(known)}; or check the storage path"
+    shown = list(stems) if reference.which or len(known) > _LISTED else known
+    return f"there are {_listed(shown)}; or check the storage path"
 
 
-def _listed(names: list[str], limit: int = 5) -> str:
+def _listed(names: list[str], limit: int = _LISTED) -> str:
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -15,9 +15,10 @@ import time
 from typing import Final
 
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.views.result import trial_outcome
-from raysweep.errors import RaysweepError
-from raysweep.outcome import SweepProgress, TrialOutcome
+from raysweep.core.views.result import outcome_so_far, trial_outcome
+from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import STALE_AFTER_S, HolderState, HolderWatch
 from raysweep.runs.ownership.replay import catch_up, read_state
@@ -37,6 +38,7 @@ from raysweep.specs import SweepSpec
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import ObjectInfo
+from raysweep.version import __version__
 
 FRESH_S: Final = 1.0
 
@@ -96,6 +98,31 @@ class SweepReader:
             _, state = self._catch_up(record)
             return tuple(trial_outcome(state, trial, self._folder.uri) for trial in state.trials.values())
 
+    def outcome_so_far(self) -> SweepOutcome:
+        """The outcome; of a sweep that has not ended, all that its journal holds.
+
+        Raises:
+            SweepNotFoundError: There is no such sweep.
+            StorageError, SweepDamagedError, JournalDamagedError: It cannot be read.
+        """
+        status, record = self.read(is_fresh=True), self._folder.read_spec()
+        outcome = self._folder.read_outcome()
+        if outcome is not None:
+            return outcome
+        if status is None or record is None:
+            raise SweepNotFoundError(self._folder.sweep_id, self._folder.store.url)
+        with self._lock:
+            _, state = self._catch_up(record)
+            return outcome_so_far(
+                state,
+                sweep_id=self._folder.sweep_id,
+                key=record.key,
+                uri=self._folder.uri,
+                version=__version__,
+                status="running" if status.is_running else "interrupted",
+                until=status.seen_at or status.read_at,
+            )
+
     def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
         """Those that the sweep keeps, by trial and number. Raises: as `read` where `is_strict`."""
         record = self._folder.read_spec()
@@ -109,14 +136,25 @@ class SweepReader:
         seen = self._folder.store.head(f"{self._folder.sweep_id}/outcome.json")
         if seen is not None:
             if seen == self._outcome_seen and self._status is not None:
-                return self._status
+                return self._judged(self._status)
             outcome = self._folder.read_outcome()
             if outcome is not None:
                 self._outcome_seen, self._state = seen, None
-                return status_of_outcome(outcome, uri=self._folder.uri, now=time.time())
+                return self._judged(status_of_outcome(outcome, uri=self._folder.uri, now=time.time()))
         self._outcome_seen = None
         record = self._folder.read_spec()
         return self._read_running(record) if record is not None else None
+
+    def _judged(self, status: RunStatus) -> RunStatus:
+        """With the verdict of the newest gate, which comes after the sweep's end."""
+        try:
+            verdict = newest_verdict(self._folder.store, self._folder.sweep_id)
+        except RaysweepError as error:
+            note = f"the gate's verdict cannot be read: {error}"
+            return (
+                status if note in status.notes else status.model_copy(update={"notes": (*status.notes, note)})
+            )
+        return status if verdict is None else status.model_copy(update={"gate": verdict})
 
     def _read_running(self, record: SweepRecord) -> RunStatus:
         uri, key = self._folder.uri, record.key

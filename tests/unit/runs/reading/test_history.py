@@ -212,6 +212,9 @@ def test_a_folder_that_was_moved_is_read_where_it_is(ran: SweepFolder, tmp_path:
 
 def test_load_of_one_that_has_not_ended(ran: SweepFolder) -> None:
     ran.store.delete(f"{ran.sweep_id}/outcome.json")
-    with pytest.raises(RaysweepError, match=r"has not ended.*same spec and key"):
-        raysweep.load(ran.uri)
+    whole = raysweep.load(ran.sweep_id, ran.store.url)
+    assert (whole.has_ended, whole.status) == (False, "interrupted")
+    assert len(whole.trials) == len(whole) > 0
+    with pytest.raises(raysweep.RaysweepError, match=r"has not ended \(interrupted\)"):
+        whole.raise_for_status()
     assert len(list(reports_of(ran))) == 8, "reports can be read all the same"

@@ -1,0 +1,121 @@
+"""`raysweep nights`: the history of one name, a row a night."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from raysweep.cli.commands.status import show_gate
+from raysweep.cli.consoles import make_console, print_facts, print_json
+from raysweep.cli.exit_codes import DONE
+from raysweep.cli.lookup import command
+from raysweep.cli.tables import Listing
+from raysweep.errors import StorageError, SweepNotFoundError
+from raysweep.outcome.formatting import show_number
+from raysweep.runs.across_runs.champions import Champion, list_champions
+from raysweep.runs.reading.nights import Night, nights_at, why_longer
+from raysweep.runs.reading.references import read_reference
+from raysweep.specs.identity import slug
+
+
+def show_nights(name: str, storage: str | None, last: int | None, is_json: bool) -> int:
+    """List the nights of a name, the newest first, with the verdict of each and why one took longer.
+
+    Raises:
+        SweepNotFoundError: There is none; names those that come near.
+        StorageError: The storage cannot be read.
+    """
+    reference = read_reference(name, storage)
+    store = reference.store
+    every = [night for night in nights_at(store) if night.run.kind == "sweep"]
+    found = [night for night in every if night.run.run_id.rpartition("-")[0] == slug(reference.name)]
+    if not found:
+        known = list(dict.fromkeys(night.run.name for night in every))
+        near = difflib.get_close_matches(reference.name, known, n=3, cutoff=0.4) or known[:5]
+        fix = f"there are nights of {', '.join(near)}" if near else "check the storage path"
+        raise SweepNotFoundError(reference.name, store.url, fix)
+    shown = [(night, why_longer(night, found[place + 1 :])) for place, night in enumerate(found[:last])]
+    if is_json:
+        print_json([_row(night, why) for night, why in shown])
+        return DONE
+    try:
+        champions = [_show(champion) for champion in list_champions(store, found[0].run.name)]
+    except StorageError as error:
+        champions = [f"cannot be read: {error}"]
+    _print(shown, champions, len(found), store.url)
+    return DONE
+
+
+def _print(shown: Sequence[tuple[Night, str]], champions: Sequence[str], count: int, storage: str) -> None:
+    console, has_cost = make_console(), any(night.cost is not None for night, _ in shown)
+    metric = shown[0][0].run.metric
+    cost = ("cost>",) if has_cost else ()
+    short = ("night", "status", "trials>", f"best {metric}>", "champion>", "gate", "hours>", *cost, "failed>")
+    listing = Listing(short, ("why",))
+    for night, why in shown:
+        listing.add(*_cells(night, why, has_cost=has_cost))
+    listing.show(console)
+    newest = shown[0][0].run
+    facts = [("champion", champion) for champion in champions]
+    if count > len(shown):
+        facts.append(("earlier", f"{count - len(shown)} more nights: --last {count}"))
+    facts.append(("next", command("best", f"{newest.run_id.rpartition('-')[0]}@latest", storage)))
+    print_facts(console, *facts)
+
+
+def _cells(night: Night, why: str, *, has_cost: bool) -> tuple[str, ...]:
+    run = night.run
+    total = "" if run.num_trials is None else f"/{run.num_trials}"
+    champion = night.gate.champion if night.gate is not None else None
+    mean = champion.mean if champion is not None else None
+    return (
+        run.key,
+        night.status,
+        f"{run.counts.ended}{total}",
+        "" if run.score is None else show_number(run.score),
+        "" if mean is None else show_number(mean),
+        show_gate(night),
+        "" if night.took_s is None else f"{night.took_s / 3600:.2f}",
+        *([""] if has_cost and night.cost is None else [f"{night.cost:.2f}"] if has_cost else []),
+        str(night.failures),
+        _why(night, why),
+    )
+
+
+def _why(night: Night, why: str) -> str:
+    """What a person wants to know of the night: the verdict, then why it took longer."""
+    verdict = night.gate.why if night.gate is not None else ""
+    failed = next((part.why for part in night.parts if part.status in ("failed", "damaged")), "")
+    longer = f"took {why}" if why else ""
+    return ". ".join(text for text in (failed, verdict, longer) if text)
+
+
+def _show(champion: Champion) -> str:
+    since = f"of the night of {champion.key}" if champion.key else f"of {champion.sweep_id}"
+    on = f" on {champion.data}" if champion.data else ""
+    return f"{champion.metric} {show_number(champion.mean)}{on}, {since}"
+
+
+def _row(night: Night, why: str) -> dict[str, Any]:
+    run, verdict, training = night.run, night.gate, night.training
+    champion = verdict.champion if verdict is not None else None
+    return {
+        "key": run.key,
+        "sweep_id": run.run_id,
+        "status": night.status,
+        "counts": run.counts,
+        "num_trials": run.num_trials,
+        "metric": run.metric,
+        "best_score": run.score,
+        "best_trial": run.trial_id,
+        "champion_score": champion.mean if champion is not None else None,
+        "promoted": night.promoted,
+        "verdict": verdict.why if verdict is not None else "",
+        "training": None if training is None else {"run_id": training.run_id, "status": training.status},
+        "started_at": run.started_at,
+        "took_s": night.took_s,
+        "cost": night.cost,
+        "failed_trials": night.failures,
+        "why_longer": why,
+    }

@@ -1,0 +1,74 @@
+"""The groups of commands in `raysweep --help`, and an example for each command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Run": ("sweep", "train", "pipeline", "plan", "doctor"),
+    "Look": ("status", "nights", "best", "trials", "logs", "report", "dashboard"),
+    "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel"),
+    "Storage": ("checkpoints", "pull", "verify", "gc", "rm"),
+    "In programs, of specs": ("emit", "schema"),
+}
+OTHER: Final = "More"
+
+EXAMPLES: Final[Mapping[str, str]] = {
+    "sweep": "raysweep sweep churn.yaml --key 2026-11-25 --set num_samples=40",
+    "train": "raysweep train full.yaml --from-sweep churn@latest",
+    "pipeline": 'raysweep pipeline night.yaml --key "$(date +%F)" --set sweep.num_samples=40',
+    "plan": "raysweep plan churn.yaml --address http://head:8265",
+    "doctor": "raysweep doctor churn.yaml --address http://head:8265",
+    "status": "raysweep status --since 7d --state failed",
+    "nights": "raysweep nights churn --last 7",
+    "best": "raysweep best churn@latest",
+    "trials": "raysweep trials churn@2026-11-25 --sort auc --top 10",
+    "logs": "raysweep logs churn@latest --trial 3",
+    "resume": "raysweep resume churn@latest",
+    "retry": "raysweep retry churn@latest --trial 3",
+    "extend": "raysweep extend churn@latest --top 3 --max-t 81",
+    "restart": "raysweep restart churn@2026-11-25",
+    "attach": "raysweep attach churn@latest",
+    "cancel": 'raysweep cancel churn@latest --reason "wrong data"',
+    "checkpoints": "raysweep checkpoints churn@latest",
+    "pull": "raysweep pull s3://bucket/sweeps/churn-0a1b2c3d4e/checkpoints/00003/12 model",
+    "verify": "raysweep verify churn@latest --quick",
+    "gc": "raysweep gc churn --dry-run",
+    "rm": "raysweep rm churn@2026-11-25",
+    "emit": "raysweep emit loss=0.3 step=2",
+    "schema": "raysweep schema pipeline",
+}
+
+
+class GroupedCommands(TyperGroup):
+    """A group that lists its commands by what they are for."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group, and one for commands of no group."""
+        names = [name for name in self.list_commands(ctx) if name not in _listed()]
+        for title, members in (*GROUPS.items(), (OTHER, tuple(names))):
+            rows = []
+            for name in members:
+                command = self.get_command(ctx, name)
+                if command is not None and not command.hidden:
+                    rows.append((name, command.get_short_help_str(limit=70)))
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def add_examples(*apps: typer.Typer) -> None:
+    """End the help of each command with its example."""
+    for app in apps:
+        for command in app.registered_commands:
+            name = str(command.name or getattr(command.callback, "__name__", ""))
+            if command.epilog is None and name in EXAMPLES:
+                command.epilog = f"Example: {EXAMPLES[name]}"
+
+
+def _listed() -> frozenset[str]:
+    return frozenset(name for members in GROUPS.values() for name in members)

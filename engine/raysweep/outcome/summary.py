@@ -1,0 +1,129 @@
+"""The summary of a run that ended: what a list of hundreds of runs shows, in one small object for each.
+
+It lies beside the outcome, which is large where there are many trials. It names the size of the outcome it
+was made of: where the two differ, a later run wrote the outcome, and the summary counts as absent.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import orjson
+
+from raysweep.documents.json_numbers import Counts, Number
+from raysweep.outcome.record import Record
+from raysweep.outcome.sweep import SweepOutcome, Usage
+from raysweep.outcome.train import TrainOutcome
+
+SUMMARY = "summary.json"
+FORMAT = 1
+
+
+class RunSummary(Record):
+    """A sweep, the sweep of a gate, or a training run, on one row. Times are seconds since 1970 UTC."""
+
+    kind: Literal["sweep", "train"] = "sweep"
+    run_id: str
+    name: str = ""
+    key: str = ""
+    status: str
+    """What it ended as, or `starting`, `running`, `stopping`, `interrupted`, `damaged`."""
+    has_ended: bool = False
+    """It has an outcome."""
+    why: str = ""
+    """Why it ended; of a run that cannot be read, the problem."""
+    metric: str = ""
+    mode: Literal["min", "max"] = "max"
+    score: Number | None = None
+    """Of the best trial."""
+    trial_id: str = ""
+    """The best trial."""
+    counts: Counts = Counts()
+    """Trials by state."""
+    num_trials: int | None = None
+    """How many were to run; None where that is not known."""
+    attempts: int = 0
+    """How many attempts the trials took together."""
+    trial_s: float = 0.0
+    """How long the trials ran together, in seconds."""
+    started_at: float | None = None
+    ended_at: float | None = None
+    generation: int = 0
+    """How many controllers have run it."""
+    usage: Usage | None = None
+    of: str = ""
+    """The id of the sweep that a training's config comes from; empty where no sweep handed it on."""
+    holder: str = ""
+    """Who runs it, or ran it last; empty where that is not known, or it has ended."""
+    uri: str = ""
+    """Where it is stored."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process that lives is at work on it."""
+        return not self.has_ended and self.status in ("starting", "running", "stopping")
+
+    @property
+    def took_s(self) -> float | None:
+        """From its start to its end, in seconds; None before that."""
+        return None if self.started_at is None or self.ended_at is None else self.ended_at - self.started_at
+
+    def stored(self, outcome_bytes: int) -> bytes:
+        """As it lies beside an outcome of this size."""
+        fields = self.model_dump(mode="json", exclude={"uri", "holder"})
+        return orjson.dumps({"format": FORMAT, "outcome_bytes": outcome_bytes} | fields)
+
+    @classmethod
+    def from_stored(cls, data: bytes) -> tuple[Self, int] | None:
+        """From what lies beside an outcome, with the size of that outcome; None where it cannot be read."""
+        try:
+            fields = orjson.loads(data)
+            if fields["format"] != FORMAT:
+                return None
+            return cls.model_validate(fields), int(fields["outcome_bytes"])
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def summary_of_sweep(outcome: SweepOutcome) -> RunSummary:
+    """Of a sweep that has ended."""
+    best = outcome.found_best
+    return RunSummary(
+        run_id=outcome.sweep_id,
+        name=outcome.name,
+        key=outcome.key,
+        status=outcome.status,
+        has_ended=True,
+        why=outcome.reason,
+        metric=outcome.metric,
+        mode=outcome.mode,
+        score=best.score if best is not None else None,
+        trial_id=best.trial_id if best is not None else "",
+        counts=outcome.counts,
+        num_trials=outcome.wanted_trials,
+        attempts=sum(len(trial.attempts) for trial in outcome.trials),
+        trial_s=sum(each.took_s or 0.0 for trial in outcome.trials for each in trial.attempts),
+        started_at=outcome.started_at,
+        ended_at=outcome.ended_at,
+        generation=outcome.generation,
+        usage=outcome.usage,
+        uri=outcome.uri,
+    )
+
+
+def summary_of_training(outcome: TrainOutcome) -> RunSummary:
+    """Of a training run that has ended."""
+    return RunSummary(
+        kind="train",
+        run_id=outcome.run_id,
+        name=outcome.name,
+        key=outcome.key,
+        status=outcome.status,
+        has_ended=True,
+        why=outcome.error.line if outcome.error is not None else outcome.ended_by,
+        started_at=outcome.started_at,
+        ended_at=outcome.ended_at,
+        usage=outcome.usage,
+        of=outcome.source.sweep.rstrip("/").rpartition("/")[2] if outcome.source is not None else "",
+        uri=outcome.uri,
+    )

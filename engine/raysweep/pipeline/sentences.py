@@ -1,0 +1,83 @@
+"""The verdict of a gate as a sentence: both scores, the difference, what is required."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from raysweep.outcome import Confirmed
+from raysweep.pipeline.comparison import Gain
+from raysweep.specs.pipeline import GateSpec
+
+_PLACES: Final = 10
+"""Beyond so many digits behind the point, numbers are written with an exponent."""
+_LARGE: Final = 1e9
+
+
+def explain(
+    gate: GateSpec, gain: Gain, best: Confirmed, champion: Confirmed, metric: str, *, is_passed: bool
+) -> str:
+    """`not promoted: auc 0.7389 (trial 00003) is 0.0003 better than the champion's 0.7386 (night of …); …`.
+
+    Args:
+        gate: What was required.
+        gain: Of the candidate over the champion.
+        best: The candidate.
+        champion: The champion, as it ran beside it or as it is stored.
+        metric: What was compared.
+        is_passed: Whether the candidate passed.
+    """
+    places = _places(gain.gain, gate.min_improvement)
+    ours, theirs = _show(best.mean, places), _show(champion.mean, places)
+    is_unsure = not is_passed and gain.gain > 0 and gain.gain >= gate.min_improvement
+    head = "promoted" if is_passed else "not promoted"
+    text = f"{head}: {metric} {ours} ({trial_of(best)}) is {_than(gain.gain, places)} the champion's"
+    text = f"{text} {theirs}{night_of(champion)}{_over(gain, best, champion)}"
+    if is_unsure:
+        return f"{text}, which is not surely above 0: its 90 % lower bound is {_show(gain.lower, places)}"
+    if gate.min_improvement > 0:
+        return f"{text}; {_show(gate.min_improvement, places)} is required"
+    return text if is_passed else f"{text}; a better one is required"
+
+
+def trial_of(confirmed: Confirmed) -> str:
+    """`trial 00003`."""
+    return f"trial {confirmed.trial_id}" if confirmed.trial_id else "the best config"
+
+
+def night_of(champion: Confirmed) -> str:
+    """` (night of 2026-11-24)`; empty where its night is not known."""
+    return f" (night of {champion.key})" if champion.key else ""
+
+
+def _than(gain: float, places: int | None) -> str:
+    if gain == 0:
+        return "as good as"
+    return f"{_show(abs(gain), places)} {'better' if gain > 0 else 'worse'} than"
+
+
+def _over(gain: Gain, best: Confirmed, champion: Confirmed) -> str:
+    """How many seeds the difference is of, where one of the two has a score of more."""
+    seeds = max(best.n, champion.n)
+    return f" over {gain.seeds} common seeds" if 0 < gain.seeds < seeds else ""
+
+
+def _places(gain: float, required: float) -> int | None:
+    """Digits behind the point that show the difference and what is required apart; None: use an exponent."""
+    numbers = [abs(number) for number in (gain, required) if number]
+    if not numbers:
+        return 4
+    if not all(10.0**-_PLACES <= number < _LARGE for number in numbers):
+        return None
+    places = max(0, -math.floor(math.log10(min(numbers))))
+    while places < _PLACES and f"{gain:.{places}f}" == f"{required:.{places}f}" and gain != required:
+        places += 1
+    return max(places, 4) if max(numbers) < 1 else places
+
+
+def _show(number: float | None, places: int | None) -> str:
+    if number is None:
+        return "none"
+    if places is None or not math.isfinite(number) or abs(number) >= _LARGE:
+        return f"{number:.6g}"
+    return f"{number:.{places}f}"

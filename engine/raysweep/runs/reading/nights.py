@@ -1,0 +1,223 @@
+"""Nights: a sweep with its gate and its training, in one row, and why one took longer than those before.
+
+A gate's sweep names its night by its key (`2026-11-25/gate-0123456789ab`), a training by the sweep that its
+config comes from. What belongs to no sweep that is stored beside it is a row of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Final
+
+from raysweep.errors import RaysweepError
+from raysweep.outcome import GateOutcome, Record
+from raysweep.outcome.formatting import show_duration
+from raysweep.outcome.summary import RunSummary
+from raysweep.runs.across_runs.verdicts import read_verdict
+from raysweep.runs.reading.summaries import read_summaries
+from raysweep.specs.identity import RunId, slug
+from raysweep.storage.objects.store import Store
+
+_GATE: Final = re.compile(r"(.*)/gate-([0-9a-f]{12})(?:/.*)?", re.DOTALL)
+_GATE_NAME: Final = "-gate"
+_USUAL: Final = 10
+"""How many nights before say what is usual."""
+_LONGER: Final = 1.25
+_MORE: Final = 1.15
+
+
+class Night(Record):
+    """One night of a name: its sweep, and what followed it."""
+
+    run: RunSummary
+    """The sweep; of a row of its own, a training or a gate's sweep."""
+    gate_run: RunSummary | None = None
+    """The sweep of its newest gate."""
+    gate: GateOutcome | None = None
+    """What that gate decided; None before that, and without a gate."""
+    training: RunSummary | None = None
+    """The training of what it handed on, the newest."""
+
+    @property
+    def parts(self) -> tuple[RunSummary, ...]:
+        """Sweep, gate and training, as far as there are."""
+        return tuple(each for each in (self.run, self.gate_run, self.training) if each is not None)
+
+    @property
+    def promoted(self) -> bool | None:
+        """Whether the gate promoted its best; None where it has not decided."""
+        return self.gate.promoted if self.gate is not None else None
+
+    @property
+    def took_s(self) -> float | None:
+        """How long its parts took together, in seconds; None while one has not ended."""
+        times = [each.took_s for each in self.parts]
+        known = [each for each in times if each is not None]
+        return sum(known) if len(known) == len(times) else None
+
+    @property
+    def cost(self) -> float | None:
+        """What its parts cost together; None where no prices were given."""
+        return sum(each.usage.cost for each in self.parts if each.usage is not None) or None
+
+    @property
+    def failures(self) -> int:
+        """How many of its trials failed, those of the gate included."""
+        return sum(each.counts.get("failed", 0) for each in self.parts if each.kind == "sweep")
+
+    @property
+    def status(self) -> str:
+        """That of its first part that has not ended well, else of the sweep."""
+        for part in self.parts[1:]:
+            if not part.has_ended or part.status == "failed":
+                what = "train" if part.kind == "train" else "gate"
+                return f"{what} {part.status}"
+        return self.run.status
+
+
+def nights_at(store: Store, name: str | None = None) -> list[Night]:
+    """The nights at a storage path, the newest first; with a name, of that name or slug only.
+
+    Raises: StorageError.
+    """
+    found = group_nights(store, read_summaries(store, store.list_folders()), name)
+    return sorted(found, key=lambda night: -(night.run.started_at or 0.0))
+
+
+def group_nights(store: Store, runs: Sequence[RunSummary], name: str | None = None) -> list[Night]:
+    """These runs as nights, in their order; verdicts are read from the store."""
+    ids = {run.run_id for run in runs if run.kind == "sweep"}
+    gates: dict[str, tuple[RunSummary, str]] = {}
+    trainings: dict[str, RunSummary] = {}
+    own: list[RunSummary] = []
+    for run in runs:
+        sweep, gate = _judged_by(run)
+        if sweep in ids:
+            gates[sweep] = max(gates.get(sweep, (run, gate)), (run, gate), key=_started)
+        elif run.of in ids:
+            trainings[run.of] = max(trainings.get(run.of, run), run, key=lambda each: each.started_at or 0.0)
+        else:
+            own.append(run)
+    wanted = slug(name) if name is not None else None
+    return [
+        _night(store, run, gates.get(run.run_id), trainings.get(run.run_id))
+        for run in own
+        if wanted is None or run.run_id.rpartition("-")[0] == wanted
+    ]
+
+
+def _started(found: tuple[RunSummary, str]) -> float:
+    return found[0].started_at or 0.0
+
+
+def _judged_by(run: RunSummary) -> tuple[str, str]:
+    """The id of the sweep that a gate's sweep judges, and the gate; empty for any other run."""
+    match = _GATE.fullmatch(run.key)
+    if run.kind != "sweep" or match is None or not run.name.endswith(_GATE_NAME):
+        return "", ""
+    name = run.name.removesuffix(_GATE_NAME)
+    return (RunId(kind="sweep", name=name, key=match[1]).id, match[2]) if slug(name) else ("", "")
+
+
+def _night(
+    store: Store, run: RunSummary, gate: tuple[RunSummary, str] | None, training: RunSummary | None
+) -> Night:
+    verdict = None
+    if gate is not None:
+        try:
+            verdict = read_verdict(store, run.run_id, gate[1])
+        except RaysweepError:
+            verdict = None  # `raysweep verify` says what is wrong with it
+    return Night(run=run, gate_run=gate[0] if gate else None, gate=verdict, training=training)
+
+
+# --- why one took longer
+
+
+def why_longer(night: Night, before: Sequence[Night]) -> str:
+    """Why a night took a quarter longer than usual: what there was more of; empty where it did not.
+
+    Args:
+        night: The night.
+        before: The nights of its name before it, the newest first; the median of the newest ten is usual.
+    """
+    usual = [each for each in before if each.took_s is not None][:_USUAL]
+    took = night.took_s
+    if took is None or not usual:
+        return ""
+    normal = median(each.took_s or 0.0 for each in usual)
+    if took < _LONGER * normal or took - normal < 1.0:
+        return ""
+    reasons = [text for text in _reasons(night, usual) if text]
+    head = f"{show_duration(took)}, usually {show_duration(normal)}"
+    return f"{head}: {'; '.join(reasons)}" if reasons else head
+
+
+def _reasons(night: Night, usual: Sequence[Night]) -> Iterable[str]:
+    runs = [each.run for each in usual]
+    yield _compared(night.run, runs, lambda run: run.counts.ended, "{} trials", _whole)
+    yield _compared(night.run, runs, _trial_s, "{} per trial", show_duration)
+    yield _compared(night.run, runs, _repeated, "{} attempts repeated", _whole)
+    yield _compared(night.run, runs, lambda run: run.generation, "{} controllers", _whole)
+    yield _compared(night.run, runs, _idle_s, "{} without a controller", show_duration)
+    at_once, normal = _at_once(night.run), _median(map(_at_once, runs))
+    if at_once is not None and normal is not None and normal > _MORE * at_once:
+        yield f"{at_once:.1f} trials at once (usually {normal:.1f})"
+    for text, part in (("gate took {}", _gate_run), ("training took {}", _training)):
+        ran = part(night)
+        others = [other for each in usual for other in [part(each)] if other is not None]
+        if ran is not None:
+            yield _compared(ran, others, lambda run: run.took_s, text, show_duration)
+
+
+def _compared(
+    run: RunSummary,
+    usual: Sequence[RunSummary],
+    of: Callable[[RunSummary], float | None],
+    text: str,
+    shown: Callable[[float], str],
+) -> str:
+    """`40 trials (usually 20)` where that is more than usual; else empty."""
+    value, normal = of(run), _median(map(of, usual))
+    if value is None or value <= _MORE * (normal or 0.0) or value - (normal or 0.0) < 0.5:
+        return ""
+    return f"{text.format(shown(value))} (usually {'none' if not normal else shown(normal)})"
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
+
+
+def _gate_run(night: Night) -> RunSummary | None:
+    return night.gate_run
+
+
+def _training(night: Night) -> RunSummary | None:
+    return night.training
+
+
+def _trial_s(run: RunSummary) -> float | None:
+    return run.trial_s / run.counts.ended if run.counts.ended and run.trial_s else None
+
+
+def _repeated(run: RunSummary) -> float:
+    return max(0, run.attempts - run.counts.total)
+
+
+def _idle_s(run: RunSummary) -> float | None:
+    if run.took_s is None or run.usage is None or not run.usage.active_s:
+        return None
+    return max(0.0, run.took_s - run.usage.active_s)
+
+
+def _at_once(run: RunSummary) -> float | None:
+    if run.usage is None or not run.usage.active_s or not run.trial_s:
+        return None
+    return run.trial_s / run.usage.active_s

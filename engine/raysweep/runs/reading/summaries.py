@@ -1,0 +1,184 @@
+"""Lists the runs of a storage path: one listing, and two requests for each run that has ended. Needs no Ray.
+
+    for run in sweeps("s3://bucket/sweeps", name="churn"):
+        print(run.key, run.status, run.score)
+
+A run that has not ended, or has no summary beside its outcome, is read from its own documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from raysweep.errors import RaysweepError, StorageError
+from raysweep.outcome.summary import SUMMARY, RunSummary, summary_of_sweep, summary_of_training
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reading.reader import glance, glance_training
+from raysweep.runs.reading.status import RunStatus
+from raysweep.runs.training import RunFolder
+from raysweep.specs.identity import slug
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+
+DEFAULT_STORAGE: Final = "~/raysweep"
+_THREADS: Final = 32
+_OUTCOMES: Final = {"sweep": "outcome.json", "train": "train_outcome.json"}
+_SOURCE: Final = "raysweep.sweep"
+"""The tag of a training's spec that says which sweep its config is from."""
+_DIGEST_CHARACTERS: Final = 11
+"""Of an id, after its stem: a dash and ten hex digits."""
+
+
+def sweeps(storage: str | None = None, *, name: str | None = None) -> tuple[RunSummary, ...]:
+    """The sweeps at a storage path, the newest first; those of gates are among them.
+
+    Args:
+        storage: The storage path; default: `~/raysweep`.
+        name: Only those of this name.
+
+    Returns:
+        One `RunSummary` for each: name, key, status, score, counts, times, usage. `rs.load(run.uri)` reads
+        one with its trials.
+
+    Raises:
+        StorageError: The storage cannot be listed.
+    """
+    store = open_store(storage or DEFAULT_STORAGE)
+    names = store.list_folders() if name is None else ids_of(store, slug(name))
+    found = [run for run in read_summaries(store, names) if run.kind == "sweep"]
+    return tuple(sorted(found, key=lambda run: -(run.started_at or 0.0)))
+
+
+def ids_of(store: Store, stem: str) -> tuple[str, ...]:
+    """The ids of the runs whose ids begin with this slug of a name, sorted."""
+    return tuple(name for name in store.list_folders() if stem_of(name) == stem)
+
+
+def stem_of(run_id: str) -> str:
+    """The slug of a run's name, by its id; empty for a folder that is no run's."""
+    has_dash = run_id[-_DIGEST_CHARACTERS:-10] == "-"
+    return run_id[:-_DIGEST_CHARACTERS] if has_dash else ""
+
+
+def read_summaries(store: Store, run_ids: Sequence[str], *, is_checked: bool = True) -> list[RunSummary]:
+    """The runs of these ids, in this order, without those that there are not (any more).
+
+    `is_checked`: whether a summary must belong to the outcome beside it, which is a request more for each
+    run. Kind, name, key and start are the same in an older one.
+    """
+
+    def read(run_id: str) -> RunSummary | None:
+        return read_summary(store, run_id, is_checked=is_checked)
+
+    found: Iterable[RunSummary | None]
+    if len(run_ids) <= 1 or store.local_path(run_ids[0]) is not None:
+        found = map(read, run_ids)
+        return [run for run in found if run is not None]
+    with ThreadPoolExecutor(min(_THREADS, len(run_ids))) as pool:
+        return [run for run in pool.map(read, run_ids) if run is not None]
+
+
+def read_summary(store: Store, run_id: str, *, is_checked: bool = True) -> RunSummary | None:
+    """A run by its id; None where there is none. One that cannot be read has the status `damaged`."""
+    try:
+        return _stored(store, run_id, is_checked=is_checked) or _made(store, run_id)
+    except RaysweepError as error:
+        problem = error.problem if isinstance(error, StorageError) else str(error)
+        kind = "sweep" if store.exists(f"{run_id}/sweep.json") else "train"
+        where = f"{error.path}: " if isinstance(error, StorageError) else ""
+        return RunSummary(
+            kind="sweep" if kind == "sweep" else "train",
+            run_id=run_id,
+            status="damaged",
+            why=f"{where}{problem}",
+            uri=f"{store.url}/{run_id}",
+        )
+
+
+def _stored(store: Store, run_id: str, *, is_checked: bool) -> RunSummary | None:
+    data = store.get(f"{run_id}/{SUMMARY}")
+    found = RunSummary.from_stored(data) if data is not None else None
+    if found is None:
+        return None
+    run, outcome_bytes = found
+    if run.run_id != run_id:
+        return None
+    outcome = store.head(f"{run_id}/{_OUTCOMES[run.kind]}") if is_checked else None
+    if is_checked and (outcome is None or outcome.size_bytes != outcome_bytes):
+        return None  # the run was continued since
+    return run.model_copy(update={"uri": f"{store.url}/{run_id}"})
+
+
+def _made(store: Store, run_id: str) -> RunSummary | None:
+    if store.exists(f"{run_id}/sweep.json"):
+        return _sweep(SweepFolder(store, run_id))
+    if store.exists(f"{run_id}/train.json"):
+        return _training(RunFolder(store, run_id))
+    return None
+
+
+def _sweep(folder: SweepFolder) -> RunSummary | None:
+    outcome = folder.read_outcome()
+    if outcome is not None:
+        return summary_of_sweep(outcome).model_copy(update={"run_id": folder.sweep_id, "uri": folder.uri})
+    record = folder.read_spec()
+    if record is None:
+        return None
+    run = _unfinished(glance(folder)).model_copy(
+        update={
+            "name": str(record.spec.get("name", "")),
+            "key": record.key,
+            "metric": str(record.spec.get("metric") or ""),
+        }
+    )
+    return run if run.started_at is not None else run.model_copy(update={"started_at": _begun_at(folder)})
+
+
+def _training(folder: RunFolder) -> RunSummary:
+    outcome = folder.read_outcome()
+    if outcome is not None:
+        return summary_of_training(outcome).model_copy(update={"run_id": folder.run_id, "uri": folder.uri})
+    run, spec = _unfinished(glance_training(folder)), folder.read_spec()
+    tags = spec.tags if spec is not None else {}
+    return run.model_copy(
+        update={
+            "name": spec.name if spec is not None else "",
+            "key": folder.read_key(),
+            "of": tags.get(_SOURCE, "").rstrip("/").rpartition("/")[2],
+        }
+    )
+
+
+def _begun_at(folder: SweepFolder) -> float | None:
+    info = folder.store.head(f"{folder.sweep_id}/sweep.json")
+    return info.modified_at if info is not None else None
+
+
+def _unfinished(status: RunStatus) -> RunSummary:
+    best = status.best
+    return RunSummary(
+        kind=status.kind,
+        run_id=status.run_id,
+        name=status.name,
+        key=status.key,
+        status=status.status,
+        why=status.why,
+        metric=status.metric,
+        mode=status.mode,
+        score=best.score if best is not None else None,
+        trial_id=best.trial_id if best is not None else "",
+        counts=status.counts,
+        num_trials=status.num_trials,
+        started_at=status.started_at,
+        generation=status.generation,
+        holder=_holder(status),
+        uri=status.uri,
+    )
+
+
+def _holder(status: RunStatus) -> str:
+    if status.holder is None:
+        return ""
+    return str(status.holder) if status.is_running else f"{status.holder} ({status.held})"
