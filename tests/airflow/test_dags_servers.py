@@ -22,7 +22,7 @@ import pytest
 from devtools.airflow.local import Component
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.storage.objects.opening import open_store
-from tests.airflow.browsers import Watched, chromium
+from tests.browsers import Watched, chromium
 from tests.airflow.servers import ROOT, Airflow, wait_until
 from tests.jobs.head import Head
 

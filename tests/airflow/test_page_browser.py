@@ -12,7 +12,7 @@ import pytest
 from raysweep.outcome.formatting import show_number
 from raysweep_airflow.page import views
 from tests.airflow import pages
-from tests.airflow.browsers import Watched, chromium
+from tests.browsers import Watched, chromium
 from tests.airflow.sites import PAGE, Night, place, site, task
 
 TRY_IT = "<img src=x onerror=window.broken=1>"

@@ -1,6 +1,7 @@
 """What comes back: outcomes of sweeps and trainings, and the progress of one under way, as JSON."""
 
 from raysweep.outcome.configs import ConfigOutcome
+from raysweep.outcome.gate import Confirmed, GateOutcome
 from raysweep.outcome.progress import (
     BestTrial,
     Cancellation,
@@ -18,9 +19,7 @@ from raysweep.outcome.sweep import (
     NOTHING_RAN,
     TRIAL_TIMES,
     AttemptOutcome,
-    Confirmed,
     EndedBy,
-    GateOutcome,
     SweepOutcome,
     SweepStatus,
     TrialOutcome,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from raysweep.outcome.gate import Confirmed, GateOutcome
 from raysweep.outcome.record import ErrorInfo
-from raysweep.outcome.sweep import AttemptOutcome, Confirmed, GateOutcome, SweepOutcome, TrialOutcome
+from raysweep.outcome.sweep import AttemptOutcome, SweepOutcome, TrialOutcome
 from raysweep.outcome.train import TrainOutcome
 
 Change = Callable[[str], str]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pydantic import model_validator
@@ -15,6 +17,7 @@ from raysweep.numeric.pareto import Point, find_front, front_first, point_of
 from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
+from raysweep.outcome.gate import GateOutcome
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
@@ -148,62 +151,6 @@ class Usage(Record):
     """By the prices of `stop.cost_per_hour`."""
     active_s: float = 0.0
     """How long its controllers were at work, in seconds."""
-
-
-class Confirmed(Record):
-    """One config as a gate ran it: with several seeds, at full budget."""
-
-    config: dict[str, Any]
-    trial_id: str = ""
-    """The trial of the sweep that it comes from; empty for a champion."""
-    sweep_id: str = ""
-    """The sweep that found it."""
-    scores: tuple[Number | None, ...] = ()
-    """By seed; None where that trial failed."""
-    mean: Number | None = None
-    spread: Number | None = None
-    """The standard deviation over the seeds; 0 for one."""
-    n: int = 0
-    """How many seeds gave a score."""
-    violated: tuple[str, ...] = ()
-    """The constraints that it did not satisfy under some seed: it is not promoted."""
-    checkpoint_uri: str | None = None
-
-
-class GateOutcome(Record):
-    """Whether a night's best config is good enough for the full-scale training, and the evidence."""
-
-    promoted: bool
-    why: str
-    """`champion 0.739 ± 0.001; not promoted: +0.0012 < 0.002`"""
-    candidates: tuple[Confirmed, ...] = ()
-    """The best of the night, run again; the best first."""
-    champion: Confirmed | None = None
-    """The champion of earlier nights, run beside them; None where there was none."""
-    improvement: Number | None = None
-    """Of the best candidate over the champion; positive is better."""
-    min_improvement: Number = 0.0
-    test: str = "paired"
-    standard_error: Number | None = None
-    """Of the improvement, in a paired test."""
-    lower_bound: Number | None = None
-    """The improvement is above this with 90 % confidence, in a paired test, all candidates considered."""
-    common_seeds: int | None = None
-    """How many seeds the improvement comes from; 0: from means over different ones."""
-    notes: tuple[str, ...] = ()
-    """What a person should know besides: a champion that does not run any more."""
-    gate_id: str = ""
-    """Which of the sweep's gates."""
-    sweep_id: str = ""
-    """The sweep that ran them again."""
-    at: float = 0.0
-    """When it was decided, in UTC seconds."""
-    format_version: int = 1
-
-    @property
-    def best(self) -> Confirmed | None:
-        """The best candidate."""
-        return self.candidates[0] if self.candidates else None
 
 
 class SweepOutcome(Record):
@@ -434,6 +381,26 @@ class SweepOutcome(Record):
         history = import_module("raysweep.runs.reading.history")
         found: Iterator[dict[str, Any]] = history.read_reports(self.uri)
         return found
+
+    def report(
+        self, path: str | os.PathLike[str] | None = None, *, compare: Sequence[SweepOutcome | str] = ()
+    ) -> Path:
+        """Write a report of the sweep: one HTML file that needs nothing else. Returns the file.
+
+        Args:
+            path: The file, or its folder. Default: `<sweep_id>.html` in the working directory.
+            compare: Other sweeps to show beside it: outcomes, ids of the same storage path, or URIs.
+
+        Raises:
+            SpecError: The file cannot be written.
+            StorageError, SweepNotFoundError: A sweep cannot be read from here.
+        """
+        if not self.uri:
+            raise RaysweepError(f"the outcome of {self.sweep_id!r} does not say where the sweep is stored")
+        written: Path = import_module("raysweep.report").write_report(
+            self.uri, path, compare=[each if isinstance(each, str) else each.uri for each in compare]
+        )
+        return written
 
     def history(self) -> pandas.DataFrame:
         """`reports()` as a DataFrame, one row a report, `at` as a timestamp. Needs pandas.

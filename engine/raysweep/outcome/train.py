@@ -6,8 +6,9 @@ from typing import Any, Literal, Self
 
 from raysweep.documents.json_numbers import Metrics, Number
 from raysweep.errors import TrainingFailedError
+from raysweep.outcome.gate import GateOutcome
 from raysweep.outcome.record import ErrorInfo, Record
-from raysweep.outcome.sweep import GateOutcome, SweepOutcome, Usage
+from raysweep.outcome.sweep import SweepOutcome, Usage
 from raysweep.outcome.text import outcome_text, short
 
 
