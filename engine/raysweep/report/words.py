@@ -88,13 +88,12 @@ def _repeats(whole: WholeSweep) -> Iterator[str]:
         return
     lead = abs(first.mean - second.mean)
     text = f"The next config is {show_number(lead)} behind"
-    if first.std is None:
+    if not first.std:
         yield f"{text}."
     elif lead <= first.std:
         yield f"{text}, less than one standard deviation: the two may be equally good."
     else:
-        times = f"{lead / first.std:.1f}" if first.std else "many"
-        yield f"{text}, {times} standard deviations."
+        yield f"{text}, {lead / first.std:.1f} standard deviations."
 
 
 def _lead(whole: WholeSweep, ranked: Sequence[TrialOutcome], best: TrialOutcome) -> Iterator[str]:

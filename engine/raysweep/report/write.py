@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from raysweep.errors import SpecError
+from raysweep.outcome.record import without_collector
 from raysweep.report.compare import Other
 from raysweep.report.document import make_document
 from raysweep.report.page import render
@@ -56,9 +57,10 @@ def write_report(
 
 def report_text(folder: SweepFolder, others: Sequence[Other] = ()) -> str:
     """The report as HTML. Raises: as `write_report`."""
-    whole = read_whole(folder)
-    name = whole.status.name or folder.sweep_id
-    return render(f"{name}: {whole.status.status}", make_document(whole, others))
+    with without_collector():
+        whole = read_whole(folder)
+        name = whole.status.name or folder.sweep_id
+        return render(f"{name}: {whole.status.status}", make_document(whole, others))
 
 
 def _other(folder: SweepFolder) -> Other:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import report as report_benchmark
 from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
 from raysweep.report import write_report
 from raysweep.report.page import SCRIPTS, STYLE, as_block, render
@@ -111,3 +112,9 @@ def test_what_cannot_be_written_or_found_is_one_line(tmp_path: Path) -> None:
 
 def _read(name: str) -> str:
     return (ROOT / "engine/raysweep/report/static" / name).read_text()
+
+
+def test_the_benchmark_runs() -> None:
+    found = report_benchmark.run(1, ((40, 3),), has_browser=False)
+    assert found["40"]["report_bytes"] > 50_000
+    assert found["40"]["report_s"] > 0

@@ -12,7 +12,7 @@
   function parallel(model, choose) {
     const axes = [...model.params.slice(0, 11), ...(model.metric ? [{ ...model.metric, kind: "number" }] : [])];
     const count = model.count;
-    const colourBy = model.metric ? rs.decode(model.metric.column) : null;
+    const colourBy = model.isRanked;
     for (const axis of axes) {
       axis.values = rs.decode(axis.column);
       if (axis.kind === "text") axis.scale = rs.scale(axis);

@@ -15,7 +15,8 @@
     const counts = (row) => stateOf(row) !== "failed" && (!feasible || feasible[row] === 1);
     const model = {
       data, metricOf, metric, stateOf, counts, count: data.trials.count, metrics: data.metrics, params: data.params,
-      mode: data.sweep.metric ? data.sweep.mode : "",
+      // Without a metric of the sweep, another one is drawn, and nothing is ranked.
+      isRanked: Boolean(metric && data.sweep.metric), mode: data.sweep.metric ? data.sweep.mode : "",
       open: () => {},
     };
     let order = null;
@@ -24,7 +25,7 @@
     model.order = () => {
       if (order) return order;
       order = Array.from({ length: model.count }, (_, row) => row);
-      if (!metric) return order;
+      if (!metric || !model.isRanked) return order;
       const score = rs.decode(metric.column);
       const sign = data.sweep.mode === "min" ? 1 : -1;
       const value = Float64Array.from(score, (each, row) => (Number.isFinite(each) ? sign * each + (counts(row) ? 0 : 1e30) : Infinity));
@@ -58,15 +59,15 @@
     const { data } = model;
     const found = [];
     const hasEnded = rs.decode(data.trials.ended).some(Number.isFinite);
-    if (hasEnded && model.metric && data.sweep.metric) {
+    if (hasEnded && model.isRanked) {
       const best = rs.bestSoFar(model);
-      found.push(rs.panel("progress", `Best ${data.sweep.metric} so far`, { controls: best.controls, class: "half" }, best.plot.node,
+      found.push(rs.panel("progress", `Best ${data.sweep.metric} so far`, { controls: best.controls }, best.plot.node,
         legend([["accent line", "this sweep"], ...best.others.map((other) => ["mark line dashed", other.id]), ["ghost", "a trial"], ...(data.trials.feasible ? [["failed", "breaks a constraint"]] : [])])));
-    } else if (hasEnded) found.push(rs.panel("progress", "Trials ended", { class: "half" }, rs.endedOverTime(model).node));
+    } else if (hasEnded) found.push(rs.panel("progress", "Trials ended", {}, rs.endedOverTime(model).node));
     if (Object.keys(data.curves.values).length) {
       const curves = rs.curves(model);
       const part = curves.shown < data.curves.of ? `${rs.thousands(curves.shown)} of ${rs.thousands(data.curves.of)} trials: the best, failed ones, and a sample. ` : "";
-      found.push(rs.panel("curves", "Learning curves", { controls: curves.controls, class: "half", lead: `${part}Each line is a trial.` }, curves.plot.node,
+      found.push(rs.panel("curves", "Learning curves", { controls: curves.controls, lead: `${part}Each line is a trial.` }, curves.plot.node,
         legend([...Object.entries(curves.states).map(([state, count]) => [`${state} line`, `${state} (${rs.thousands(count)})`]), ...(curves.best !== null ? [["text line", "the best"]] : [])])));
     }
     return found;
@@ -80,9 +81,9 @@
     rs.brush = lines.brush;
     const found = [rs.panel("parallel", "Parameters and result", {
       class: "wide", controls: lines.controls,
-      lead: `A line for each trial${model.metric ? "; the darker, the better" : ""}. Drag along an axis to keep the trials of a range; click the range to clear it.`,
+      lead: `A line for each trial${model.isRanked ? "; the stronger its colour, the better" : ""}. Drag along an axis to keep the trials of a range; click the range to clear it.`,
     }, lines.node, lines.filters, list.node)];
-    if (model.metric && data.sweep.metric) {
+    if (model.isRanked) {
       found.push(rs.panel("slices", `${data.sweep.metric} by each parameter`, { class: "wide", lead: "A point for each trial, the best one ringed." },
         el("div", { class: "slices" }, ordered(data).slice(0, 24).map((param) => el("figure", {}, el("figcaption", { text: param.name }), rs.slice(model, param).node)))));
     }
@@ -105,7 +106,7 @@
     const options = names.map((name) => [name, name]);
     show();
     return rs.panel("front", "Pareto front", {
-      class: "half", lead: `Across ${names.length > 2 ? "one metric, up another" : one}; up ${names.length > 2 ? "" : other}. The front is in all ${names.length} metrics.`.replace(/; up \. /, ". "),
+      class: "wide", lead: `Across ${names.length > 2 ? "one metric, up another" : one}; up ${names.length > 2 ? "" : other}. The front is in all ${names.length} metrics.`.replace(/; up \. /, ". "),
       controls: names.length > 2 ? [rs.select("Across", options, one, (name) => { one = name; show(); }), rs.select("Up", options, other, (name) => { other = name; show(); })] : [],
     }, host, legend([["accent", "on the front"], ["ghost", "another trial"], ...(data.trials.feasible ? [["failed", "breaks a constraint"]] : [])]));
   }
@@ -127,13 +128,14 @@
       rs.head(data),
       data.problem ? el("p", { class: "panel warn wide", text: `The journal cannot be read, so learning curves and slots are missing: ${data.problem}` }) : null,
       rs.failedPanel(data), rs.tiles(data, model),
-      rs.bestPanel(data), charts[0], rs.gatePanel(data),
-      ...charts.slice(1), rs.importancePanel(data), frontPanel(model), rs.topPanel(data, model),
+      model.isRanked ? rs.bestPanel(data) : null, charts[0], rs.gatePanel(data),
+      ...charts.slice(1), model.isRanked ? rs.importancePanel(data) : null, frontPanel(model), rs.topPanel(data, model),
       ...paramPanels(model), rs.failuresPanel(data, model), timelinePanel(model), rs.checkpointPanel(data, model), rs.comparePanel(data), rs.aboutPanel(data),
     ].filter(Boolean);
     page.replaceChildren(...parts);
     page.removeAttribute("aria-busy");
     page.dataset.view = "report";
+    page.classList.toggle("unranked", !model.isRanked);
     const nav = document.getElementById("nav");
     if (nav) {
       nav.replaceChildren(...parts.filter((part) => part.id && part.querySelector(":scope > .bar > h2")).map((part) => el("a", { href: `#${part.id}`, text: part.querySelector(":scope > .bar > h2").textContent })));

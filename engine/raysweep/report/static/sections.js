@@ -105,7 +105,7 @@
 
   function topPanel(data, model) {
     if (data.configs.length) {
-      return panel("top", "Best configs, over their repeats", {}, table("Best configs", ["config>", "mean>", "± std>", "repeats>", "best trial"],
+      return panel("top", "Best configs, over their repeats", { class: "wide" }, table("Best configs", ["config>", "mean>", "± std>", "repeats>", "best trial"],
         data.configs.map((each) => [text(each.number), text(rs.number(each.mean)), text(each.std === null ? "–" : rs.number(each.std, 3)), text(each.completed), trialButton(model, each.best)])));
     }
     if (data.top.length < 2) return null;
