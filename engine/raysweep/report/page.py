@@ -60,12 +60,16 @@ def render(title: str, data: Mapping[str, Any]) -> str:
 
 def as_block(data: Mapping[str, Any]) -> str:
     """JSON that no parser of HTML takes for more than text."""
-    try:
-        text = orjson.dumps(data, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:
-        # Somewhere is text that is not valid Unicode.
-        text = orjson.dumps(_valid(data), default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    text = as_json(data).decode()
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def as_json(data: Mapping[str, Any]) -> bytes:
+    """JSON; NaN and infinity are null, and text that is not valid Unicode is made so."""
+    try:
+        return orjson.dumps(data, default=str, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        return orjson.dumps(_valid(data), default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _valid(value: Any) -> Any:

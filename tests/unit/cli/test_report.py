@@ -44,6 +44,27 @@ def test_it_is_opened_when_asked_to(
     assert opened == [(tmp_path / f"{stored.sweep_id}.html").as_uri()]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "token", "said"),
+    [
+        (
+            ["--host", "0.0.0.0"],
+            "",
+            "error: --host: 0.0.0.0 can be reached from outside, and there is no token;",
+        ),
+        (["--host", "0.0.0.0"], "short", "error: RAYSWEEP_DASHBOARD_TOKEN: has 5 characters; 16 are needed;"),
+        (["--port", "70000"], "", "error: "),
+    ],
+)
+def test_a_dashboard_that_cannot_be_served_is_one_line(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], token: str, said: str
+) -> None:
+    monkeypatch.setenv("RAYSWEEP_DASHBOARD_TOKEN", token)
+    ran = cli("dashboard", tmp_path, *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(said)
+
+
 def test_what_is_not_there_is_one_line(cli: Cli, store_sweep: Store, tmp_path: Path) -> None:
     stored = store_sweep()
     at = ("--storage", stored.folder.store.url)

@@ -51,3 +51,23 @@ def unfinished(folder: SweepFolder) -> SweepFolder:
     """The same sweep as if its controller had been lost just before its end."""
     folder.store.delete(f"{folder.sweep_id}/outcome.json")
     return folder
+
+
+def first_half(folder: SweepFolder, root: Path) -> SweepFolder:
+    """A copy at `root` of a sweep as it was halfway: no outcome, and the first half of its journal."""
+    copy = SweepFolder(open_store(root), folder.sweep_id)
+    names = sorted(info.key for info in folder.store.list(f"{folder.sweep_id}/journal"))
+    for name in [f"{folder.sweep_id}/sweep.json", *names[: len(names) // 2]]:
+        data = folder.store.get(name)
+        assert data is not None
+        copy.store.put(name, data)
+    return copy
+
+
+def second_half(folder: SweepFolder, copy: SweepFolder) -> None:
+    """The rest of the sweep happens to the copy."""
+    for info in list(folder.store.list(folder.sweep_id)):
+        if not copy.store.exists(info.key):
+            data = folder.store.get(info.key)
+            assert data is not None
+            copy.store.put(info.key, data)

@@ -59,7 +59,7 @@ def test_the_policy_lets_only_this_script_and_this_style_run() -> None:
 
 
 def test_the_parts_name_no_address_and_write_no_markup() -> None:
-    for name in (*SCRIPTS, STYLE):
+    for name in (*SCRIPTS, STYLE, "dashboard.js"):
         text = _read(name)
         assert not re.search(r"https?://|url\(|@import", text), name
         assert not re.search(
@@ -69,7 +69,7 @@ def test_the_parts_name_no_address_and_write_no_markup() -> None:
 
 def test_the_parts_are_in_the_package_and_listed() -> None:
     folder = files("raysweep.report") / "static"
-    assert {each.name for each in folder.iterdir()} == {*SCRIPTS, STYLE}
+    assert {each.name for each in folder.iterdir()} == {*SCRIPTS, STYLE, "dashboard.js"}
 
 
 def test_a_report_of_an_ended_and_of_an_unfinished_sweep(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@
     let isStill = true;
     let timer = null;
 
-    const canvas = rs.el("canvas", { role: "img" });
+    const canvas = rs.el("canvas", { role: "img", "aria-label": `${axes.length} axes, ${rs.many(count, "trial")}.` });
     const back = document.createElement("canvas");
     const node = rs.el("div", { class: "plot parallel", "data-drawn": "no" }, canvas);
     let [width, height, ratio, pen] = [0, 360, 1, null];
@@ -110,7 +110,7 @@
         pen.stroke();
       }
       axes.forEach((axis, place) => drawAxis(axis, place, xs[place], colours));
-      canvas.setAttribute("aria-label", `${rs.many(axes.length, "axis").replace("axiss", "axes")}, ${rs.many(chosen.length, "trial")} of ${rs.thousands(count)} within the ranges.`);
+      canvas.setAttribute("aria-label", `${axes.length} axes, ${rs.many(chosen.length, "trial")} of ${rs.thousands(count)} within the ranges.`);
       node.dataset.drawn = "yes";
     }
 

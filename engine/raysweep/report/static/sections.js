@@ -16,7 +16,7 @@
   function table(label, heads, rows) {
     const head = el("tr", {}, heads.map((each) => el("th", { scope: "col", class: each.endsWith(">") ? "num" : null, text: each.replace(/>$/, "") })));
     const body = rows.map((cells) => el("tr", {}, cells.map((cell, place) => el("td", { class: heads[place].endsWith(">") ? "num" : null }, cell))));
-    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
+    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${label}, as a table` }, el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
   }
 
   const text = (value) => document.createTextNode(value === null || value === undefined ? "" : String(value));
@@ -31,7 +31,7 @@
   }
 
   function trialButton(model, row) {
-    return el("button", { type: "button", class: "link mono", text: rs.trialName(row), "aria-label": `Trial ${row}, details`, on: () => model.open(row) });
+    return el("button", { type: "button", class: "link mono", text: rs.trialName(row), "aria-label": `Trial ${rs.trialName(row)}, details`, on: () => model.open(row) });
   }
 
   function log(label, content) {
@@ -170,6 +170,14 @@
 
   // --- one trial
 
+  // In a dashboard the whole log can be read.
+  function logPart(row) {
+    if (!rs.logOf) return [];
+    const host = el("div", {});
+    host.append(el("button", { type: "button", class: "small", text: "Show its log", on: () => rs.logOf(row, host) }));
+    return [el("h3", { text: "Log" }), host];
+  }
+
   function trialBox(model) {
     const { data } = model;
     const close = el("button", { type: "button", class: "small", text: "Close" });
@@ -192,7 +200,7 @@
         el("h3", { text: "Metrics" }), facts(model.metrics.map((metric) => [metric.name, text(rs.number(rs.decode(metric.column)[row]))]).filter(([, value]) => value.textContent !== "–")),
         el("h3", { text: "Config" }), facts(model.params.map((param) => [param.name, text(rs.shown(param, row))]).filter(([, value]) => value.textContent !== "–")),
         ...(failure ? [el("h3", { text: "Failure" }), el("p", { class: "mono", text: `${failure.kind}: ${failure.line}` })] : []),
-        el("h3", { text: "Commands" }), el("p", { class: "mono", text: `raysweep logs ${data.sweep.id} --trial ${row} --storage ${data.sweep.storage}` }));
+        ...logPart(row), el("h3", { text: "Commands" }), el("p", { class: "mono", text: `raysweep logs ${data.sweep.id} --trial ${row} --storage ${data.sweep.storage}` }));
       if (!box.open) box.showModal();
     };
   }
@@ -220,7 +228,7 @@
     if (!found.stored && !found.failed && !found.kept) return null;
     const lead = `${rs.many(found.stored, "checkpoint")} of ${rs.many(found.trials, "trial")} stored${found.size_bytes ? `, ${rs.bytes(found.size_bytes)} in all` : ""}; ${rs.many(found.kept, "trial")} ${found.kept === 1 ? "has" : "have"} one now.${found.failed ? ` ${found.failed} could not be stored.` : ""}`;
     const rows = data.top.filter((trial) => trial.checkpoint_uri).slice(0, 8).map((trial) => [trialButton(model, trial.number), text(rs.number(trial.score)), mono(trial.checkpoint_uri), rs.copyButton("Copy", trial.checkpoint_uri)]);
-    return panel("checkpoints", "Checkpoints", { lead, class: "wide" }, rows.length ? table("Checkpoints of the best trials", ["trial", "score>", "URI", ""], rows) : null,
+    return panel("checkpoints", "Checkpoints", { lead, class: "wide" }, rows.length ? table("Checkpoints of the best trials", ["trial", "score>", "URI", "copy"], rows) : null,
       rows.length ? el("p", { class: "faint small" }, text("Fetch one, verified: "), mono("raysweep pull URI FOLDER")) : null);
   }
 
@@ -234,5 +242,5 @@
       el("details", {}, el("summary", { text: "Spec" }), log("Spec", data.spec)));
   }
 
-  Object.assign(rs, { panel, table, head, tiles, failedPanel, bestPanel, topPanel, gatePanel, importancePanel, failuresPanel, trialTable, trialBox, comparePanel, checkpointPanel, aboutPanel });
+  Object.assign(rs, { TONES, panel, table, head, tiles, failedPanel, bestPanel, topPanel, gatePanel, importancePanel, failuresPanel, trialTable, trialBox, comparePanel, checkpointPanel, aboutPanel });
 })();

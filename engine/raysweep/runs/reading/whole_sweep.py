@@ -100,41 +100,62 @@ def read_whole(folder: SweepFolder) -> WholeSweep:
         StorageError, SweepDamagedError, JournalDamagedError: It cannot be read. A damaged journal of a sweep
             that has ended is told in `problem` instead.
     """
-    record = folder.read_spec()
-    if record is None:
-        raise SweepNotFoundError(folder.sweep_id, folder.store.url)
-    # The heartbeat first: what it knows is in the journal by then.
-    heartbeat = folder.read_progress()
-    outcome = folder.read_outcome()
-    found, problem = _Collected(), ""
-    try:
-        with without_collector():
-            found = _Collector(record).read(folder)
-    except RaysweepError as error:
-        if outcome is None:
-            raise
-        problem = str(error)
-    now, uri = time.time(), folder.uri
-    if outcome is not None:
-        status = status_of_outcome(outcome, uri=uri, now=now)
-        trials = outcome.trials
-    else:
-        assert found.state is not None
-        held = holder_state(heartbeat, now)
-        status = status_of_state(found.state, heartbeat, uri=uri, key=record.key, now=now, held=held)
-        trials = tuple(trial_outcome(found.state, trial, uri) for trial in found.state.trials.values())
-    return WholeSweep(
-        folder=folder,
-        record=record,
-        spec=found.state.spec if found.state is not None else SweepSpec.from_any(dict(record.spec)),
-        status=status,
-        outcome=outcome,
-        trials=trials,
-        curves=found.curves,
-        runs=_runs(trials, found.slots, now),
-        checkpoints=found.checkpoints,
-        problem=problem,
-    )
+    return WholeReader(folder).read()
+
+
+class WholeReader:
+    """Reads a sweep again and again: of the journal, only what is new."""
+
+    def __init__(self, folder: SweepFolder) -> None:
+        self._folder = folder
+        self._collector: _Collector | None = None
+
+    def read(self) -> WholeSweep:
+        """As `read_whole`; the curves of the result grow with the next call."""
+        folder = self._folder
+        record = folder.read_spec()
+        if record is None:
+            raise SweepNotFoundError(folder.sweep_id, folder.store.url)
+        # The heartbeat first: what it knows is in the journal by then.
+        heartbeat = folder.read_progress()
+        outcome = folder.read_outcome()
+        found, problem = _Collected(), ""
+        try:
+            with without_collector():
+                found = self._collect(record)
+        except RaysweepError as error:
+            if outcome is None:
+                raise
+            problem = str(error)
+        now, uri = time.time(), folder.uri
+        if outcome is not None:
+            status = status_of_outcome(outcome, uri=uri, now=now)
+            trials = outcome.trials
+        else:
+            assert found.state is not None
+            held = holder_state(heartbeat, now)
+            status = status_of_state(found.state, heartbeat, uri=uri, key=record.key, now=now, held=held)
+            trials = tuple(trial_outcome(found.state, trial, uri) for trial in found.state.trials.values())
+        return WholeSweep(
+            folder=folder,
+            record=record,
+            spec=found.state.spec if found.state is not None else SweepSpec.from_any(dict(record.spec)),
+            status=status,
+            outcome=outcome,
+            trials=trials,
+            curves=found.curves,
+            runs=_runs(trials, found.slots, now),
+            checkpoints=found.checkpoints,
+            problem=problem,
+        )
+
+    def _collect(self, record: SweepRecord) -> _Collected:
+        collector, self._collector = self._collector, None
+        if collector is None or collector.record != record:
+            collector = _Collector(record, self._folder)
+        found = collector.read()
+        self._collector = collector
+        return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,15 +171,18 @@ class _Collected:
 class _Collector:
     """Replays a journal and keeps what a report shows of it."""
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: SweepRecord, folder: SweepFolder) -> None:
+        self.record = record
+        self._journal = folder.journal()
         spec = SweepSpec.from_any(dict(record.spec))
         load_scheduler(spec)
         self.state = SweepState.create(spec, record.seed)
         self.found = _Collected(state=self.state)
         self._metrics: dict[str, None] = {name: None for name in (spec.metric, *spec.others) if name}
 
-    def read(self, folder: SweepFolder) -> _Collected:
-        for number, line in enumerate(folder.journal().read(), start=1):
+    def read(self) -> _Collected:
+        """Take what came since the last call."""
+        for number, line in enumerate(self._journal.read(), start=1):
             try:
                 event = decode(line)
             except ValueError as error:
