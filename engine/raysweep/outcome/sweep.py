@@ -18,6 +18,7 @@ from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
 from raysweep.outcome.gate import GateOutcome
+from raysweep.outcome.html import outcome_html, trial_html
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
@@ -85,6 +86,9 @@ class TrialOutcome(Record):
     schedule: tuple[ScheduledConfig, ...] = ()
     """The configs that made it, each from the report on with which it took over, through all donors whose
     checkpoints it went on from. Empty where `config` made it from the start."""
+
+    def _repr_html_(self) -> str:
+        return trial_html(self)
 
     @property
     def violated(self) -> tuple[str, ...]:
@@ -227,6 +231,9 @@ class SweepOutcome(Record):
             line = f"best: trial {best.trial_id}{score}, config {short(best.config)}"
         head = f"{self.sweep_id}: {self.status}"
         return outcome_text(head, one_line(self.why, 400), line, uri=self.uri, notes=self.notes)
+
+    def _repr_html_(self) -> str:
+        return outcome_html(self)
 
     def __len__(self) -> int:
         return len(self.trials)
