@@ -39,10 +39,9 @@ def learn(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
 
 def store(root: Path, curve: Callable[..., Any] = learn, **changes: Any) -> tuple[SweepFolder, SweepOutcome]:
     """The folder of a sweep that has ended, and its outcome."""
-    slots, save_every = changes.pop("slots", 3), changes.pop("save_every", 2)
-    simulated = simulate(
-        SPEC | changes, curve, slots=slots, step_s=2.0, save_every=save_every, keep_at=str(root)
-    )
+    how: dict[str, Any] = {"slots": 3, "save_every": 2, "step_s": 2.0}
+    how = {name: changes.pop(name, value) for name, value in how.items()}
+    simulated = simulate(SPEC | changes, curve, keep_at=str(root), **how)
     outcome = simulated.outcome
     return SweepFolder(open_store(root), outcome.sweep_id), outcome
 

@@ -64,6 +64,18 @@ def test_curves_are_the_reports_of_the_journal(tmp_path: Path) -> None:
     assert decoded(curves["length"]) == [len(reported[number]) for number in sorted(reported)]
 
 
+def test_what_came_after_a_stop_is_on_no_curve(tmp_path: Path) -> None:
+    def curve(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
+        return {"auc": config["rate"] + 0.01 * iteration} if iteration <= 40 else None
+
+    scheduler = {"median_stopping": {"grace_period": 2, "min_samples_required": 2}}
+    folder, outcome = store(tmp_path, curve, scheduler=scheduler, slots=6, step_s=0.001, save_every=0)
+    assert sum(trial.overrun_reports for trial in outcome.trials) > 0
+    for number, found in read_whole(folder).curves.items():
+        trial = outcome.trials[number]
+        assert len(found.iterations) == trial.reports - trial.overrun_reports
+
+
 def test_a_curve_has_no_report_twice_after_a_failure(tmp_path: Path) -> None:
     failed: set[str] = set()
 
