@@ -2,65 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from raysweep.documents.json_values import leaves
 
-if TYPE_CHECKING:
-    from raysweep.outcome.sweep import SweepOutcome, TrialOutcome
-
-_TOP = 5
-_CHARS = 200
-_CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
-
-
-def outcome_html(outcome: SweepOutcome) -> str:
-    """The status and why, the trials by state, the best ones, and how to see more."""
-    counts = ", ".join(f"{number} {state}" for state, number in outcome.counts.shown.items())
-    name = _text(outcome.name or outcome.sweep_id)
-    parts = [
-        f"<div><strong>{name}</strong> {_text(outcome.status)}: {_text(counts)}",
-        f"<div>{_text(outcome.why)}</div>",
-    ]
-    top = outcome.top(_TOP) if outcome.metric else ()
-    if top:
-        metrics = (outcome.metric, *outcome.others)
-        rows = [
-            [trial.trial_id, trial.state, trial.score, *(trial.metrics.get(name) for name in outcome.others),
-             _config(trial.config)]
-            for trial in top
-        ]  # fmt: skip
-        parts.append(_table(["trial", "state", *metrics, "config"], rows))
-    parts.append("<div><code>.report()</code> writes all of it to one HTML file.</div></div>")
-    return "".join(parts)
+TOP: Final = 5
+"""How many of the best trials are shown."""
+_CHARS: Final = 200
+_CELL: Final = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+Row = Sequence[Any]
 
 
-def trial_html(trial: TrialOutcome) -> str:
-    """Its state, score, config, metrics and error."""
-    rows = [
-        ["score", trial.score],
-        ["reports", trial.reports],
-        *([path, value] for path, value in leaves(trial.config)),
-        *([name, value] for name, value in trial.metrics.items()),
-        *([["checkpoint", trial.checkpoint_uri]] if trial.checkpoint_uri else []),
-        *([["error", trial.problem]] if trial.problem else []),
-    ]
-    head = f"<div><strong>trial {_text(trial.trial_id)}</strong> {_text(trial.state)}</div>"
+def outcome_html(name: str, status: str, why: str, heads: Sequence[str], rows: Iterable[Row]) -> str:
+    """What ended the sweep, its best trials as a table (without rows: none), and how to see more."""
+    shown = list(rows)
+    head = f"<div><strong>{_text(name)}</strong> {_text(status)}</div><div>{_text(why)}</div>"
+    more = "<div><code>.report()</code> writes all of it to one HTML file.</div>"
+    return f"<div>{head}{_table(heads, shown) if shown else ''}{more}</div>"
+
+
+def trial_html(name: str, state: str, rows: Iterable[Row]) -> str:
+    """A trial: names and values."""
+    head = f"<div><strong>{_text(name)}</strong> {_text(state)}</div>"
     return f"<div>{head}{_table(['', 'value'], rows)}</div>"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def show_pairs(config: Mapping[str, Any]) -> str:
+    """A config on one line."""
+    return " ".join(f"{path}={_shown(value)}" for path, value in leaves(config))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Row]) -> str:
     head = "".join(f'<th style="{_CELL}">{_text(each)}</th>' for each in heads)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_CELL}">{_text(cell)}</td>' for cell in row) + "</tr>" for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _config(config: dict[str, Any]) -> str:
-    return " ".join(f"{path}={_shown(value)}" for path, value in leaves(config))
 
 
 def _text(value: Any) -> str:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from pydantic import model_validator
 
 from raysweep.documents.json_numbers import Counts, Metrics, Number
+from raysweep.documents.json_values import leaves
 from raysweep.errors import RaysweepError, SweepFailedError, one_line
 from raysweep.numeric.pareto import Point, find_front, front_first, point_of
 from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
 from raysweep.outcome.gate import GateOutcome
-from raysweep.outcome.html import outcome_html, trial_html
+from raysweep.outcome.html import TOP, outcome_html, show_pairs, trial_html
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
@@ -88,7 +89,10 @@ class TrialOutcome(Record):
     checkpoints it went on from. Empty where `config` made it from the start."""
 
     def _repr_html_(self) -> str:
-        return trial_html(self)
+        rows = [("score", self.score), ("reports", self.reports), *leaves(self.config), *self.metrics.items()]
+        rows += [("checkpoint", self.checkpoint_uri)] if self.checkpoint_uri else []
+        rows += [("error", self.problem)] if self.problem else []
+        return trial_html(f"trial {self.trial_id}", self.state, rows)
 
     @property
     def violated(self) -> tuple[str, ...]:
@@ -233,7 +237,19 @@ class SweepOutcome(Record):
         return outcome_text(head, one_line(self.why, 400), line, uri=self.uri, notes=self.notes)
 
     def _repr_html_(self) -> str:
-        return outcome_html(self)
+        counts = ", ".join(f"{number} {state}" for state, number in self.counts.shown.items())
+        rows = [
+            (
+                trial.trial_id,
+                trial.state,
+                trial.score,
+                *map(trial.metrics.get, self.others),
+                show_pairs(trial.config),
+            )
+            for trial in (self.top(TOP) if self.metric else ())
+        ]
+        heads = ("trial", "state", self.metric, *self.others, "config")
+        return outcome_html(self.name or self.sweep_id, f"{self.status}: {counts}", self.why, heads, rows)
 
     def __len__(self) -> int:
         return len(self.trials)
