@@ -12,8 +12,8 @@ import pytest
 from raysweep.outcome.formatting import show_number
 from raysweep_airflow.page import views
 from tests.airflow import pages
-from tests.airflow.browsers import Watched, chromium
 from tests.airflow.sites import PAGE, Night, place, site, task
+from tests.browsers import Watched, chromium
 
 TRY_IT = "<img src=x onerror=window.broken=1>"
 

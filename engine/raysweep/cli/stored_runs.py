@@ -115,6 +115,57 @@ def trials(
 
 @app.command()
 @by_name
+def report(
+    name: SweepName,
+    storage: StoredAt = None,
+    output: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file, or its folder. Default: SWEEP_ID.html here."
+        ),
+    ] = None,
+    compare: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="SWEEP_ID", help="Show this sweep beside it. Repeatable."),
+    ] = None,
+    is_opened: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """Write a report of a sweep: one HTML file with its results, curves, failures and timeline.
+
+    The sweep may still run.
+    """
+    from raysweep.cli.commands.report import Wanted, make_report
+
+    wanted = Wanted(output=output, compare=tuple(compare or ()), is_opened=is_opened, is_json=as_json)
+    return partial(make_report, name, storage, wanted)
+
+
+@app.command()
+def dashboard(
+    storage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="[STORAGE]", help="The storage path. Default: ~/raysweep."),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0: any free one.")
+    ] = 8266,
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="The address to bind. Another than loopback needs a token.")
+    ] = "127.0.0.1",
+    is_opened: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> Task:
+    """Show all sweeps and trainings of a storage path in the browser, live and read-only.
+
+    Bound to loopback it asks for no token. With RAYSWEEP_DASHBOARD_TOKEN set it does, wherever it is bound.
+    """
+    from raysweep.cli.commands.dashboard import serve
+
+    return partial(serve, storage, host, port, is_opened=is_opened)
+
+
+@app.command()
+@by_name
 def checkpoints(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
     """List the checkpoints of a sweep or training: their sizes, what each was the first to store, and why."""
     from raysweep.cli.commands.checkpoints import show_checkpoints

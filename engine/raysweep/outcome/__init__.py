@@ -26,11 +26,11 @@ from raysweep.outcome.sweep import (
     TrialOutcome,
     TrialState,
     UnfinishedStatus,
-    Usage,
     show_infeasible,
     trial_row,
 )
 from raysweep.outcome.train import (
+from raysweep.outcome.usage import Usage
     DataDigest,
     PipelineOutcome,
     TrainOutcome,

@@ -6,7 +6,8 @@ from typing import Any, Final, Literal
 
 from raysweep.documents.json_numbers import Counts, Metrics, Number
 from raysweep.outcome.record import Record
-from raysweep.outcome.sweep import SweepStatus, Usage
+from raysweep.outcome.sweep import SweepStatus
+from raysweep.outcome.usage import Usage
 
 _AT_WORK: Final = frozenset({"starting", "running", "stopping"})
 

@@ -12,8 +12,9 @@ import orjson
 
 from raysweep.documents.json_numbers import Counts, Number
 from raysweep.outcome.record import Record
-from raysweep.outcome.sweep import SweepOutcome, Usage
+from raysweep.outcome.sweep import SweepOutcome
 from raysweep.outcome.train import TrainOutcome
+from raysweep.outcome.usage import Usage
 
 SUMMARY = "summary.json"
 FORMAT = 1

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pydantic import model_validator
 
 from raysweep.documents.json_numbers import Counts, Metrics, Number
+from raysweep.documents.json_values import leaves
 from raysweep.errors import RaysweepError, SweepFailedError, one_line
 from raysweep.numeric.pareto import Point, find_front, front_first, point_of
 from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
 from raysweep.outcome.gate import GateOutcome
+from raysweep.outcome.html import TOP, outcome_html, show_pairs, trial_html
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
+from raysweep.outcome.usage import Usage
 from raysweep.specs.train_parts import ScheduledConfig
 
 if TYPE_CHECKING:
@@ -89,6 +94,12 @@ class TrialOutcome(Record):
     """The configs that made it, each from the report on with which it took over, through all donors whose
     checkpoints it went on from. Empty where `config` made it from the start."""
 
+    def _repr_html_(self) -> str:
+        rows = [("score", self.score), ("reports", self.reports), *leaves(self.config), *self.metrics.items()]
+        rows += [("checkpoint", self.checkpoint_uri)] if self.checkpoint_uri else []
+        rows += [("error", self.problem)] if self.problem else []
+        return trial_html(f"trial {self.trial_id}", self.state, rows)
+
     @property
     def violated(self) -> tuple[str, ...]:
         """The constraints that it does not satisfy, or of which that cannot be told."""
@@ -143,17 +154,6 @@ class EndedBy(Record):
     """For `stop.plateau`: the metric that was not improved on."""
     trial: int | None = None
     """For `stop.target`: the trial that reached it."""
-
-
-class Usage(Record):
-    """What a sweep used: workers count from their start to their end, idle or not."""
-
-    cpu_hours: float = 0.0
-    gpu_hours: float = 0.0
-    cost: float = 0.0
-    """By the prices of `stop.cost_per_hour`."""
-    active_s: float = 0.0
-    """How long its controllers were at work, in seconds."""
 
 
 class SweepOutcome(Record):
@@ -235,6 +235,21 @@ class SweepOutcome(Record):
             line = f"best: trial {best.trial_id}{score}, config {short(best.config)}"
         head = f"{self.sweep_id}: {self.status}"
         return outcome_text(head, one_line(self.why, 400), line, uri=self.uri, notes=self.notes)
+
+    def _repr_html_(self) -> str:
+        counts = ", ".join(f"{number} {state}" for state, number in self.counts.shown.items())
+        rows = [
+            (
+                trial.trial_id,
+                trial.state,
+                trial.score,
+                *map(trial.metrics.get, self.others),
+                show_pairs(trial.config),
+            )
+            for trial in (self.top(TOP) if self.metric else ())
+        ]
+        heads = ("trial", "state", self.metric, *self.others, "config")
+        return outcome_html(self.name or self.sweep_id, f"{self.status}: {counts}", self.why, heads, rows)
 
     def __len__(self) -> int:
         return len(self.trials)
@@ -396,6 +411,26 @@ class SweepOutcome(Record):
         history = import_module("raysweep.runs.reading.history")
         found: Iterator[dict[str, Any]] = history.read_reports(self.uri)
         return found
+
+    def report(
+        self, path: str | os.PathLike[str] | None = None, *, compare: Sequence[SweepOutcome | str] = ()
+    ) -> Path:
+        """Write a report of the sweep: one HTML file that needs nothing else. Returns the file.
+
+        Args:
+            path: The file, or its folder. Default: `<sweep_id>.html` in the working directory.
+            compare: Other sweeps to show beside it: outcomes, ids of the same storage path, or URIs.
+
+        Raises:
+            SpecError: The file cannot be written.
+            StorageError, SweepNotFoundError: A sweep cannot be read from here.
+        """
+        if not self.uri:
+            raise RaysweepError(f"the outcome of {self.sweep_id!r} does not say where the sweep is stored")
+        written: Path = import_module("raysweep.report").write_report(
+            self.uri, path, compare=[each if isinstance(each, str) else each.uri for each in compare]
+        )
+        return written
 
     def history(self) -> pandas.DataFrame:
         """`reports()` as a DataFrame, one row a report, `at` as a timestamp. Needs pandas.

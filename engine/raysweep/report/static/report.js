@@ -1,0 +1,149 @@
+// Puts a report together from the data in the page.
+"use strict";
+
+(() => {
+  const rs = window.raysweep;
+  const { el } = rs;
+
+  function makeModel(data) {
+    const states = rs.decode(data.trials.state);
+    const feasible = data.trials.feasible ? rs.decode(data.trials.feasible) : null;
+    const metricOf = (name) => data.metrics.find((metric) => metric.name === name) || null;
+    const metric = metricOf(data.metric);
+    const stateOf = (row) => data.trials.states[states[row]] || "";
+    // What may be the best: it did not fail, and satisfies the constraints.
+    const counts = (row) => stateOf(row) !== "failed" && (!feasible || feasible[row] === 1);
+    const model = {
+      data, metricOf, metric, stateOf, counts, count: data.trials.count, metrics: data.metrics, params: data.params,
+      // Without a metric of the sweep, another one is drawn, and nothing is ranked.
+      isRanked: Boolean(metric && data.sweep.metric), mode: data.sweep.metric ? data.sweep.mode : "",
+      open: () => {},
+    };
+    let order = null;
+    let ranks = null;
+    // All trials, the best first; those without a score last.
+    model.order = () => {
+      if (order) return order;
+      order = Array.from({ length: model.count }, (_, row) => row);
+      if (!metric || !model.isRanked) return order;
+      const score = rs.decode(metric.column);
+      const sign = data.sweep.mode === "min" ? 1 : -1;
+      const value = Float64Array.from(score, (each, row) => (Number.isFinite(each) ? sign * each + (counts(row) ? 0 : 1e30) : Infinity));
+      order.sort((a, b) => (value[a] === value[b] ? a - b : value[a] - value[b]));
+      return order;
+    };
+    // The colour of a trial: its place among all, the best last.
+    model.rankOf = (row) => {
+      if (!ranks) {
+        ranks = new Uint8Array(model.count);
+        const most = Math.max(1, model.count - 1);
+        model.order().forEach((each, place) => { ranks[each] = 63 - Math.floor((63 * place) / most); });
+      }
+      return ranks[row];
+    };
+    // Some of all trials, the best among them and on top.
+    model.someRows = (most) => {
+      if (model.count <= most) return model.order().slice().reverse();
+      const best = model.order().slice(0, 200);
+      const known = new Set(best);
+      return [...Array.from(rs.sample(model.count, most)).filter((row) => !known.has(row)), ...best.reverse()];
+    };
+    return model;
+  }
+
+  function legend(entries) {
+    return el("ul", { class: "legend" }, entries.map(([name, label]) => el("li", { class: name, text: label })));
+  }
+
+  function chartPanels(model) {
+    const { data } = model;
+    const found = [];
+    const hasEnded = rs.decode(data.trials.ended).some(Number.isFinite);
+    if (hasEnded && model.isRanked) {
+      const best = rs.bestSoFar(model);
+      found.push(rs.panel("progress", `Best ${data.sweep.metric} so far`, { controls: best.controls }, best.plot.node,
+        legend([["accent line", "this sweep"], ...best.others.map((other) => ["mark line dashed", other.id]), ["ghost", "a trial"], ...(data.trials.feasible ? [["failed", "breaks a constraint"]] : [])])));
+    } else if (hasEnded) found.push(rs.panel("progress", "Trials ended", {}, rs.endedOverTime(model).node));
+    if (Object.keys(data.curves.values).length) {
+      const curves = rs.curves(model);
+      const part = curves.shown < data.curves.of ? `${rs.thousands(curves.shown)} of ${rs.thousands(data.curves.of)} trials: the best, failed ones, and a sample. ` : "";
+      found.push(rs.panel("curves", "Learning curves", { controls: curves.controls, lead: `${part}Each line is a trial.` }, curves.plot.node,
+        legend([...Object.entries(curves.states).map(([state, count]) => [`${state} line`, `${state} (${rs.thousands(count)})`]), ...(curves.best !== null ? [["text line", "the best"]] : [])])));
+    }
+    return found;
+  }
+
+  function paramPanels(model) {
+    const { data } = model;
+    if (!data.params.length) return [];
+    const list = rs.trialTable(model);
+    const lines = rs.parallel(model, (rows) => list.show(rows));
+    rs.brush = lines.brush;
+    const found = [rs.panel("parallel", "Parameters and result", {
+      class: "wide", controls: lines.controls,
+      lead: `A line for each trial${model.isRanked ? "; the stronger its colour, the better" : ""}. Drag along an axis to keep the trials of a range; click the range to clear it.`,
+    }, lines.node, lines.filters, list.node)];
+    if (model.isRanked) {
+      found.push(rs.panel("slices", `${data.sweep.metric} by each parameter`, { class: "wide", lead: "A point for each trial, the best one ringed." },
+        el("div", { class: "slices" }, ordered(data).slice(0, 24).map((param) => el("figure", {}, el("figcaption", { text: param.name }), rs.slice(model, param).node)))));
+    }
+    return found;
+  }
+
+  // The important ones first.
+  function ordered(data) {
+    const place = new Map((data.importances.shares || []).map(([name], at) => [name, at]));
+    return [...data.params].sort((a, b) => (place.get(a.name) ?? 1e6) - (place.get(b.name) ?? 1e6));
+  }
+
+  function frontPanel(model) {
+    const { data } = model;
+    const names = [data.sweep.metric, ...Object.keys(data.sweep.others)].filter((name) => model.metricOf(name));
+    if (names.length < 2 || !data.sweep.metric) return null;
+    const host = el("div", {});
+    let [one, other] = names;
+    const show = () => host.replaceChildren(rs.front(model, model.metricOf(one), model.metricOf(other)).node);
+    const options = names.map((name) => [name, name]);
+    show();
+    return rs.panel("front", "Pareto front", {
+      class: "wide", lead: `Across ${names.length > 2 ? "one metric, up another" : one}; up ${names.length > 2 ? "" : other}. The front is in all ${names.length} metrics.`.replace(/; up \. /, ". "),
+      controls: names.length > 2 ? [rs.select("Across", options, one, (name) => { one = name; show(); }), rs.select("Up", options, other, (name) => { other = name; show(); })] : [],
+    }, host, legend([["accent", "on the front"], ["ghost", "another trial"], ...(data.trials.feasible ? [["failed", "breaks a constraint"]] : [])]));
+  }
+
+  function timelinePanel(model) {
+    const { data } = model;
+    if (!data.timeline.lanes.length) return null;
+    const shown = rs.decode(data.timeline.trial).length;
+    return rs.panel("timeline", "Slots over time", {
+      class: "wide", lead: `${rs.many(data.timeline.of, "attempt")} on ${rs.many(data.timeline.lanes.length, "slot")}; gaps are slots that waited.${shown < data.timeline.of ? ` The longest ${rs.thousands(shown)} are drawn.` : ""}`,
+    }, rs.timeline(model).node, legend(data.timeline.ends.map((end) => [`box ${end}`, end])));
+  }
+
+  function show(data, page) {
+    const model = makeModel(data);
+    model.open = rs.trialBox(model);
+    const charts = chartPanels(model);
+    const parts = [
+      rs.head(data),
+      data.problem ? el("p", { class: "panel warn wide", text: `The journal cannot be read, so learning curves and slots are missing: ${data.problem}` }) : null,
+      rs.failedPanel(data), rs.tiles(data, model),
+      model.isRanked ? rs.bestPanel(data) : null, charts[0], rs.gatePanel(data),
+      ...charts.slice(1), model.isRanked ? rs.importancePanel(data) : null, frontPanel(model), rs.topPanel(data, model),
+      ...paramPanels(model), rs.failuresPanel(data, model), timelinePanel(model), rs.checkpointPanel(data, model), rs.comparePanel(data), rs.aboutPanel(data),
+    ].filter(Boolean);
+    page.replaceChildren(...parts);
+    page.removeAttribute("aria-busy");
+    page.dataset.view = "report";
+    page.classList.toggle("unranked", !model.isRanked);
+    const nav = document.getElementById("nav");
+    if (nav) {
+      nav.replaceChildren(...parts.filter((part) => part.id && part.querySelector(":scope > .bar > h2")).map((part) => el("a", { href: `#${part.id}`, text: part.querySelector(":scope > .bar > h2").textContent })));
+    }
+    return model;
+  }
+
+  rs.show = show;
+  const block = document.getElementById("data");
+  if (block) rs.model = show(JSON.parse(block.textContent), document.getElementById("page"));
+})();

@@ -1,0 +1,305 @@
+"""All that is stored of one sweep, read in one pass over its journal: for reports. Needs no Ray.
+
+The journal gives what the outcome leaves out: the curves of the trials, the slots that they ran on, the
+checkpoints. A sweep that has ended can be read without it; one that has not cannot.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from raysweep.core import SweepState, decode, step
+from raysweep.core.state.trial import Trial
+from raysweep.core.views.result import trial_outcome
+from raysweep.core.vocabulary import events as ev
+from raysweep.documents.json_numbers import without_names
+from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.outcome.record import without_collector
+from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.ownership.holder import holder_state
+from raysweep.runs.ownership.replay import damaged_record
+from raysweep.runs.reading.status import RunStatus, status_of_outcome, status_of_state
+from raysweep.schedulers import load_scheduler
+from raysweep.specs import SweepSpec
+
+MAX_METRICS: Final = 8
+"""Of this many metrics the curves are kept: those that rank the trials, then the first that came up."""
+_NAN: Final = float("nan")
+
+
+@dataclass(slots=True)
+class Curve:
+    """The reports of one trial that count, without those that a later attempt made again."""
+
+    iterations: array[float] = field(default_factory=lambda: array("f"))
+    """The place of each report in the trial, from 1."""
+    values: dict[str, array[float]] = field(default_factory=dict)
+    """By metric, a value for each report; NaN where it has none."""
+
+    def cut(self, iteration: int) -> None:
+        """Drop what came at this iteration or later."""
+        while self.iterations and self.iterations[-1] >= iteration:
+            self.iterations.pop()
+            for column in self.values.values():
+                column.pop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRun:
+    """One attempt on a slot. Times are UTC seconds; `slot` is None where that is not known."""
+
+    trial: int
+    attempt: int
+    slot: int | None
+    node: str
+    started_at: float
+    ended_at: float | None
+    end: str
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckpointCounts:
+    """The checkpoints of all trials together."""
+
+    stored: int = 0
+    failed: int = 0
+    size_bytes: int = 0
+    trials: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeSweep:
+    """One sweep, ended or not."""
+
+    folder: SweepFolder
+    record: SweepRecord
+    spec: SweepSpec
+    """As it was last changed."""
+    status: RunStatus
+    outcome: SweepOutcome | None
+    trials: tuple[TrialOutcome, ...]
+    """Trial i is number i."""
+    curves: Mapping[int, Curve]
+    runs: tuple[SlotRun, ...]
+    checkpoints: CheckpointCounts
+    problem: str = ""
+    """Why there are no curves: the journal could not be read."""
+
+
+def read_whole(folder: SweepFolder) -> WholeSweep:
+    """Read everything of a sweep.
+
+    Raises:
+        SweepNotFoundError: There is no such sweep.
+        SpecError: It has not ended, and its scheduler is a class that cannot be imported here.
+        StorageError, SweepDamagedError, JournalDamagedError: It cannot be read. A damaged journal of a sweep
+            that has ended is told in `problem` instead.
+    """
+    return WholeReader(folder).read()
+
+
+class WholeReader:
+    """Reads a sweep again and again: of the journal, only what is new."""
+
+    def __init__(self, folder: SweepFolder) -> None:
+        self._folder = folder
+        self._collector: _Collector | None = None
+
+    def read(self) -> WholeSweep:
+        """As `read_whole`; the curves of the result grow with the next call."""
+        folder = self._folder
+        record = folder.read_spec()
+        if record is None:
+            raise SweepNotFoundError(folder.sweep_id, folder.store.url)
+        # The heartbeat first: what it knows is in the journal by then.
+        heartbeat = folder.read_progress()
+        outcome = folder.read_outcome()
+        found, problem = _Collected(), ""
+        try:
+            with without_collector():
+                found = self._collect(record)
+        except RaysweepError as error:
+            if outcome is None:
+                raise
+            problem = str(error)
+        now, uri = time.time(), folder.uri
+        if outcome is not None:
+            status = status_of_outcome(outcome, uri=uri, now=now)
+            trials = outcome.trials
+        else:
+            assert found.state is not None
+            held = holder_state(heartbeat, now)
+            status = status_of_state(found.state, heartbeat, uri=uri, key=record.key, now=now, held=held)
+            trials = tuple(trial_outcome(found.state, trial, uri) for trial in found.state.trials.values())
+        return WholeSweep(
+            folder=folder,
+            record=record,
+            spec=found.state.spec if found.state is not None else SweepSpec.from_any(dict(record.spec)),
+            status=status,
+            outcome=outcome,
+            trials=trials,
+            curves=found.curves,
+            runs=_runs(trials, found.slots, now),
+            checkpoints=found.checkpoints,
+            problem=problem,
+        )
+
+    def _collect(self, record: SweepRecord) -> _Collected:
+        collector, self._collector = self._collector, None
+        if collector is None or collector.record != record:
+            collector = _Collector(record, self._folder)
+        found = collector.read()
+        self._collector = collector
+        return found
+
+
+@dataclass(slots=True, kw_only=True)
+class _Collected:
+    """What a journal gave; nothing, where it could not be read."""
+
+    state: SweepState | None = None
+    curves: dict[int, Curve] = field(default_factory=dict)
+    slots: dict[tuple[int, int], tuple[int | None, str]] = field(default_factory=dict)
+    checkpoints: CheckpointCounts = field(default_factory=CheckpointCounts)
+
+
+class _Collector:
+    """Replays a journal and keeps what a report shows of it."""
+
+    def __init__(self, record: SweepRecord, folder: SweepFolder) -> None:
+        self.record = record
+        self._journal = folder.journal()
+        spec = SweepSpec.from_any(dict(record.spec))
+        load_scheduler(spec)
+        self.state = SweepState.create(spec, record.seed)
+        self.found = _Collected(state=self.state)
+        self._metrics: dict[str, None] = {name: None for name in (spec.metric, *spec.others) if name}
+
+    def read(self) -> _Collected:
+        """Take what came since the last call."""
+        for number, line in enumerate(self._journal.read(), start=1):
+            try:
+                event = decode(line)
+            except ValueError as error:
+                raise damaged_record(number, error) from error
+            self._take(event)
+        return self.found
+
+    def _take(self, event: ev.Event) -> None:
+        state = self.state
+        if isinstance(event, ev.TrialReported):
+            trial = state.trials.get(event.trial)
+            before = _reported(trial) if trial is not None else (0, 0, 0)
+            step(state, event)
+            if trial is not None:
+                self._take_rows(trial, event, before)
+            return
+        if isinstance(event, ev.TrialStarted):
+            # Its slot is known while it runs only.
+            trial = state.trials.get(event.trial)
+            slot = state.slots.get(trial.slot) if trial is not None and trial.slot is not None else None
+            if slot is not None:
+                self.found.slots[event.trial, event.attempt] = (slot.number, slot.node)
+        elif isinstance(event, ev.CheckpointCommitted):
+            self.found.checkpoints.stored += 1
+            self.found.checkpoints.size_bytes += event.size_bytes
+            self.found.checkpoints.trials.add(event.trial)
+        elif isinstance(event, ev.CheckpointFailed):
+            self.found.checkpoints.failed += 1
+        step(state, event)
+
+    def _take_rows(self, trial: Trial, event: ev.TrialReported, before: tuple[int, int, int]) -> None:
+        reports, overrun, start = before
+        # As in `history`: a batch may have been journaled twice, and what came after a stop does not count.
+        taken = trial.results.attempt_reports - reports
+        if taken <= 0:
+            return
+        skipped = len(event.rows) - taken
+        rows = event.rows[skipped : len(event.rows) - (trial.results.overrun - overrun)]
+        if not rows:
+            return
+        first = start + event.first + skipped + 1
+        curve = self.found.curves.get(trial.number)
+        if curve is None:
+            curve = self.found.curves[trial.number] = Curve()
+        elif curve.iterations and curve.iterations[-1] >= first:
+            curve.cut(first)
+        known = len(curve.iterations)
+        curve.iterations.extend(range(first, first + len(rows)))
+        columns = [(place, key) for place, key in enumerate(event.keys) if self._keeps(key, rows[0][place])]
+        for place, key in columns:
+            column = curve.values.get(key)
+            if column is None:
+                column = curve.values[key] = array("f", [_NAN]) * known
+            column.extend([number_of(row[place]) for row in rows])
+        if len(columns) < len(curve.values):
+            for column in curve.values.values():
+                column.extend([_NAN] * (known + len(rows) - len(column)))
+
+    def _keeps(self, key: str, value: Any) -> bool:
+        if key in self._metrics:
+            return True
+        if len(self._metrics) >= MAX_METRICS or value is None or number_of(value) != number_of(value):
+            return False
+        self._metrics[key] = None
+        return True
+
+
+def number_of(value: Any) -> float:
+    """A number as a float, all else as NaN; what is too large for one of 32 bits is infinite."""
+    if isinstance(value, str):
+        value = without_names(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _NAN
+    if value != value or -3.4e38 < value < 3.4e38:
+        return float(value)
+    return float("inf") if value > 0 else float("-inf")
+
+
+def _reported(trial: Trial) -> tuple[int, int, int]:
+    results = trial.results
+    return results.attempt_reports, results.overrun, results.attempt_iteration
+
+
+def _runs(
+    trials: tuple[TrialOutcome, ...], slots: Mapping[tuple[int, int], tuple[int | None, str]], now: float
+) -> tuple[SlotRun, ...]:
+    """Every attempt with its slot, one that still runs included."""
+    found = []
+    for trial in trials:
+        last = 0
+        for attempt in trial.attempts:
+            last = attempt.attempt
+            slot, node = slots.get((trial.number, last), (None, ""))
+            found.append(
+                SlotRun(
+                    trial=trial.number,
+                    attempt=last,
+                    slot=slot,
+                    node=attempt.node or node,
+                    started_at=attempt.started_at,
+                    ended_at=attempt.ended_at,
+                    end=attempt.end,
+                )
+            )
+        running = (trial.number, last + 1)
+        if trial.state == "running" and trial.started_at is not None:
+            slot, node = slots.get(running, (None, ""))
+            at = trial.attempts[-1].ended_at if trial.attempts else trial.started_at
+            found.append(
+                SlotRun(
+                    trial=trial.number,
+                    attempt=last + 1,
+                    slot=slot,
+                    node=node,
+                    started_at=at if at is not None else now,
+                    ended_at=None,
+                    end="running",
+                )
+            )
+    return tuple(found)

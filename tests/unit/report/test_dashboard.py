@@ -1,0 +1,189 @@
+"""The dashboard: who may ask it, what it answers, and that it writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.errors import SpecError
+from raysweep.report.dashboard import Access, serving
+from raysweep.report.dashboard.access import host_of, is_loopback
+from raysweep.report.document import make_document
+from raysweep.runs.reading.whole_sweep import WholeReader, read_whole
+from raysweep.storage.logs import log_name
+from tests.unit.report.sweeps import first_half, second_half, store
+
+TOKEN = "a-token-of-24-characters"
+
+
+class Asked:
+    """One request, and its answer."""
+
+    def __init__(self, address: str, path: str, method: str = "GET", **headers: str) -> None:
+        connection = HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=30)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, headers=named)
+        response: HTTPResponse = connection.getresponse()
+        self.status, self.headers, self.body = response.status, response.headers, response.read()
+        connection.close()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sweeps, one of them with a trial's log, and one that cannot be read."""
+    root = tmp_path_factory.mktemp("runs")
+    folder, outcome = store(root)
+    store(root, name="other", num_samples=6)
+    folder.store.put(f"{folder.sweep_id}/{log_name(outcome.trials[2].trial_id, 1)}", b"hello\n")
+    for name in ("sweep.json", "outcome.json"):
+        folder.store.put(f"broken-0123abcd/{name}", b"{}")
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(root: Path) -> Iterator[str]:
+    with serving(str(root), Access(), 0) as (address, _):
+        yield address
+
+
+def sweep_of(root: Path) -> str:
+    return next(each.name for each in root.iterdir() if each.name.startswith("night-"))
+
+
+def test_all_runs_are_listed(address: str, root: Path) -> None:
+    shown = Asked(address, "/api/runs").json["shown"]
+    rows = {row["id"]: row for row in shown["runs"]}
+    assert set(rows) == {each.name for each in root.iterdir() if each.is_dir()}
+    row = rows[sweep_of(root)]
+    assert (row["status"], row["ended"], row["num_trials"], row["metric"]) == ("completed", 24, 24, "auc")
+    assert rows["broken-0123abcd"]["status"] == "damaged"
+    assert rows["broken-0123abcd"]["problem"]
+    assert (shown["left"], shown["champions"]) == (0, [])
+
+
+def test_a_run_is_the_document_of_its_report_and_is_sent_once(address: str, root: Path) -> None:
+    name = sweep_of(root)
+    answer = Asked(address, f"/api/runs/{name}").json
+    document = answer["shown"]["document"]
+    assert document["sweep"]["id"] == name
+    assert document["trials"]["count"] == 24
+    again = Asked(address, f"/api/runs/{name}?known={answer['version']}")
+    assert (again.status, again.body) == (204, b"")
+    assert Asked(address, f"/api/runs/{name}?known=other").status == 200
+
+
+def test_a_log_is_read_and_a_missing_one_is_told(address: str, root: Path) -> None:
+    name = sweep_of(root)
+    assert Asked(address, f"/api/runs/{name}/log?trial=2").json["shown"]["text"] == "hello\n"
+    missing = Asked(address, f"/api/runs/{name}/log?trial=3")
+    assert missing.status == 404
+    assert "there are logs of the trials 2" in missing.json["error"]
+    assert Asked(address, f"/api/runs/{name}/log?trial=x").status == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/", 200),
+        ("/run/anything", 200),
+        ("/parts/page.css", 200),
+        ("/parts/..%2fpage.py", 404),
+        ("/parts/../page.py", 404),
+        ("/run/..%2f..%2fetc", 404),
+        ("/api/runs/%2e%2e", 404),
+        ("/api/runs/..%2fnight", 404),
+        ("/api/runs/unknown", 404),
+        ("/api/runs/broken-0123abcd", 502),
+        ("/store.json", 404),
+    ],
+)
+def test_only_these_paths_are_answered(address: str, path: str, status: int) -> None:
+    found = Asked(address, path)
+    assert found.status == status
+    policy = found.headers["Content-Security-Policy"]
+    assert "default-src 'none'; script-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert found.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_it_writes_nothing_and_takes_no_other_method(address: str, root: Path) -> None:
+    def listing() -> dict[str, tuple[int, int]]:
+        found = (each for each in root.rglob("*") if each.is_file())
+        return {str(each): (each.stat().st_size, each.stat().st_mtime_ns) for each in found}
+
+    before, name = listing(), sweep_of(root)
+    for path in ("/api/runs", f"/api/runs/{name}", f"/api/runs/{name}/log?trial=2", f"/run/{name}"):
+        Asked(address, path)
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            assert Asked(address, path, method).status == 501
+    assert listing() == before
+
+
+def test_on_loopback_no_other_name_leads_to_it(address: str) -> None:
+    port = address.rstrip("/").rpartition(":")[2]
+    for host in (f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"):
+        assert Asked(address, "/api/runs", Host=host).status == 200
+    for host in (f"evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example", ""):
+        assert Asked(address, "/api/runs", Host=host).status == 403
+
+
+def test_with_a_token_every_path_needs_it(root: Path) -> None:
+    with serving(str(root), Access("127.0.0.1", TOKEN), 0) as (address, _):
+        for path in ("/", "/api/runs", "/parts/base.js", "/?token=wrong", f"/api/runs/{sweep_of(root)}"):
+            refused = Asked(address, path)
+            assert refused.status == 401
+            assert b"night" not in refused.body
+        assert Asked(address, "/api/runs", Authorization="Bearer wrong").status == 401
+        assert Asked(address, "/api/runs", Cookie="raysweep_dashboard=wrong").status == 401
+        assert Asked(address, "/api/runs", Authorization=f"Bearer {TOKEN}").status == 200
+        let_in = Asked(address, f"//evil.example/?token={TOKEN}")
+        assert (let_in.status, let_in.headers["Location"]) in ((303, "/evil.example/"), (303, "/"))
+        cookie = let_in.headers["Set-Cookie"]
+        assert "HttpOnly; SameSite=Strict" in cookie
+        assert Asked(address, "/api/runs", Cookie=cookie.partition(";")[0]).status == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "head", ""])
+def test_outside_loopback_it_is_refused_without_a_token(host: str) -> None:
+    with pytest.raises(SpecError, match=r"--host: .* there is no token; set RAYSWEEP_DASHBOARD_TOKEN"):
+        Access(host)
+    with pytest.raises(SpecError, match="has 5 characters; 16 are needed"):
+        Access(host, "short")
+    assert Access(host, TOKEN).allows({"Authorization": f"Bearer {TOKEN}"})
+
+
+def test_loopback_is_told_from_what_looks_like_it() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]")))
+    assert not any(map(is_loopback, ("", "localhost.x", "127.0.0.1.x", "0.0.0.0", "::", "10.0.0.1")))
+    assert [host_of(each) for each in ("a:1", "[::1]:2", "a", "[::1]")] == ["a", "[::1]", "a", "[::1]"]
+
+
+def test_a_port_in_use_is_one_line(address: str, root: Path) -> None:
+    port = int(address.rstrip("/").rpartition(":")[2])
+    with (
+        pytest.raises(SpecError, match=rf"--port: 127.0.0.1:{port} cannot be bound"),
+        serving(str(root), Access(), port),
+    ):
+        pass
+
+
+def test_read_on_from_where_it_was_a_sweep_is_the_same(tmp_path: Path) -> None:
+    folder, _ = store(tmp_path / "a")
+    copy = first_half(folder, tmp_path / "b")
+    reader = WholeReader(copy)
+    half = make_document(reader.read())
+    assert 0 < half["sweep"]["ended"] < 24
+    second_half(folder, copy)
+    whole, fresh = make_document(reader.read()), make_document(read_whole(copy))
+    for name in ("trials", "params", "metrics", "curves", "timeline", "failures", "checkpoints", "top"):
+        assert whole[name] == fresh[name], name
+    assert whole["sweep"]["ended"] == 24

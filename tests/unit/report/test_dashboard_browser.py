@@ -1,0 +1,82 @@
+"""The dashboard in a real browser: search, a sweep that goes on, logs, and texts that stay texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.report.dashboard import Access, runs, serving
+from raysweep.storage.logs import log_name
+from tests.browsers import Watched, chromium
+from tests.unit.report.sweeps import first_half, second_half, store
+
+TRY_IT = "</script><img src=x onerror=window.broken=1>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+def test_in_a_browser_runs_are_found_and_what_they_say_stays_text(browser: Any, tmp_path: Path) -> None:
+    folder, outcome = store(tmp_path, name="one", num_samples=6)
+    store(tmp_path, name="two", num_samples=6)
+    folder.store.delete(f"{folder.sweep_id}/outcome.json")
+    folder.write_outcome_if_absent(outcome.model_copy(update={"name": TRY_IT, "status": "deadline"}))
+    folder.store.put(f"{folder.sweep_id}/{log_name('00000', 1)}", f"{TRY_IT} of a log\n".encode())
+    with serving(str(tmp_path), Access(), 0) as (address, _):
+        watched = Watched(browser, viewport={"width": 390, "height": 844})
+        page = watched.open(address)
+        assert page.locator("tbody tr").count() == 2
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.get_by_label("Search").fill("two compl")
+        assert page.locator("tbody tr").count() == 1
+        page.get_by_label("Search").fill("")
+        page.get_by_label("State").select_option("deadline")
+        assert page.locator("#count").inner_text() == "1 of 2 runs"
+        page.get_by_role("link", name=TRY_IT).click()
+        page.wait_for_selector("main[data-view=report]")
+        assert page.inner_text("h1") == TRY_IT
+        page.evaluate("raysweep.model.open(0)")
+        page.get_by_role("button", name="Show its log").click()
+        page.wait_for_function("document.querySelector('dialog[open] pre').textContent.includes('of a log')")
+        assert page.evaluate("window.broken") is None
+        assert page.locator("img").count() == 0
+        page.close()
+    assert watched.problems == []
+    assert all(url.startswith((address, "data:")) for url in watched.asked)
+
+
+def test_in_a_browser_it_follows_a_sweep(
+    browser: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It shows what is new by itself, but not to a reader who has a trial's box open."""
+    for name in ("FRESH_S", "RUN_POLL_S", "_BUSY_SHARE"):
+        monkeypatch.setattr(runs, name, 0.2)
+    folder, _ = store(tmp_path / "a")
+    copy = first_half(folder, tmp_path / "b")
+    with serving(str(tmp_path / "b"), Access(), 0) as (address, _):
+        watched = Watched(browser)
+        page = watched.open(f"{address}run/{copy.sweep_id}")
+        assert page.get_attribute("main", "data-status") == "interrupted"
+        before = int(page.get_attribute("main", "data-ended"))
+        page.evaluate("raysweep.model.open(0)")
+        second_half(folder, copy)
+        page.wait_for_selector("#newer", state="attached")
+        assert int(page.get_attribute("main", "data-ended")) == before
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Show what is new").click()
+        page.wait_for_selector("main[data-status=completed]")
+        assert page.get_attribute("main", "data-ended") == "24"
+        assert page.locator("dialog").count() == 1
+        # Nothing changes any more: what it asks is answered without content.
+        page.wait_for_timeout(700)
+        with page.expect_response(lambda answer: "/api/runs/" in answer.url) as asked:
+            pass
+        assert asked.value.status == 204
+        page.close()
+    assert watched.problems == []
