@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from raysweep.space.bounds import NUMERIC
-from raysweep.space.parsed import LISTS, VOCABULARY
+from raysweep.space.vocabulary import BESIDE, LISTS, PRIOR, VOCABULARY
 
 _VALUE: dict[str, Any] = {"$ref": "#/$defs/SpaceValue"}
 
@@ -51,6 +51,13 @@ def value_schema() -> dict[str, Any]:
         for word in LISTS
     }
     domains |= {
+        "simplex": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1},
+            "minItems": 2,
+            "uniqueItems": True,
+            "description": "the names of shares that sum to one",
+        },
         "const": True,
         "sample_from": {"type": "string", "minLength": 1, "description": "module:function"},
     }
@@ -60,5 +67,44 @@ def value_schema() -> dict[str, Any]:
         "additionalProperties": _VALUE,
         "items": _VALUE,
         "if": {"type": "object", "anyOf": [{"required": [word]} for word in VOCABULARY]},
+        "then": {"allOf": [_beside(word) for word in BESIDE], **_alone()},
+    }
+
+
+_BESIDE: dict[str, Any] = {
+    "min": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "description": "each part's least share"},
+    "step": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "description": "divides 1"},
+}
+_NORMAL: dict[str, Any] = {
+    "type": "object",
+    "properties": {"normal": {"type": "number"}, "sigma": {"type": "number", "exclusiveMinimum": 0}},
+    "required": ["normal", "sigma"],
+    "additionalProperties": False,
+    "description": "the value believed best, and how far it may be off",
+}
+_WEIGHT: dict[str, Any] = {"type": "number", "minimum": 0}
+_WEIGHTS: dict[str, Any] = {
+    "anyOf": [
+        {"type": "array", "items": _WEIGHT, "minItems": 1},
+        {"type": "object", "additionalProperties": _WEIGHT, "minProperties": 1},
+    ],
+    "description": "how likely each value is believed to be the best one",
+}
+
+
+def _beside(word: str) -> dict[str, Any]:
+    """The rule for the keys that a word may have beside it."""
+    prior = {PRIOR: _WEIGHTS if word == "choice" else _NORMAL}
+    known = {key: prior.get(key) or _BESIDE[key] for key in BESIDE[word]}
+    return {
+        "if": {"required": [word]},
+        "then": {"properties": known, "propertyNames": {"enum": [word, *BESIDE[word]]}},
+    }
+
+
+def _alone() -> dict[str, Any]:
+    """The rule that a word without such keys stands alone."""
+    return {
+        "if": {"anyOf": [{"required": [word]} for word in VOCABULARY if word not in BESIDE]},
         "then": {"maxProperties": 1},
     }

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from raysweep.errors import SpecError
-from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
+from raysweep.search.base import Result, SearchSetup, TrialEnd, derived_rng, derived_seed
+from raysweep.search.machinery.beliefs import Beliefs, is_turn
 from raysweep.search.machinery.cells import (
     Cell,
     Leaf,
@@ -28,6 +29,7 @@ from raysweep.search.machinery.cells import (
 from raysweep.search.machinery.config_view import with_views
 from raysweep.space.domains import Grid, SampleFrom
 from raysweep.space.parsed import Space
+from raysweep.space.unfolding import Unfolding
 
 ATTEMPTS = 8
 """How many samples look for an unused config in a discrete space before the unused ones are counted off."""
@@ -103,6 +105,7 @@ class ModelSearcher:
         self._model = model
         # Normally distributed leaves and those with one value, mostly.
         self._unmodelled = [leaf for leaf in space.searched if leaf[0] not in model.paths]
+        self._beliefs = Beliefs(space.searched)
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
         is_free = repeats or has_functions
         self._cells = None if is_free else cells_of(space.searched, space.parents)
@@ -202,7 +205,13 @@ class ModelSearcher:
             # Where the model wants to be is not allowed, or used up: it learns as much from what is drawn.
             return {path: widened(domain, attempt).sample(rng) for path, domain in self._space.searched}
         values = {path: widened(domain, attempt).sample(rng) for path, domain in self._unmodelled}
-        return values | self._model.sample(number, attempt)
+        values |= self._model.sample(number, attempt)
+        if self._beliefs and is_turn(number) and attempt < ATTEMPTS:
+            believed = self._beliefs.values(rng, is_first=not number and not attempt)
+            # Of a branch that the model did not take, it has given nothing.
+            missing = [leaf for leaf in self._space.searched if leaf[0] not in values]
+            values |= {path: domain.sample(rng) for path, domain in missing} | believed
+        return values
 
     def _add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
         self._model.add(number, values)
@@ -247,6 +256,44 @@ def modes_of(setup: SearchSetup) -> str | tuple[str, ...]:
     return setup.modes if len(setup.modes) > 1 else setup.mode
 
 
-def around(model: Model, setup: SearchSetup) -> Searcher:
-    """The searcher around a model, in the space of a sweep."""
-    return ModelSearcher(setup.space, setup.num_samples, setup.seed, model)
+def around(model: Model, setup: SearchSetup, *, repeats: bool = False) -> ModelSearcher:
+    """The searcher around a model of `setup.model_space`; `repeats`: see `ModelSearcher`."""
+    unfolding = Unfolding(setup.space)
+    if not unfolding.is_plain:
+        model = UnfoldedModel(model, unfolding)
+    return ModelSearcher(setup.space, setup.num_samples, setup.seed, model, repeats=repeats)
+
+
+class UnfoldedModel:
+    """A model of an unfolded space, as one of the space itself.
+
+    Args:
+        model: knows coordinates.
+        unfolding: knows how they are made.
+    """
+
+    def __init__(self, model: Model, unfolding: Unfolding) -> None:
+        self._model, self._unfolding = model, unfolding
+        self.paths = unfolding.folded(model.paths)
+        self.substitution = model.substitution
+
+    def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
+        """See `Model`."""
+        return self._unfolding.to_values(self._model.sample(number, attempt))
+
+    def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
+        """See `Model`."""
+        self._model.add(number, self._unfolding.to_places(values))
+
+    def end(self, number: int, result: Result | None) -> None:
+        """See `Model`."""
+        self._model.end(number, result)
+
+    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
+        """See `Model`."""
+        self._model.add_earlier(self._unfolding.to_places(values), result)
+
+    def rung(self, number: int, time: float, value: float) -> None:
+        """See `RungModel`."""
+        if isinstance(self._model, RungModel):
+            self._model.rung(number, time, value)
