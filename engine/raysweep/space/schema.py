@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from raysweep.space.bounds import NUMERIC
@@ -67,7 +68,7 @@ def value_schema() -> dict[str, Any]:
         "additionalProperties": _VALUE,
         "items": _VALUE,
         "if": {"type": "object", "anyOf": [{"required": [word]} for word in VOCABULARY]},
-        "then": {"allOf": [_beside(word) for word in BESIDE], **_alone()},
+        "then": {"allOf": [*_all_beside(), _alone()]},
     }
 
 
@@ -92,14 +93,25 @@ _WEIGHTS: dict[str, Any] = {
 }
 
 
-def _beside(word: str) -> dict[str, Any]:
-    """The rule for the keys that a word may have beside it."""
-    prior = {PRIOR: _WEIGHTS if word == "choice" else _NORMAL}
-    known = {key: prior.get(key) or _BESIDE[key] for key in BESIDE[word]}
+def _beside(words: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
+    """The rule for the keys that these words may have beside them."""
     return {
-        "if": {"required": [word]},
-        "then": {"properties": known, "propertyNames": {"enum": [word, *BESIDE[word]]}},
+        "if": {"anyOf": [{"required": [word]} for word in words]},
+        "then": {
+            "properties": known,
+            "propertyNames": {"enum": [*words, *known]},
+            "maxProperties": 1 + len(known),
+        },
     }
+
+
+def _all_beside() -> list[dict[str, Any]]:
+    numbers = [word for word in BESIDE if word in NUMERIC]
+    return [
+        _beside(["simplex"], _BESIDE),
+        _beside(["choice"], {PRIOR: _WEIGHTS}),
+        _beside(numbers, {PRIOR: _NORMAL}),
+    ]
 
 
 def _alone() -> dict[str, Any]:

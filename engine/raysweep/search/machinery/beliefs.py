@@ -1,15 +1,16 @@
 """Which trials come from the priors: the first, and a share of the others that decays.
 
-After n trials about 1.4 times the square root of n are drawn so: 4 of the first 10, 9 of 50, 13 of 100. If
-the priors are right, a search that learns has seen soon where to stay; if they are wrong, it has lost no
-more trials than these.
+After n trials about 1.4 times the square root of n are drawn so: 4 of the first 10, 9 of 50, 13 of 100. A
+search that learns leaves them once its other trials are better than the first three by the priors: if these
+are wrong, it has lost about three trials.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
+from statistics import median_low
 from typing import Any, Final
 
 from raysweep.search.machinery.cells import Leaf, LeafPath
@@ -18,6 +19,23 @@ from raysweep.space.priors import centre_of, draw_believed, is_believed
 _RATE: Final = 1.4
 KEPT: Final = 0.2
 """The share below which it does not decay in a search that learns nothing."""
+
+
+JUDGED: Final = (0, 2, 4)
+"""The trials by which a search that learns sees whether the priors hold: its first by them."""
+
+
+def are_left(number: int, results: Mapping[int, tuple[float, float]]) -> bool:
+    """Whether the priors are given up when this trial is asked for.
+
+    That is so once other trials are better in the median than the first ones by the priors. `results`: by the
+    trials' numbers, how far each is from the constraints, and its value; less is better.
+    """
+    if number in JUDGED:
+        return False
+    believed = [results[each] for each in JUDGED if each in results]
+    others = [result for each, result in results.items() if each not in JUDGED]
+    return bool(believed and others) and median_low(others) < median_low(believed)
 
 
 def is_turn(number: int, least: float = 0.0) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from raysweep.errors import SpecError
 from raysweep.search.base import Result, SearchSetup, TrialEnd, derived_rng, derived_seed
-from raysweep.search.machinery.beliefs import Beliefs, is_turn
+from raysweep.search.machinery.beliefs import Beliefs, are_left, is_turn
 from raysweep.search.machinery.cells import (
     Cell,
     Leaf,
@@ -33,6 +33,9 @@ from raysweep.space.unfolding import Unfolding
 
 ATTEMPTS = 8
 """How many samples look for an unused config in a discrete space before the unused ones are counted off."""
+
+
+_WORST = (math.inf, math.inf)
 
 
 class Model(Protocol):
@@ -93,12 +96,20 @@ class ModelSearcher:
         seed: the seed of the sweep.
         model: what the asks come from.
         repeats: whether a config may come again, as a model that runs it for other times wants.
+        is_max: whether the metric is to be large.
     """
 
     is_adaptive = True
 
     def __init__(
-        self, space: Space, num_samples: int | None, seed: int, model: Model, *, repeats: bool = False
+        self,
+        space: Space,
+        num_samples: int | None,
+        seed: int,
+        model: Model,
+        *,
+        repeats: bool = False,
+        is_max: bool = False,
     ) -> None:
         self._space = with_views(space)
         self._seed, self._num_samples = seed, num_samples
@@ -106,6 +117,8 @@ class ModelSearcher:
         # Normally distributed leaves and those with one value, mostly.
         self._unmodelled = [leaf for leaf in space.searched if leaf[0] not in model.paths]
         self._beliefs = Beliefs(space.searched)
+        self._sign = -1.0 if is_max else 1.0
+        self._judged: dict[int, tuple[float, float]] = {}
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
         is_free = repeats or has_functions
         self._cells = None if is_free else cells_of(space.searched, space.parents)
@@ -197,7 +210,10 @@ class ModelSearcher:
             self._running.remove(number)
         elif has_failed:
             return
-        self._model.end(number, None if has_failed else result)
+        told = None if has_failed else result
+        self._model.end(number, told)
+        if self._beliefs:
+            self._judged[number] = _WORST if told is None else (told.penalty, self._sign * told.value)
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         rng = derived_rng(self._seed, derived_seed(self._seed, number, attempt))
@@ -206,7 +222,8 @@ class ModelSearcher:
             return {path: widened(domain, attempt).sample(rng) for path, domain in self._space.searched}
         values = {path: widened(domain, attempt).sample(rng) for path, domain in self._unmodelled}
         values |= self._model.sample(number, attempt)
-        if self._beliefs and is_turn(number) and attempt < ATTEMPTS:
+        is_believed = self._beliefs and is_turn(number) and not are_left(number, self._judged)
+        if is_believed and attempt < ATTEMPTS:
             believed = self._beliefs.values(rng, is_first=not number and not attempt)
             # Of a branch that the model did not take, it has given nothing.
             missing = [leaf for leaf in self._space.searched if leaf[0] not in values]
@@ -261,7 +278,8 @@ def around(model: Model, setup: SearchSetup, *, repeats: bool = False) -> ModelS
     unfolding = Unfolding(setup.space)
     if not unfolding.is_plain:
         model = UnfoldedModel(model, unfolding)
-    return ModelSearcher(setup.space, setup.num_samples, setup.seed, model, repeats=repeats)
+    is_max = setup.mode == "max"
+    return ModelSearcher(setup.space, setup.num_samples, setup.seed, model, repeats=repeats, is_max=is_max)
 
 
 class UnfoldedModel:

@@ -67,7 +67,7 @@ def check_priors(spec: SweepFields) -> None:
     if spec.search.options.takes_priors or not has_prior(spec.param_space):
         return
     raise Problem(
-        f"does not use priors, and param_space has some (got {spec.search.kind})",
+        f"{spec.search.kind} does not use priors, and param_space has some",
         "leave prior out, or choose auto, random, tpe, gp, cma_es, bohb or nsga2",
         ("search",),
     )
