@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 from benchmarks.hunts import Problem, beside, values
 from benchmarks.measure import Json, significant, target
-from benchmarks.search import branin, hartmann6, sphere
+from benchmarks.search import hartmann6, rosenbrock, sphere
 
 SEEDS: Final = 20
 TRIALS: Final = 50
@@ -30,7 +30,7 @@ MOST: Final = 0.2
 Belief = Literal["none", "right", "wrong"]
 _BOWL: Final = (0.3, -1.2, 2.1, -0.4, 3.3)
 FUNCTIONS: Final[dict[str, tuple[Callable[[Sequence[float]], float], float, Any, tuple[float, ...]]]] = {
-    "branin": (branin, 0.39788735772973816, ((-5, 10), (0, 15)), (3.14159, 2.275)),
+    "rosenbrock5": (rosenbrock, 0.0, ((-5, 10),) * 5, (1.0,) * 5),
     "hartmann6": (
         hartmann6,
         -3.322368011415515,
