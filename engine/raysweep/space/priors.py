@@ -21,6 +21,8 @@ from raysweep.space.units import within
 from raysweep.space.vocabulary import PRIOR, word_of
 
 _EDGE: Final = 2.0**-53
+_WIDEST: Final = 1e6
+"""A sigma of more ranges than these is as even; the values of its distribution would not differ any more."""
 _FIX: Final = 'write {"normal": the value believed best, "sigma": how far it may be off}'
 
 
@@ -128,7 +130,9 @@ def draw_believed(domain: Domain, rng: Random) -> Any:
         low, high, middle = math.log(low), math.log(high), math.log(middle)
     elif isinstance(domain, Integer):  # what is rounded to a bound is as wide as the others
         low, high = low - domain.step / 2, high + domain.step / 2
-    normal = NormalDist(middle, sigma)
+    if low >= high:
+        return within(domain, domain.prior.middle)
+    normal = NormalDist(middle, min(sigma, _WIDEST * (high - low)))
     part = rng.uniform(normal.cdf(low), normal.cdf(high))
     value = min(max(normal.inv_cdf(min(max(part, _EDGE), 1 - _EDGE)), low), high)
     return within(domain, math.exp(value) if domain.log else value)

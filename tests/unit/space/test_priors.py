@@ -55,6 +55,13 @@ def test_what_is_drawn_is_in_the_domain(node: dict[str, Any]) -> None:
     assert holds(domain, centre_of(domain))
 
 
+def test_a_very_wide_prior_is_even_and_one_value_stays() -> None:
+    found = draws({"uniform": [0, 1], "prior": {"normal": 0.1, "sigma": 1e308}})
+    assert mean(found) == pytest.approx(0.5, abs=0.03)
+    assert stdev(found) == pytest.approx(12**-0.5, rel=0.05)
+    assert set(draws({"loguniform": [2, 2], "prior": {"normal": 2, "sigma": 1}}, 9)) == {2.0}
+
+
 def test_a_choice_has_weights_by_place_or_by_name() -> None:
     by_place = normalise({"x": {"choice": ["adam", "sgd", "lion"], "prior": [3, 1, 0]}})
     assert normalise({"x": {"choice": ["adam", "sgd", "lion"], "prior": {"adam": 3, "sgd": 1}}}) == by_place

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raysweep import from_tuner
 from raysweep.space.grid_points import grid_points, without_steps
 from raysweep.space.parsed import has_domain, normalise, parse, uses
 from raysweep.space.perturbation import explore, mutable_leaves
@@ -190,6 +191,13 @@ def test_documents_and_schema_have_it(fields: dict[str, Any]) -> None:
     for node in refused:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(spec.to_dict() | {"param_space": {"m": node}}, SweepSpec.json_schema())
+
+
+def test_a_tuners_space_may_have_it() -> None:
+    tune = pytest.importorskip("ray.tune")
+    config = tune.TuneConfig(metric="m", mode="min", num_samples=3)
+    tuner = tune.Tuner(print, param_space={"mix": ABC, "x": tune.uniform(0, 1)}, tune_config=config)
+    assert from_tuner(tuner).param_space == {"mix": ABC, "x": {"uniform": [0, 1]}}
 
 
 def test_coordinates_keep_branches() -> None:
