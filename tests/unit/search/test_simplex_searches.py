@@ -8,7 +8,7 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher
-from raysweep.search.machinery.beliefs import KEPT, is_turn
+from raysweep.search.machinery.beliefs import JUDGED, KEPT, is_turn
 from raysweep.search.machinery.warm_start import WarmStart, refit
 from raysweep.search.registry import KINDS
 from raysweep.space.parsed import normalise, parse
@@ -62,7 +62,9 @@ def check(mix: dict[str, float], least: float = 0.05) -> None:
     assert min(mix.values()) >= least
 
 
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(
+    "search", [pytest.param(each, marks=pytest.mark.slow if each == "auto" else ()) for each in SEARCHES]
+)
 def test_each_config_sums_to_one_and_a_restart_goes_on_as_before(search: str) -> None:
     spec = spec_of(search, SPACE)
     whole = play(make_searcher(spec, 5), COUNT)
@@ -220,6 +222,19 @@ def test_a_search_that_learns_keeps_to_priors_that_hold(mode: str, count: int) -
         believed += is_good and is_turn(number)
         searcher.tell(number, 0.1 if is_good and number not in (0, 2) else 0.5 - is_good, "completed")
     assert believed == pytest.approx(count, abs=1)
+
+
+def test_cma_takes_its_first_trials_by_priors_only_where_they_are_the_best_of_a_generation() -> None:
+    def after(believed: float | None) -> dict[str, Any] | None:
+        searcher = make_searcher(spec_of("cma_es", BELIEF, 40), 5)
+        for number in range(20):
+            config = searcher.ask(number)
+            assert config is not None
+            result = believed if number in JUDGED else 0.5 + config["x"]
+            searcher.tell(number, result, "failed" if result is None else "completed")
+        return searcher.ask(20)
+
+    assert after(9.0) == after(None) != after(0.1)
 
 
 def test_the_share_of_the_priors_decays() -> None:
