@@ -11,6 +11,7 @@ from raysweep.search import Searcher, make_searcher
 from raysweep.search.machinery.beliefs import JUDGED, KEPT, is_turn
 from raysweep.search.machinery.warm_start import WarmStart, refit
 from raysweep.search.registry import KINDS
+from raysweep.simulate import simulate
 from raysweep.space.parsed import normalise, parse
 from raysweep.specs import SweepSpec
 
@@ -117,6 +118,14 @@ def test_a_grid_walks_the_points_of_the_step() -> None:
         configs = [searcher.ask(number) for number in range(count)]
         assert len({str(config) for config in configs}) == count
         assert searcher.ask(count) is None
+
+
+def test_a_sweep_knows_how_many_points_it_has() -> None:
+    space = {"mix": MIX | {"step": 0.25}, "x": {"grid_search": [1, 2]}}
+    spec = spec_of("grid", space, 200, stop={"target": 9}, max_concurrent_trials=1)
+    outcome = simulate(spec, lambda config, iteration: {"m": float(iteration)}).outcome
+    assert len(outcome.trials) < 1200
+    assert outcome.wanted_trials == 1200
 
 
 def test_a_grid_without_a_step_is_refused() -> None:
