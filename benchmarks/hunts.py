@@ -44,8 +44,13 @@ class Hunt:
 def hunt(kind: str, problem: Problem, seed: int, trials: int) -> Hunt:
     """Search by `kind`, a search of ours or `OPTUNA`."""
     began = process_time()
-    values = (_optunas if kind == OPTUNA else _ours)(kind, problem, seed, trials)
-    return Hunt(regret=min(values) - problem.minimum, took_s=process_time() - began)
+    found = values(kind, problem, seed, trials)
+    return Hunt(regret=min(found) - problem.minimum, took_s=process_time() - began)
+
+
+def values(kind: str, problem: Problem, seed: int, trials: int) -> list[float]:
+    """The value of each trial of a search, in their order."""
+    return (_optunas if kind == OPTUNA else _ours)(kind, problem, seed, trials)
 
 
 def trace(search: Any, problem: Problem, seed: int, most: int, budget: float = math.inf) -> list[Step]:
@@ -98,14 +103,14 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def _ours(kind: str, problem: Problem, seed: int, trials: int) -> list[float]:
-    searcher, values = make_searcher(_spec(kind, problem, trials), seed), []
+    searcher, found = make_searcher(_spec(kind, problem, trials), seed), []
     for number in range(trials):
         config = searcher.ask(number)
         if config is None:
             break
-        values.append(problem.value(config))
-        searcher.tell(number, values[-1], "completed")
-    return values
+        found.append(problem.value(config))
+        searcher.tell(number, found[-1], "completed")
+    return found
 
 
 def _spec(search: Any, problem: Problem, trials: int) -> SweepSpec:
@@ -125,12 +130,12 @@ def _optunas(_: str, problem: Problem, seed: int, trials: int) -> list[float]:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    values = []
+    found = []
     for _ in range(trials):
         trial = study.ask()
-        values.append(problem.value({name: _suggest(trial, name, at) for name, at in problem.space.items()}))
-        study.tell(trial, values[-1])
-    return values
+        found.append(problem.value({name: _suggest(trial, name, at) for name, at in problem.space.items()}))
+        study.tell(trial, found[-1])
+    return found
 
 
 def _suggest(trial: Any, name: str, domain: Mapping[str, Any]) -> Any:

@@ -73,6 +73,8 @@ _ALL: Final = (
     Benchmark(name="search-wall", module="same_quality", needs_ray=False, is_extra=True),
     Benchmark(name="search-costs", module="costs", needs_ray=False, is_extra=True),
     Benchmark(name="search-failures", module="failures", needs_ray=False, is_extra=True),
+    Benchmark(name="search-simplex", module="simplexes", needs_ray=False, is_extra=True),
+    Benchmark(name="search-priors", module="beliefs", needs_ray=False, is_extra=True),
     Benchmark(name="drift", module="drift", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="report", module="report", needs_ray=False),

@@ -178,6 +178,25 @@ def test_the_spaces_of_that_benchmark_have_their_minima_and_a_quarter_that_fails
         assert 0.2 < sum(value is None for value in values) / len(values) < 0.4
 
 
+def test_the_benchmark_of_priors_says_what_wrong_ones_cost() -> None:
+    from benchmarks.beliefs import run
+
+    shown = run(3, seeds=2, trials=12, searches=("random",), functions=("bowl5",))
+    found = shown["functions"]["bowl5"]["random"]
+    assert found["right"]["regret"] < found["none"] <= found["wrong"]["regret"]
+    assert 0 <= found["cost"] < 1
+    assert [each["at_most"] for each in shown["targets"]] == [0.2]
+
+
+def test_the_benchmark_of_a_simplex_has_numbers_beside_it() -> None:
+    from benchmarks.simplexes import run
+
+    shown = run(3, seeds=2, trials=12, searches=("sobol", "tpe"))
+    assert shown["searches"]["tpe"].keys() == {"simplex", "numbers", "ratio", "wins", "sign_test"}
+    assert all(0 < found["simplex"] < 1 for found in shown["searches"].values())
+    assert [each["at_least"] for each in shown["targets"]] == [1.0]
+
+
 def test_a_watch_sees_the_memory_and_the_processes_that_came_up_meanwhile() -> None:
     command = [sys.executable, "-c", STARTS_ANOTHER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:

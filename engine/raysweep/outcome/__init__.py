@@ -30,13 +30,13 @@ from raysweep.outcome.sweep import (
     trial_row,
 )
 from raysweep.outcome.train import (
-from raysweep.outcome.usage import Usage
     DataDigest,
     PipelineOutcome,
     TrainOutcome,
     TrainReport,
     TrainSource,
 )
+from raysweep.outcome.usage import Usage
 
 __all__ = [
     "NOTHING_RAN",

@@ -37,9 +37,8 @@ from raysweep.space.perturbation import (
     bounded_leaves,
     value_at,
     with_values,
-    within,
 )
-from raysweep.space.units import from_unit, to_unit
+from raysweep.space.units import from_unit, to_unit, within
 
 MOST_CHANGES: Final = 40
 """How many changes of scores the process is made of, as its cost is their cube."""

@@ -18,6 +18,7 @@ class AutoOptions(CostAwareOptions):
 
     metrics = "any"
     is_adaptive = True
+    takes_priors = True
     is_bounded = True
     is_counted = True
 
@@ -38,7 +39,7 @@ class AutoOptions(CostAwareOptions):
             from raysweep.search.models.auto import AutoModel
         with needs_packages("cost_attr", "gp", "torch", "scipy"):
             model = AutoModel(
-                setup.space,
+                setup.model_space,
                 setup.num_samples,
                 setup.seed,
                 modes_of(setup),

@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from raysweep.schedulers.base import PolicySetup
 from raysweep.schedulers.spec import SchedulerSpec
+from raysweep.space.parsed import Space
+from raysweep.space.unfolding import Unfolding
 
 TrialEnd = Literal["completed", "stopped", "failed", "paused"]
 """How a trial ended: by itself, by an early-stopping decision, or without a usable result.
@@ -34,6 +36,11 @@ class SearchSetup(PolicySetup):
     """How many configs; None: as many as are asked for."""
     constraints: tuple[str, ...] = ()
     scheduler: SchedulerSpec = field(default_factory=SchedulerSpec)
+
+    @property
+    def model_space(self) -> Space:
+        """`space` with n - 1 coordinates in place of each simplex of n parts: see `Unfolding`."""
+        return Unfolding(self.space).space
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class BohbOptions(SearchOptions):
     """BOHB (Falkner et al., 2018): learns from the longest rung of `hyperband` that has results enough."""
 
     is_adaptive = True
+    takes_priors = True
     is_bounded = True
     is_counted = True
     wants_rungs = True
@@ -74,7 +75,7 @@ class BohbOptions(SearchOptions):
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""
         refuse_grid(setup.space.searched, "bohb")
-        return around(BohbModel(setup.space, setup.seed, setup.mode, self), setup)
+        return around(BohbModel(setup.model_space, setup.seed, setup.mode, self), setup)
 
 
 class BohbModel:

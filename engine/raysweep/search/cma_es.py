@@ -15,6 +15,7 @@ class CmaEsOptions(SearchOptions):
     """Covariance matrix adaptation (Hansen, 2016) by the package cmaes: numeric parameters, many trials."""
 
     is_adaptive = True
+    takes_priors = True
     is_bounded = True
     is_counted = True
 
@@ -30,4 +31,4 @@ class CmaEsOptions(SearchOptions):
         refuse_grid(setup.space.searched, "cma_es")
         with needs_packages("cma_es", "search", "cmaes", "numpy"):
             from raysweep.search.models.cma import CmaModel
-        return around(CmaModel(setup.space, setup.seed, setup.mode, self), setup)
+        return around(CmaModel(setup.model_space, setup.seed, setup.mode, self), setup)

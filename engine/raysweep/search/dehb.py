@@ -28,8 +28,7 @@ from raysweep.schedulers.machinery.brackets import Place as BracketPlace
 from raysweep.search.base import Result, Searcher, SearchSetup, derived_rng, derived_seed
 from raysweep.search.machinery.cells import LeafPath
 from raysweep.search.machinery.model import (
-    ModelSearcher,
-    failures_of,
+    around,
     refuse_grid,
     unconditional,
     without_model,
@@ -81,11 +80,8 @@ class DehbOptions(SearchOptions):
                 "set scheduler: dehb",
             )
         brackets = Brackets(times.max_t, times.reduction_factor)
-        model = DehbModel(setup.space, setup.seed, setup.mode, self, brackets)
-        failures = failures_of(model, setup)
-        return ModelSearcher(
-            setup.space, setup.num_samples, setup.seed, model, repeats=True, failures=failures
-        )
+        model = DehbModel(setup.model_space, setup.seed, setup.mode, self, brackets)
+        return around(model, setup, repeats=True)
 
 
 class DehbModel:

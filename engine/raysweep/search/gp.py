@@ -13,6 +13,7 @@ class GpOptions(CostAwareOptions):
     """Gaussian process with log expected improvement, by Optuna: few, expensive trials."""
 
     is_adaptive = True
+    takes_priors = True
     is_bounded = True
     is_counted = True
 
@@ -30,4 +31,4 @@ class GpOptions(CostAwareOptions):
         refuse_grid(setup.space.searched, "gp")
         with needs_packages("gp", "gp", "torch", "scipy", "optuna"):
             from raysweep.search.models.gp import GpModel
-        return around(GpModel(setup.space, setup.seed, setup.mode, self), setup)
+        return around(GpModel(setup.model_space, setup.seed, setup.mode, self), setup)

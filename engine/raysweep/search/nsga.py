@@ -18,6 +18,7 @@ class Nsga2Options(SearchOptions):
     called: ClassVar[str] = "nsga2"
     metrics: ClassVar[Metrics] = "any"
     is_adaptive = True
+    takes_priors = True
     is_bounded = True
     is_counted = True
 
@@ -35,7 +36,7 @@ class Nsga2Options(SearchOptions):
         refuse_grid(setup.space.searched, self.called)
         with needs_packages(self.called, "ray", "optuna"):
             from raysweep.search.models.nsga import NsgaModel
-        return around(NsgaModel(setup.space, setup.seed, modes_of(setup), self), setup)
+        return around(NsgaModel(setup.model_space, setup.seed, modes_of(setup), self), setup)
 
 
 class Nsga3Options(Nsga2Options):

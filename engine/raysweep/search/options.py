@@ -62,6 +62,8 @@ class SearchOptions(SpecModel):
     """The only scheduler that it works with; None: it works with any."""
     takes_given: ClassVar[bool] = True
     """Whether configs that it did not suggest may run first: `points`, those of earlier sweeps."""
+    takes_priors: ClassVar[bool] = False
+    """Whether it begins with what the priors of parameters say."""
     metrics: ClassVar[Metrics] = "one"
     """By how many metrics of the sweep it goes."""
     with_one_metric: ClassVar[str] = ""
@@ -112,3 +114,4 @@ class SearcherPluginOptions(SearchOptions, PluginOptions):
 
     metrics = "any"
     is_adaptive = True
+    takes_priors = True

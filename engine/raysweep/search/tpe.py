@@ -18,6 +18,7 @@ class TpeOptions(SearchOptions):
 
     metrics = "any"
     is_adaptive = True
+    takes_priors = True
     is_bounded = True
     is_counted = True
 
@@ -37,4 +38,4 @@ class TpeOptions(SearchOptions):
         refuse_grid(setup.space.searched, "tpe")
         with needs_packages("tpe", "ray", "optuna"):
             from raysweep.search.models.tpe import TpeModel
-        return around(TpeModel(setup.space, setup.seed, modes_of(setup), self), setup)
+        return around(TpeModel(setup.model_space, setup.seed, modes_of(setup), self), setup)

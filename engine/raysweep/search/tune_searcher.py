@@ -25,6 +25,8 @@ from raysweep.errors import SpecError, one_line
 from raysweep.search.base import Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
 from raysweep.search.machinery.model import refuse_grid
 from raysweep.space.domains import Choice, Const, Domain, Float, Integer, Normal
+from raysweep.space.priors import has_prior
+from raysweep.space.unfolding import Unfolding
 
 ASKS: Final = 10
 """How often in a row a searcher may have nothing to suggest; then the config is drawn."""
@@ -104,6 +106,7 @@ class RaySearcher:
     def __init__(self, options: BaseModel, setup: SearchSetup) -> None:
         self._setup = setup
         self._space = setup.space
+        self._unfolding = Unfolding(self._space)
         self.total = setup.num_samples
         # The ids of those of its suggestions that were taken, where these were not the first.
         self._ids: dict[int, str] = {}
@@ -243,7 +246,8 @@ class RaySearcher:
 
     def _flat(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a config by their paths, as Ray Tune's searchers name them."""
-        return {"/".join(path): value for path, value in self._space.read(config).items()}
+        values = self._unfolding.to_places(self._space.read(config))
+        return {"/".join(path): value for path, value in values.items()}
 
     def _complete(self, trial_id: str, value: float | None) -> None:
         result = None if value is None else {self._metric: value, "trial_id": trial_id, "done": True}
@@ -270,7 +274,9 @@ class RaySearcher:
         refuse_grid(self._space.searched, self._name)
         if self._space.parents:
             raise SpecError("param_space", f"{self._name} knows no branches", 'take "tpe" or "auto"')
-        for path, domain in self._space.leaves:
+        if has_prior(self._setup.param_space):
+            raise SpecError("param_space", f"{self._name} does not use priors", "leave prior out")
+        for path, domain in self._unfolding.space.leaves:
             if not isinstance(domain, Const | Choice | Float | Integer | Normal):
                 what = f"{self._name} cannot be asked again where a function makes values"
                 raise SpecError(f"param_space.{'.'.join(path)}", what, "make it in the trainable")
@@ -291,7 +297,7 @@ class RaySearcher:
 
     def _set_up(self) -> None:
         config: dict[str, Any] = {}
-        for path, domain in self._space.searched:
+        for path, domain in self._unfolding.space.searched:
             node = config
             for part in path[:-1]:
                 node = node.setdefault(part, {})
@@ -314,14 +320,14 @@ class RaySearcher:
     def _values(self, given: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
         """What it suggests, by the paths of the space."""
         values: dict[tuple[str, ...], Any] = {}
-        for path, domain in self._space.searched:
+        for path, domain in self._unfolding.space.searched:
             node: Any = given
             for part in path:
                 node = node[part]
             values[path] = _as_value(domain, node)
             if isinstance(domain, Float | Integer) and _is_moved(values[path], node):
                 self._say_moved(path, node, domain)
-        return values
+        return self._unfolding.to_values(values)
 
     def _say_moved(self, path: tuple[str, ...], given: Any, domain: Float | Integer) -> None:
         """Have it remarked that a value lay out of its domain: the first, the tenth, the hundredth."""

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from raysweep.search.base import Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
+from raysweep.search.machinery.beliefs import KEPT, Beliefs, is_turn
 from raysweep.search.machinery.cells import (
     Cell,
     Cells,
@@ -34,6 +35,7 @@ from raysweep.space.branches import Branches, Tree
 from raysweep.space.domains import Grid, SampleFrom
 from raysweep.space.expressions import Relation
 from raysweep.space.parsed import Space
+from raysweep.space.unfolding import with_simplexes
 
 ATTEMPTS = 32
 """How many draws look for an unused config before the unused ones are counted off."""
@@ -61,11 +63,18 @@ class VariantOptions(SearchOptions):
 class RandomOptions(VariantOptions):
     """Random search: samples are drawn with replacement, for each point of a grid if there is one."""
 
+    takes_priors = True
+
 
 class GridOptions(VariantOptions):
     """Grid search: as random search, for a space that has a grid."""
 
     needs_grid = True
+
+    def make(self, setup: SearchSetup) -> Searcher:
+        """The searcher, before its first ask: a simplex with a step is a grid of its points."""
+        space = with_simplexes(setup.space, lambda each: Grid(values=tuple(map(each.at, range(each.size)))))
+        return VariantSearcher(space, setup.num_samples, setup.seed, is_distinct=self.distinct)
 
 
 class VariantSearcher:
@@ -96,6 +105,7 @@ class VariantSearcher:
         self._seed = seed
         self._grid = dict(_grid_leaves(self._space))
         self._random: list[Leaf] = [leaf for leaf in self._space.searched if not isinstance(leaf[1], Grid)]
+        self._beliefs = Beliefs(self._random)
         names = {path: domain.values for path, domain in self._grid.items()}
         self._tree = Tree({path: len(values) for path, values in names.items()}, space.parents, names)
         # The points of the grid that satisfy `where`, as far as that does not look at what is drawn.
@@ -193,7 +203,19 @@ class VariantSearcher:
         # The same as `derived_rng`, which seeds twice; nobody keeps it.
         rng = self._rng
         rng.seed(derived_seed(self._seed, number))
-        return lambda _: {**grid, **{path: domain.sample(rng) for path, domain in self._random}}
+
+        def draw(attempt: int) -> dict[LeafPath, Any]:
+            drawn = {path: domain.sample(rng) for path, domain in self._random}
+            return {**grid, **drawn, **self._believed(rng, number, attempt)}
+
+        return draw
+
+    def _believed(self, rng: Random, number: int, attempt: int) -> dict[LeafPath, Any]:
+        """What the priors say, where it is their turn."""
+        sample = number // len(self._kept)
+        if not self._beliefs or attempt >= ATTEMPTS or not is_turn(sample, KEPT):
+            return {}
+        return self._beliefs.values(rng, is_first=not sample and not attempt)
 
     def _place_of(self, number: int, values: Mapping[LeafPath, Any]) -> tuple[int, int]:
         """How many points of the grid a trial with these values passed over, and at which one it is."""
@@ -274,7 +296,8 @@ class VariantSearcher:
         rng = derived_rng(self._seed, number)
 
         def draw(attempt: int) -> dict[LeafPath, Any]:
-            return {path: widened(domain, attempt).sample(rng) for path, domain in self._random}
+            drawn = {path: widened(domain, attempt).sample(rng) for path, domain in self._random}
+            return drawn | self._believed(rng, number, attempt)
 
         used = self._used.get(point, set())
         # Past half of the cells, most draws would be repeats.

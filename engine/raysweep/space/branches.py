@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from raysweep.space.domains import Choice
+from raysweep.space.vocabulary import LISTS, word_of
 
 LeafPath = tuple[str, ...]
 Parents = Mapping[LeafPath, tuple[LeafPath, str]]
 """For each leaf in a branch: where the nearest choice above it is, and which of its branches it needs."""
-SWITCHES: Final = ("choice", "grid_search")
+SWITCHES: Final = LISTS
 """The domains that can have branches in place of values."""
 
 
@@ -31,10 +32,10 @@ class Branches:
 
 def switch_of(node: Any) -> Mapping[str, Any] | None:
     """The branches of a node of a normalised space; None: it is no choice between branches."""
-    if isinstance(node, dict) and len(node) == 1:
-        word, argument = next(iter(node.items()))
-        if word in SWITCHES and isinstance(argument, dict):
-            return argument
+    word = word_of(node)
+    if word in SWITCHES and isinstance(node[word], dict):
+        branches: Mapping[str, Any] = node[word]
+        return branches
     return None
 
 
@@ -47,7 +48,7 @@ def _switch_paths(node: Any, path: LeafPath) -> Iterator[LeafPath]:
     branches = switch_of(node)
     if branches is not None:
         yield path
-    elif isinstance(node, dict) and "const" in node and len(node) == 1:
+    elif word_of(node) is not None:
         return
     items: Any = branches if branches is not None else node
     if isinstance(items, dict):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
 from random import Random
 from typing import Any, Protocol, runtime_checkable
@@ -31,6 +31,18 @@ class Domain(Protocol):
         """One value, drawn with `rng`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberPrior:
+    """A belief about a number: a normal distribution in the domain's own scale, cut off at its bounds.
+
+    `middle`: the value that is believed best. `sigma`: the standard deviation, of the natural logarithm in a
+    domain whose logarithm is uniform.
+    """
+
+    middle: float
+    sigma: float
+
+
 def grid_index(bound: float, q: float, *, is_lower: bool) -> int:
     """The multiple of `q` at `bound`, rounded inwards unless it is one already, up to rounding errors."""
     scaled = bound / q
@@ -48,6 +60,7 @@ class Float:
     upper: float
     log: bool = False
     q: float | None = None
+    prior: NumberPrior | None = field(default=None, repr=False)
 
     @property
     def is_discrete(self) -> bool:
@@ -83,6 +96,7 @@ class Integer:
     upper: int
     log: bool = False
     q: int | None = None
+    prior: NumberPrior | None = field(default=None, repr=False)
 
     @property
     def step(self) -> int:
@@ -143,6 +157,8 @@ class Choice:
     """One of the values, each place in the list equally likely."""
 
     values: tuple[Any, ...]
+    prior: tuple[float, ...] | None = field(default=None, repr=False)
+    """How likely each value is believed to be the best; None: no belief."""
 
     @property
     def is_discrete(self) -> bool:

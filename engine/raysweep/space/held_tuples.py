@@ -7,6 +7,7 @@ from typing import Any
 
 from raysweep.documents.tuples import as_lists, has_tuple, marked
 from raysweep.space.branches import LeafPath, switch_of
+from raysweep.space.vocabulary import word_of
 
 
 def tuples_of(space: Mapping[str, Any]) -> list[list[Any]]:
@@ -27,13 +28,12 @@ def same_in_json(values: list[Any]) -> tuple[Any, Any] | None:
 
 def _held(node: Any, path: LeafPath) -> Iterator[list[Any]]:
     branches = switch_of(node)
-    if branches is None and isinstance(node, dict) and len(node) == 1:
-        word, argument = next(iter(node.items()))
+    if branches is None and (word := word_of(node)) is not None:
         if word in ("choice", "grid_search", "const"):
-            values = [argument] if word == "const" else argument
+            values = [node[word]] if word == "const" else node[word]
             if held := [marked(value) for value in values if has_tuple(value)]:
                 yield [list(path), held]
-            return
+        return
     items = branches if branches is not None else node
     if isinstance(items, dict):
         for key, item in items.items():

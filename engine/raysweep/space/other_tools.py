@@ -15,10 +15,10 @@ from raysweep.documents.json_values import unwrap_number
 from raysweep.documents.validation import Path, Problem, dotted, show
 from raysweep.space.bounds import NUMERIC
 from raysweep.space.branches import switch_of
+from raysweep.space.vocabulary import word_of
 
 Translation = tuple[str, dict[str, Any] | None]
 """The tool, and the domain that says the same here; None: there is no such domain."""
-_DOMAINS: Final = frozenset({*NUMERIC, "choice", "grid_search", "const", "sample_from"})
 _ALIASES: Final = {
     "float": "uniform",
     "double": "uniform",
@@ -82,7 +82,7 @@ def space_notes(space: Mapping[str, Any], *, is_repeated: bool) -> Iterator[str]
 
 def _notes(node: Any, path: Path) -> Iterator[str]:
     branches = switch_of(node)
-    if branches is None and isinstance(node, dict) and len(node) == 1 and next(iter(node)) in _DOMAINS:
+    if branches is None and word_of(node) is not None:
         return
     name = dotted(path)
     if isinstance(node, list) and len(node) > 1 and not _is_searched(node) and not any(map(_is_nested, node)):
@@ -108,8 +108,8 @@ def _is_nested(value: Any) -> bool:
 def _is_searched(node: Any) -> bool:
     """Whether a normalised node has a domain that is no constant."""
     if isinstance(node, dict):
-        if len(node) == 1 and next(iter(node)) in _DOMAINS:
-            return "const" not in node
+        if (word := word_of(node)) is not None:
+            return word != "const"
         return any(map(_is_searched, node.values()))
     return isinstance(node, list) and any(map(_is_searched, node))
 

@@ -9,16 +9,17 @@ A mapping with one key out of the vocabulary is a domain; others nest; anything 
     {"lograndint": [a, b]}    {"qlograndint": [a, b, q]}    the same, log-uniform, a >= 1
     {"choice": [...]}         {"grid_search": [...]}        one of the values / all of them
     {"choice": {"a": …}}      {"grid_search": {"a": …}}     one of the branches / all of them (`branches`)
+    {"simplex": ["a", "b"]}   with min, step                shares that sum to one (`simplex`)
     {"const": value}                                        the value as it is, even if like a domain
     {"tuple": [...]}                                        a tuple, also among the values of a choice
     {"sample_from": f}                                      a callable that is given the config, or its name
 
+Beside a number between bounds, or a choice, `prior` says where good values are believed to be (`priors`).
 `ray.tune` objects are converted to this form.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -56,9 +57,10 @@ from raysweep.space.domains import (
 from raysweep.space.expressions import Relation, all_hold, parse_relation
 from raysweep.space.held_tuples import same_in_json, tuples_of
 from raysweep.space.other_tools import refuse_space_of_another_tool
+from raysweep.space.priors import number_prior, read_prior, weights_of
+from raysweep.space.simplex import read_simplex, simplex_of
+from raysweep.space.vocabulary import BESIDE, LISTS, PRIOR, VOCABULARY, word_of
 
-LISTS = ("choice", "grid_search")
-VOCABULARY: tuple[str, ...] = (*NUMERIC, *LISTS, "const", "sample_from")
 MAX_DRAWS = 10_000
 """How many configs are drawn to find one that satisfies `where`."""
 
@@ -189,7 +191,7 @@ class Space:
 
 def is_domain(value: Mapping[str, Any]) -> bool:
     """Whether a mapping in a space says from what a value is drawn, and holds no further parameters."""
-    return len(value) == 1 and next(iter(value)) in VOCABULARY
+    return word_of(value) is not None
 
 
 def normalise(given: Any) -> dict[str, Any]:
@@ -211,7 +213,7 @@ def parse(space: Mapping[str, Any], where: Iterable[str] = ()) -> Space:
     """The parsed form of a normalised space, with the relations that its configs satisfy."""
     template: dict[str, Any] = {key: _parsed(value, ("param_space", key)) for key, value in space.items()}
     relations = parse_where(where, space)
-    leaves = tuple(_leaves(template, ()))
+    leaves = tuple(leaves_of(template, ()))
     return Space(leaves=leaves, template=template, where=relations, tuples=tuples_of(space))
 
 
@@ -221,16 +223,17 @@ def parse_where(where: Iterable[str], space: Mapping[str, Any]) -> tuple[Relatio
     return tuple(parse_relation(text, switches) for text in where)
 
 
-def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Domain]]:
+def leaves_of(node: Any, path: LeafPath = ()) -> Iterator[tuple[LeafPath, Domain]]:
+    """The leaves of a parsed template, sorted by key."""
     if isinstance(node, dict):
         for key, item in sorted(node.items()):
-            yield from _leaves(item, (*path, key))
+            yield from leaves_of(item, (*path, key))
     elif isinstance(node, list):
         for number, item in enumerate(node):
-            yield from _leaves(item, (*path, str(number)))
+            yield from leaves_of(item, (*path, str(number)))
     elif isinstance(node, Branches):
         yield path, node.domain
-        yield from _leaves(dict(node.nodes), path)
+        yield from leaves_of(dict(node.nodes), path)
     else:
         yield path, node
 
@@ -250,8 +253,8 @@ def uses(space: Mapping[str, Any], word: str) -> bool:
             branches = switch_of(value)
             if branches is not None and any(map(inside, branches.values())):
                 return True
-            if len(value) == 1 and next(iter(value)) in VOCABULARY:
-                return word in value
+            if (found := word_of(value)) is not None:
+                return word == found
             return any(map(inside, value.values()))
         return isinstance(value, list) and any(map(inside, value))
 
@@ -259,12 +262,10 @@ def uses(space: Mapping[str, Any], word: str) -> bool:
 
 
 def _parsed(value: Any, path: Path) -> Any:
-    if isinstance(value, dict) and len(value) == 1:
-        word, argument = next(iter(value.items()))
-        if word in LISTS and isinstance(argument, dict):
-            return _branches(word, argument, (*path, word))
-        if word in VOCABULARY:
-            return _domain(word, argument, (*path, word))
+    if (word := word_of(value)) is not None:
+        if word in LISTS and isinstance(value[word], dict):
+            return _branches(word, value, (*path, word))
+        return _domain(word, value, (*path, word))
     if has_domain(value):
         if isinstance(value, dict):
             return {key: _parsed(item, (*path, key)) for key, item in value.items()}
@@ -272,24 +273,30 @@ def _parsed(value: Any, path: Path) -> Any:
     return Const(value=as_lists(value))
 
 
-def _branches(word: str, argument: Mapping[str, Any], path: Path) -> Branches:
-    nodes = {name: _parsed(item, (*path, name)) for name, item in sorted(argument.items())}
+def _branches(word: str, node: Mapping[str, Any], path: Path) -> Branches:
+    nodes = {name: _parsed(item, (*path, name)) for name, item in sorted(node[word].items())}
     names = tuple(nodes)
-    return Branches(domain=Choice(values=names) if word == "choice" else Grid(values=names), nodes=nodes)
+    if word == "grid_search":
+        return Branches(domain=Grid(values=names), nodes=nodes)
+    return Branches(domain=Choice(values=names, prior=weights_of(node, names)), nodes=nodes)
 
 
-def _domain(word: str, argument: Any, path: Path) -> Domain:
+def _domain(word: str, node: Mapping[str, Any], path: Path) -> Domain:
+    argument = node[word]
+    if word == "simplex":
+        return simplex_of(node)
     if word in NUMERIC:
         first, second, *rest = argument
         q = rest[0] if rest else None
         if word in ("randn", "qrandn"):
             return Normal(mean=float(first), sd=float(second), q=q)
+        log, prior = "log" in word, number_prior(node)
         if word in WHOLE:
-            return Integer(lower=first, upper=second, log="log" in word, q=q)
-        return Float(lower=float(first), upper=float(second), log="log" in word, q=q)
+            return Integer(lower=first, upper=second, log=log, q=q, prior=prior)
+        return Float(lower=float(first), upper=float(second), log=log, q=q, prior=prior)
     if word in LISTS:
         values = tuple(map(as_lists, argument))
-        return Choice(values=values) if word == "choice" else Grid(values=values)
+        return Choice(values=values, prior=weights_of(node)) if word == "choice" else Grid(values=values)
     if word == "sample_from":
         return SampleFrom(function=load_function(argument, dotted(path)))
     return Const(value=as_lists(argument))
@@ -319,20 +326,39 @@ def _normal(value: Any, path: Path) -> Any:
 
 def _normal_mapping(value: Mapping[Any, Any], path: Path) -> dict[str, Any]:
     words = [key for key in value if key in VOCABULARY]
-    if words and len(value) > 1:
-        raise Problem(
-            f"{words[0]!r} is a domain's name and stands beside other keys",
-            'a domain has one key; rename the parameter, or wrap a constant as {"const": {...}}',
-            path,
-        )
+    if words and word_of(value) is None:
+        _refuse_beside(words[0], value, path)
     if words:
-        return {words[0]: _argument(words[0], value[words[0]], path)}
+        return _normal_domain(words[0], value, path)
     if is_marked(value):
         _refuse_domain_inside(value, path)
         return {"const": plain(value, path, keeps_tuples=True)}
     refuse_space_of_another_tool(value, path)
     _refuse_misspelt(value, path)
     return {text_key(key, path): _normal(item, (*path, str(key))) for key, item in value.items()}
+
+
+def _normal_domain(word: str, value: Mapping[Any, Any], path: Path) -> dict[str, Any]:
+    if word == "simplex":
+        return read_simplex(value, path)
+    node = {word: _argument(word, value[word], path)}
+    if value.get(PRIOR) is not None:
+        node[PRIOR] = read_prior(node, value[PRIOR], (*path, PRIOR))
+    return node
+
+
+def _refuse_beside(word: str, value: Mapping[Any, Any], path: Path) -> None:
+    own = BESIDE.get(word, ())
+    unknown = next(str(key) for key in value if key != word and key not in own)
+    if own and nearest(unknown, own):
+        raise Problem(f"{word!r} knows no key {unknown!r}", did_you_mean(unknown, own), path)
+    if unknown == PRIOR:
+        raise Problem(f"{word!r} has no prior", "leave it out: numbers between bounds and choices have", path)
+    raise Problem(
+        f"{word!r} is a domain's name and stands beside other keys",
+        'a domain has one key; rename the parameter, or wrap a constant as {"const": {...}}',
+        path,
+    )
 
 
 def _refuse_bounds(value: tuple[Any, ...], path: Path) -> None:
@@ -446,21 +472,8 @@ def _hides_domain(value: Any) -> bool:
     if ray_objects.is_tune_domain(value):
         return True
     if isinstance(value, Mapping):
-        is_domain = len(value) == 1 and next(iter(value)) in VOCABULARY and next(iter(value)) != "const"
-        return is_domain or any(map(_hides_domain, value.values()))
+        return word_of(value) not in (None, "const") or any(map(_hides_domain, value.values()))
     return isinstance(value, list | tuple) and any(map(_hides_domain, value))
-
-
-def grid_points(space: Mapping[str, Any]) -> int:
-    """How many combinations the grids of a normalised space have; 1 without a grid. Imports nothing."""
-    branches = switch_of(space)
-    if branches is not None:
-        points = [grid_points({"": item}) for item in branches.values()]
-        return sum(points) if "grid_search" in space else max(points)
-    if len(space) == 1 and isinstance(space.get("grid_search"), list):
-        return len(space["grid_search"])
-    inside = (item for value in space.values() for item in (value if isinstance(value, list) else [value]))
-    return math.prod(grid_points(item) for item in inside if isinstance(item, dict))
 
 
 def space_to_json(space: Mapping[str, Any]) -> dict[str, Any]:

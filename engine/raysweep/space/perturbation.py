@@ -15,6 +15,8 @@ from typing import Any
 
 from raysweep.space.domains import Choice, Domain, Float, Integer
 from raysweep.space.parsed import parse
+from raysweep.space.simplex import Simplex
+from raysweep.space.units import within
 
 Leaf = tuple[tuple[str, ...], Domain]
 BoundedLeaf = tuple[tuple[str, ...], Float | Integer]
@@ -79,6 +81,8 @@ def _explored(
 ) -> Any:
     # In the order of Ray's draws: whether anew, then what.
     is_anew = rng.random() < resample_probability
+    if isinstance(domain, Simplex):
+        return domain.sample(rng) if is_anew else _explored_shares(value, domain, rng, factors)
     if isinstance(domain, Choice):
         if is_anew or value not in domain.values:
             return copy.deepcopy(rng.choice(domain.values))
@@ -87,6 +91,24 @@ def _explored(
     if is_anew or isinstance(value, bool) or not isinstance(value, int | float):
         return domain.sample(rng)
     return within(domain, value * rng.choice(list(factors)))
+
+
+def _explored_shares(value: Any, domain: Simplex, rng: Random, factors: Sequence[float]) -> dict[str, float]:
+    """Each part multiplied by one of the factors, and all brought back to a sum of one."""
+    try:
+        before = domain.own(value)
+    except ValueError:
+        return domain.sample(rng)
+    after = domain.nearest([share * rng.choice(list(factors)) for share in before.values()])
+    if after != before or domain.step is None:
+        return after
+    # The step is wider than the factors: one step goes from one part to another.
+    units = domain.units(before)
+    giver = rng.choice([at for at, more in enumerate(units) if more])
+    taker = rng.choice([at for at in range(len(units)) if at != giver])
+    units[giver] -= 1
+    units[taker] += 1
+    return domain.value(units)
 
 
 def bounded_leaves(
@@ -120,19 +142,6 @@ def with_values(config: Mapping[str, Any], values: Mapping[tuple[str, ...], Any]
         holder = _holder(changed, path)
         holder[int(path[-1]) if isinstance(holder, list) else path[-1]] = value
     return changed
-
-
-def within(domain: Domain, value: float) -> Any:
-    """The value of a numeric domain that is nearest to a number."""
-    if isinstance(domain, Integer):
-        multiple = round(value / domain.step) * domain.step
-        return min(max(multiple, domain.low), domain.high)
-    step = getattr(domain, "q", None)
-    if step is not None:
-        value = float(round(value / step) * step)
-    if isinstance(domain, Float):
-        value = min(max(value, domain.lower), domain.upper)
-    return value
 
 
 def _is_within(path: tuple[str, ...], name: str) -> bool:

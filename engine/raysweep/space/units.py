@@ -57,6 +57,19 @@ def is_open(domain: Float | Integer) -> bool:
     return domain.cardinality != 1 and domain.lower < domain.upper
 
 
+def within(domain: Domain, value: float) -> Any:
+    """The value of a numeric domain that is nearest to a number."""
+    if isinstance(domain, Integer):
+        multiple = round(value / domain.step) * domain.step
+        return min(max(multiple, domain.low), domain.high)
+    step = getattr(domain, "q", None)
+    if step is not None:
+        value = float(round(value / step) * step)
+    if isinstance(domain, Float):
+        value = min(max(value, domain.lower), domain.upper)
+    return value
+
+
 def _part(value: float, lower: float, upper: float) -> float:
     return min(max((value - lower) / (upper - lower), 0.0), 1.0)
 

@@ -12,7 +12,7 @@ from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.space.amounts import Amount
 from raysweep.space.branches import switch_of
 from raysweep.space.expressions import EXAMPLE, Name, dotted_name, parse_relation
-from raysweep.space.parsed import VOCABULARY
+from raysweep.space.vocabulary import word_of
 
 
 def _read(given: Any) -> Any:
@@ -68,17 +68,20 @@ def _problem_of(name: Name, space: Any, *, may_be_made: bool = False) -> str | N
                 return f"{dotted_name(name)!r} is not in param_space, where there is no branch {part!r}"
             node = branches[str(part)]
             continue
-        word = next(iter(node)) if isinstance(node, dict) and len(node) == 1 else ""
-        if word in VOCABULARY:
+        if (word := word_of(node)) is not None:
+            is_part = word == "simplex" and part in node[word]
             return (
                 None
-                if word in ("choice", "grid_search", "const", *(("sample_from",) if may_be_made else ()))
+                if is_part
+                or word in ("choice", "grid_search", "const", *(("sample_from",) if may_be_made else ()))
                 else f"{dotted_name(name)!r} is no parameter"
             )
         try:
             node = node[part]
         except (KeyError, IndexError, TypeError):
             return f"{dotted_name(name)!r} is not in param_space"
+    if word_of(node) == "simplex":
+        return f"{dotted_name(name)!r} is a simplex, not a number: name one of its parts"
     if isinstance(node, dict) and "sample_from" in node and not may_be_made:
         return f"{dotted_name(name)!r} is made by a function of the others, after they are chosen"
     return None
@@ -88,9 +91,11 @@ def _known(space: Mapping[str, Any]) -> Iterator[str]:
     """The dotted names of all parameters, those in branches too."""
     for name, node in leaves(space, is_leaf=_is_domain):
         yield name
+        if word_of(node) == "simplex":
+            yield from (f"{name}.{part}" for part in node["simplex"])
         for branch, item in (switch_of(node) or {}).items():
             yield from _known({f"{name}.{branch}": item})
 
 
 def _is_domain(node: Mapping[str, Any]) -> bool:
-    return len(node) == 1 and next(iter(node)) in VOCABULARY
+    return word_of(node) is not None

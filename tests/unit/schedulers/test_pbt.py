@@ -12,7 +12,8 @@ from raysweep.schedulers import NOTHING, Exploit, Pause, Resume
 from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.simulate import simulate
 from raysweep.space.parsed import normalise, parse
-from raysweep.space.perturbation import explore, mutable_leaves, within
+from raysweep.space.perturbation import explore, mutable_leaves
+from raysweep.space.units import within
 from raysweep.specs import SweepSpec
 
 SPACE = normalise({"lr": {"loguniform": [1e-3, 1.0]}, "width": {"choice": [8, 16, 32]}, "name": "net"})

@@ -353,3 +353,21 @@ def test_the_order_is_noted_and_old_journals_without_it_are_told_by_number() -> 
 def test_what_cannot_be_is_refused_before_the_start(search: Any, fields: Any, said: str) -> None:
     with pytest.raises(SpecError, match=said):
         load_searcher(make_spec(search=search, **fields))
+
+
+def test_a_simplex_is_coordinates_to_it_and_priors_are_refused() -> None:
+    space = {"mix": {"simplex": ["a", "b", "c"], "min": 0.1}, "x": {"uniform": [0, 1]}}
+    found = searcher(f"{HERE}:Everything", param_space=space, num_samples=30)
+    configs = [found.ask(number) for number in range(30)]
+    for config in configs:
+        assert config is not None
+        assert list(config["mix"]) == ["a", "b", "c"]
+        assert abs(sum(config["mix"].values()) - 1) < 1e-9
+        assert min(config["mix"].values()) >= 0.1
+    again = searcher(f"{HERE}:Everything", param_space=space, num_samples=30)
+    for number in range(9):
+        again.restore(number, dict(configs[number] or {}))
+    assert again.ask(9) == configs[9]
+    believed = {"x": {"uniform": [0, 1], "prior": {"normal": 0.5, "sigma": 0.1}}}
+    with pytest.raises(SpecError, match="Everything does not use priors; leave prior out"):
+        searcher(f"{HERE}:Everything", param_space=believed)

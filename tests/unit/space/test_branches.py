@@ -10,7 +10,8 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.space.branches import Tree, switch_paths
-from raysweep.space.parsed import grid_points, normalise, parse, uses
+from raysweep.space.grid_points import grid_points
+from raysweep.space.parsed import normalise, parse, uses
 from raysweep.specs import SweepSpec, changes
 
 SPACE: dict[str, Any] = {

@@ -30,7 +30,7 @@ from raysweep.core.state.trial_parts import Pace
 from raysweep.core.views.scores import consider_best, is_better, may_be_best
 from raysweep.core.vocabulary.commands import Command, SweepStatus
 from raysweep.core.vocabulary.lifecycle import Cause
-from raysweep.space.parsed import grid_points
+from raysweep.space.grid_points import grid_points
 
 Out = list[Command]
 
@@ -301,7 +301,9 @@ def wanted_trials(state: SweepState) -> int | None:
     spec = state.spec
     if spec.is_open_ended or not spec.search.options.is_counted or spec.num_samples is None:
         return None
-    points = 1 if state.rules.search.max_trials is not None else grid_points(spec.param_space)
+    points = 1
+    if state.rules.search.max_trials is None:
+        points = grid_points(spec.param_space, has_lattices=spec.search.options.needs_grid)
     return spec.num_samples * points * state.rules.search.repeats
 
 

@@ -14,6 +14,7 @@ from raysweep.space.branches import LeafPath as LeafPath
 from raysweep.space.branches import Parents, Tree, is_reached
 from raysweep.space.domains import Choice, Domain, Float, Integer, Normal, grid_index
 from raysweep.space.parsed import MAX_DRAWS
+from raysweep.space.simplex import Simplex
 
 Leaf = tuple[LeafPath, Domain]
 Cell = tuple[int | None, ...]
@@ -101,6 +102,20 @@ class _NormalCodec:
         return index * self._q
 
 
+class _SimplexCodec:
+    """The points of a simplex with a step."""
+
+    def __init__(self, domain: Simplex) -> None:
+        self._domain = domain
+        self.size: int | None = domain.cardinality
+
+    def index(self, value: Any) -> int:
+        return self._domain.index(value)
+
+    def value(self, index: int) -> dict[str, float]:
+        return self._domain.at(index)
+
+
 def codec(domain: Domain) -> Codec | None:
     """Return the numbering of a domain's values; None where they cannot be counted."""
     if isinstance(domain, Choice):
@@ -111,6 +126,8 @@ def codec(domain: Domain) -> Codec | None:
         return _FloatCodec(domain, domain.q)
     if isinstance(domain, Normal) and domain.q is not None:
         return _NormalCodec(domain.q)
+    if isinstance(domain, Simplex) and domain.step is not None:
+        return _SimplexCodec(domain)
     return None
 
 

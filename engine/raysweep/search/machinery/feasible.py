@@ -20,6 +20,7 @@ from raysweep.search.base import Result
 from raysweep.search.machinery.cells import Leaf, LeafPath, codec
 from raysweep.space.domains import Choice, Domain, Float, Integer, Normal
 from raysweep.space.parsed import Space
+from raysweep.space.simplex import Simplex
 from raysweep.space.units import is_open, to_unit
 
 if TYPE_CHECKING:
@@ -204,6 +205,9 @@ def _coordinates(domain: Domain) -> Coordinates | None:
         return None if normal is None else lambda value: (0.5 if value is None else normal.cdf(value),)
     if isinstance(domain, Choice):
         return _of_choice(domain)
+    if isinstance(domain, Simplex):
+        middle = domain.places(domain.from_places([0.5] * (len(domain.parts) - 1)))
+        return lambda value: tuple(middle if value is None else domain.places(value))
     if isinstance(domain, Float | Integer) and is_open(domain):
         return lambda value: (0.5 if value is None else to_unit(domain, value),)
     return None

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from raysweep.errors import SpecError
-from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
+from raysweep.search.base import Result, SearchSetup, TrialEnd, derived_rng, derived_seed
+from raysweep.search.machinery.beliefs import Beliefs, are_left, is_turn
 from raysweep.search.machinery.cells import (
     Cell,
     Leaf,
@@ -26,14 +27,18 @@ from raysweep.search.machinery.cells import (
     widened,
 )
 from raysweep.search.machinery.config_view import with_views
-from raysweep.search.machinery.feasible import Failures
+from raysweep.search.machinery.feasible import Failures, avoids, end_infeasible
 from raysweep.space.domains import Grid, SampleFrom
 from raysweep.space.parsed import Space
+from raysweep.space.unfolding import Unfolding
 
 ATTEMPTS = 8
 """How many samples look for an unused config in a discrete space before the unused ones are counted off."""
 STRIDE = 1 << 20
 """What is drawn anew for one attempt has the seeds of attempts far beyond those that there are."""
+
+
+_WORST = (math.inf, math.inf)
 
 
 class Model(Protocol):
@@ -95,6 +100,7 @@ class ModelSearcher:
         model: what the asks come from.
         repeats: whether a config may come again, as a model that runs it for other times wants.
         failures: what the searcher makes of trials that failed by their config; None: nothing.
+        is_max: whether the metric is to be large.
     """
 
     is_adaptive = True
@@ -108,12 +114,16 @@ class ModelSearcher:
         *,
         repeats: bool = False,
         failures: Failures | None = None,
+        is_max: bool = False,
     ) -> None:
         self._space = with_views(space)
         self._seed, self._num_samples = seed, num_samples
         self._model, self._failures = model, failures
         # Normally distributed leaves and those with one value, mostly.
         self._unmodelled = [leaf for leaf in space.searched if leaf[0] not in model.paths]
+        self._beliefs = Beliefs(space.searched)
+        self._sign = -1.0 if is_max else 1.0
+        self._judged: dict[int, tuple[float, float]] = {}
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
         is_free = repeats or has_functions
         self._cells = None if is_free else cells_of(space.searched, space.parents)
@@ -193,6 +203,8 @@ class ModelSearcher:
         elif number in self._running:
             self._running.remove(number)
             self._failures.fail(number)
+            if self._beliefs:
+                self._judged[number] = _WORST
 
     def tell_rung(self, number: int, time: float, value: float) -> None:
         """Report what a trial had reached, to a model that looks at that."""
@@ -218,9 +230,12 @@ class ModelSearcher:
             self._running.remove(number)
         elif has_failed:
             return
-        self._model.end(number, None if has_failed else result)
+        told = None if has_failed else result
+        self._model.end(number, told)
         if self._failures is not None:
-            self._failures.note(number, None if has_failed else result)
+            self._failures.note(number, told)
+        if self._beliefs:
+            self._judged[number] = _WORST if told is None else (told.penalty, self._sign * told.value)
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         if attempt >= ATTEMPTS and (self._space.where or self._space.parents):
@@ -235,7 +250,14 @@ class ModelSearcher:
         drawn = attempt + redraw * STRIDE
         rng = derived_rng(self._seed, derived_seed(self._seed, number, drawn))
         values = {path: widened(domain, attempt).sample(rng) for path, domain in self._unmodelled}
-        return values | self._model.sample(number, drawn)
+        values |= self._model.sample(number, drawn)
+        is_believed = self._beliefs and is_turn(number) and not are_left(number, self._judged)
+        if is_believed and attempt < ATTEMPTS:
+            believed = self._beliefs.values(rng, is_first=not number and not drawn)
+            # Of a branch that the model did not take, it has given nothing.
+            missing = [leaf for leaf in self._space.searched if leaf[0] not in values]
+            values |= {path: domain.sample(rng) for path, domain in missing} | believed
+        return values
 
     def _add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
         self._model.add(number, values)
@@ -282,13 +304,60 @@ def modes_of(setup: SearchSetup) -> str | tuple[str, ...]:
     return setup.modes if len(setup.modes) > 1 else setup.mode
 
 
-def around(model: Model, setup: SearchSetup) -> Searcher:
-    """The searcher around a model, in the space of a sweep."""
+def around(model: Model, setup: SearchSetup, *, repeats: bool = False) -> ModelSearcher:
+    """The searcher around a model of `setup.model_space`; `repeats`: see `ModelSearcher`."""
+    unfolding = Unfolding(setup.space)
+    if not unfolding.is_plain:
+        model = UnfoldedModel(model, unfolding)
     return ModelSearcher(
-        setup.space, setup.num_samples, setup.seed, model, failures=failures_of(model, setup)
+        setup.space,
+        setup.num_samples,
+        setup.seed,
+        model,
+        repeats=repeats,
+        failures=Failures(setup.space, model, setup.modes or (setup.mode,)),
+        is_max=setup.mode == "max",
     )
 
 
-def failures_of(model: Model, setup: SearchSetup) -> Failures:
-    """What a searcher of this sweep makes of trials that failed by their config."""
-    return Failures(setup.space, model, setup.modes or (setup.mode,))
+class UnfoldedModel:
+    """A model of an unfolded space, as one of the space itself.
+
+    Args:
+        model: knows coordinates.
+        unfolding: knows how they are made.
+    """
+
+    def __init__(self, model: Model, unfolding: Unfolding) -> None:
+        self._model, self._unfolding = model, unfolding
+        self.paths = unfolding.folded(model.paths)
+        self.substitution = model.substitution
+
+    def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
+        """See `Model`."""
+        return self._unfolding.to_values(self._model.sample(number, attempt))
+
+    def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
+        """See `Model`."""
+        self._model.add(number, self._unfolding.to_places(values))
+
+    def end(self, number: int, result: Result | None) -> None:
+        """See `Model`."""
+        self._model.end(number, result)
+
+    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
+        """See `Model`."""
+        self._model.add_earlier(self._unfolding.to_places(values), result)
+
+    def end_infeasible(self, number: int, worst: Result) -> None:
+        """See `feasible.FailureModel`."""
+        end_infeasible(self._model, number, worst)
+
+    def avoids(self, number: int) -> bool:
+        """See `feasible.AvoidingModel`."""
+        return avoids(self._model, number)
+
+    def rung(self, number: int, time: float, value: float) -> None:
+        """See `RungModel`."""
+        if isinstance(self._model, RungModel):
+            self._model.rung(number, time, value)

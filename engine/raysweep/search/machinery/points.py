@@ -15,6 +15,7 @@ from raysweep.search.machinery.config_view import with_views
 from raysweep.space.building import fill
 from raysweep.space.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
 from raysweep.space.parsed import Space
+from raysweep.space.simplex import Simplex
 
 
 class FirstPoints:
@@ -99,8 +100,8 @@ def _drawn(space: Space, point: dict[str, Any], number: int, rng: Random) -> dic
         else:
             try:
                 values[path] = own_value(domain, value)
-            except ValueError:
-                raise _misfit(number, ".".join(path), f"{value!r} is outside {domain!r}") from None
+            except ValueError as error:
+                raise _misfit(number, ".".join(path), str(error)) from None
     for name in _names(point):
         if not _is_known(space, name):
             raise _misfit(number, name, "is not in param_space")
@@ -136,6 +137,8 @@ def own_value(domain: Domain, value: Any) -> Any:
     Raises:
         ValueError: it is none of the domain's.
     """
+    if isinstance(domain, Simplex):
+        return domain.own(value)
     if isinstance(domain, Choice) and not holds(domain, value) and _is_number(value):
         same = [choice for choice in domain.values if _is_number(choice) and choice == value]
         value = same[0] if same else value
@@ -154,6 +157,8 @@ def holds(domain: Domain, value: Any) -> bool:
     """Whether a value is one of the domain's."""
     if isinstance(domain, Const | SampleFrom):
         return True
+    if isinstance(domain, Simplex):
+        return domain.holds(value)
     if isinstance(domain, Choice):
         known = {orjson.dumps(choice, option=orjson.OPT_SORT_KEYS) for choice in domain.values}
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) in known

@@ -26,7 +26,9 @@ from raysweep.search.machinery.anchors import AnchoredSearcher, Anchors
 from raysweep.search.machinery.cells import LeafPath
 from raysweep.search.machinery.points import FirstPoints, holds
 from raysweep.space.branches import switch_of
-from raysweep.space.parsed import VOCABULARY, Space, has_domain
+from raysweep.space.parsed import Space, has_domain
+from raysweep.space.simplex import Simplex
+from raysweep.space.vocabulary import word_of
 
 _ABSENT: Final = object()
 
@@ -198,7 +200,7 @@ def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"has no {name}") from None
         if not holds(domain, value):
             raise ValueError(f"{name}={value!r} is outside tonight's space")
-        values[path] = value
+        values[path] = domain.own(value) if isinstance(domain, Simplex) else value
     if not space.allows(values):
         broken = next(relation.text for relation in space.where if not relation.holds(config))
         raise ValueError(f"does not satisfy {broken!r}")
@@ -230,7 +232,7 @@ def _now(node: Any, earlier: Any) -> Any:
         taken, below = next(iter(earlier.items()))
         return {taken: _now(branches[taken], below)} if taken in branches else earlier
     if isinstance(node, Mapping):
-        if len(node) > 1 or next(iter(node)) not in VOCABULARY:
+        if word_of(node) is None:
             return at_constants(node, earlier if isinstance(earlier, Mapping) else {})
         return as_lists(node.get("const", earlier))
     known = earlier if isinstance(earlier, list) and len(earlier) == len(node) else [None] * len(node)

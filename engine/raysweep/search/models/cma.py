@@ -23,10 +23,12 @@ import cmaes
 import numpy as np
 
 from raysweep.search.base import Result, derived_rng, derived_seed
+from raysweep.search.machinery.beliefs import JUDGED
 from raysweep.search.machinery.cells import LeafPath
 from raysweep.search.machinery.model import unconditional, without_model
 from raysweep.space.domains import Float, Integer
 from raysweep.space.parsed import Space
+from raysweep.space.priors import is_believed
 from raysweep.space.units import from_unit, is_open, to_unit
 
 WARM_LEAST = 10
@@ -77,6 +79,9 @@ class CmaModel:
         if space.parents and not self._leaves:
             raise without_model("cma_es")
         self.paths = frozenset(path for path, _ in self._leaves)
+        # Those drawn by priors that may be wrong: of the first generation only where they are its best.
+        has_priors = not after and any(is_believed(domain) for _, domain in space.searched)
+        self._believed = frozenset(JUDGED if has_priors else ())
         self._earlier: list[Judged] = []
         self._places: dict[int, Any] = {}
         self._ended: list[int] = []  # numbers, sorted
@@ -103,6 +108,9 @@ class CmaModel:
 
     def end(self, number: int, result: Result | None) -> None:
         """Take note of a result; a failed trial is in no generation."""
+        if number in self._believed:
+            self._end_believed(number, result)
+            return
         at = bisect_left(self._ended, number)
         is_known = number in self._values
         if result is None:
@@ -116,6 +124,12 @@ class CmaModel:
                 self._ended.insert(at, number)
         while self._states and (self._states[-1][0] > at or at < self._after):
             self._states.pop()
+
+    def _end_believed(self, number: int, result: Result | None) -> None:
+        self._values.pop(number, None)
+        if result is not None:
+            self._values[number] = self._cost(result)
+        self._states.clear()
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Take note of a result that the first generation begins with."""
@@ -140,10 +154,20 @@ class CmaModel:
             if until > len(self._ended):
                 return optimizer
             after = copy.deepcopy(optimizer)
-            after.tell(_judged(self._ended_between(done, until)))
+            after.tell(_judged(self._generation(done, until)))
             if self._options.restarts and after.should_stop():
                 after = self._restart(until, after.population_size * 2)
             self._states.append((until, after))
+
+    def _generation(self, first: int, until: int) -> list[Judged]:
+        """These results; in the first generation the best by the priors take the place of the worst."""
+        own = self._ended_between(first, until)
+        if first or not self._believed:
+            return own
+        own.sort(key=_rank)
+        believed = [(self._places[each], self._values[each]) for each in JUDGED if each in self._values]
+        better = [each for each in believed if _rank(each) < _rank(own[0])]
+        return [*better, *own[: len(own) - len(better)]]
 
     def _ended_between(self, first: int, until: int) -> list[Judged]:
         return [(self._places[number], self._values[number]) for number in self._ended[first:until]]
@@ -172,6 +196,11 @@ class CmaModel:
             population_size=population_size,
             seed=0,  # it is seeded before each ask
         )
+
+
+def _rank(judged: Judged) -> Cost:
+    value, penalty = judged[1]
+    return penalty, value
 
 
 def _judged(found: Sequence[Judged]) -> list[Solution]:

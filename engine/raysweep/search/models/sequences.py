@@ -27,6 +27,7 @@ from raysweep.search.machinery.cells import (
 from raysweep.search.machinery.config_view import with_views
 from raysweep.space.domains import SampleFrom
 from raysweep.space.parsed import MAX_DRAWS, Space
+from raysweep.space.unfolding import Unfolding
 from raysweep.space.units import from_unit
 
 ATTEMPTS = 32
@@ -55,6 +56,8 @@ class SequenceSearcher:
         self._make = _ENGINES[kind]
         self._scrambles = scramble
         self._leaves = space.searched
+        self._unfolding = Unfolding(space)
+        self._coordinates = self._unfolding.space.searched
         self._engine: Any = None
         self._next = 0
         # The places in the sequence of the points that satisfy `where`, as far as they were looked for.
@@ -135,15 +138,16 @@ class SequenceSearcher:
 
     def _values_at(self, index: int) -> dict[LeafPath, Any]:
         """What the point of this place in the sequence stands for."""
-        return {
+        values = {
             path: from_unit(domain, float(place))
-            for (path, domain), place in zip(self._leaves, self._point(index), strict=True)
+            for (path, domain), place in zip(self._coordinates, self._point(index), strict=True)
         }
+        return self._unfolding.to_values(values)
 
     def _point(self, number: int) -> Any:
         if self._engine is None or number < self._next:
             rng = np.random.default_rng(derived_seed(self._seed, 0))
-            self._engine = self._make(len(self._leaves), scramble=self._scrambles, rng=rng)
+            self._engine = self._make(len(self._coordinates), scramble=self._scrambles, rng=rng)
             self._next = 0
         if number > self._next:
             self._engine.fast_forward(number - self._next)

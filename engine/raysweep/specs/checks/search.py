@@ -8,12 +8,17 @@ from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.search.options import TRIAL_TIME
 from raysweep.search.random_then_auto import STARTUP
 from raysweep.space.expressions import dotted_name
+from raysweep.space.grid_points import grid_points, without_steps
 from raysweep.space.parsed import uses
+from raysweep.space.priors import has_prior
 from raysweep.specs.sweep_fields import SweepFields
 from raysweep.specs.sweep_parts import Memory
 
 _NUMBERS: Final = ("uniform", "loguniform", "randint", "lograndint")
-_LEARNT: Final = ("choice", *_NUMBERS, *(f"q{word}" for word in _NUMBERS))
+_LEARNT: Final = ("choice", "simplex", *_NUMBERS, *(f"q{word}" for word in _NUMBERS))
+
+MOST_POINTS: Final = 1_000_000
+"""Of how many points a grid that a simplex is part of may be."""
 
 
 def can_learn(spec: SweepFields) -> bool:
@@ -29,6 +34,43 @@ def can_learn(spec: SweepFields) -> bool:
     if spec.scheduler.options.is_population or uses(spec.param_space, "grid_search"):
         return False
     return any(uses(spec.param_space, word) for word in _LEARNT)
+
+
+def check_grid(spec: SweepFields) -> None:
+    """See that a search that walks grids has one, and each simplex points to walk. Raises Problem."""
+    if not spec.search.options.needs_grid:
+        return
+    kind, without_step = spec.search.kind, without_steps(spec.param_space)
+    if without_step:
+        raise Problem(
+            f"a simplex without a step has no points that {show(kind)} could walk",
+            'write step, as {"simplex": [...], "step": 0.25}, or search: random',
+            ("param_space", *without_step[0]),
+        )
+    if not uses(spec.param_space, "grid_search") and not uses(spec.param_space, "simplex"):
+        raise Problem(
+            f"{kind!r} needs a grid_search in param_space",
+            'write {"grid_search": [...]} for a parameter, or search: random',
+            ("search",),
+        )
+    points = grid_points(spec.param_space, has_lattices=True)
+    if uses(spec.param_space, "simplex") and points > MOST_POINTS:
+        raise Problem(
+            f"the grid has {points} points, and {show(kind)} walks at most {MOST_POINTS}",
+            "make a step of the simplex larger, or set search: random",
+            ("param_space",),
+        )
+
+
+def check_priors(spec: SweepFields) -> None:
+    """See that the search begins with what priors say. Raises Problem."""
+    if spec.search.options.takes_priors or not has_prior(spec.param_space):
+        return
+    raise Problem(
+        f"{spec.search.kind} does not use priors, and param_space has some",
+        "leave prior out, or choose auto, random, tpe, gp, cma_es, bohb or nsga2",
+        ("search",),
+    )
 
 
 def check_pair(spec: SweepFields) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from raysweep.documents.validation import Problem
 from raysweep.schedulers.spec import check_scheduler
-from raysweep.space.parsed import uses
 from raysweep.space.where import check_where
 from raysweep.specs.checks.command import check_command
 from raysweep.specs.checks.metrics import check_repeat, check_several, check_unranked
@@ -15,18 +14,21 @@ from raysweep.specs.checks.resources import (
     check_isolation,
     check_scaling,
 )
-from raysweep.specs.checks.search import check_costs, check_memory, check_pair, check_points
+from raysweep.specs.checks.search import (
+    check_costs,
+    check_grid,
+    check_memory,
+    check_pair,
+    check_points,
+    check_priors,
+)
 from raysweep.specs.sweep_fields import SweepFields
 
 
 def check_sweep(spec: SweepFields) -> None:
     """See that the fields of a sweep fit together. Raises Problem."""
-    if spec.search.options.needs_grid and not uses(spec.param_space, "grid_search"):
-        raise Problem(
-            f"{spec.search.kind!r} needs a grid_search in param_space",
-            'write {"grid_search": [...]} for a parameter, or search: random',
-            ("search",),
-        )
+    check_grid(spec)
+    check_priors(spec)
     check_command(spec)
     check_unranked(spec)
     check_pair(spec)
