@@ -125,8 +125,6 @@ class Feed:
             step(state, event)
             if is_new:
                 yield self._sweep_start(event.at)
-            if isinstance(event, ev.ControllerStarted | ev.SpecChanged):
-                self._ended = {number for number, trial in state.trials.items() if trial.state in FINAL}
         yield from self._ends(event)
         yield from self._notices(event, had_room=had_room)
         if state.phase == "ended" and not was_ended:
@@ -209,15 +207,15 @@ class Feed:
     def _ends(self, event: ev.Event) -> Iterator[hk.TrialEnd]:
         """The trials that ended; mostly the one that the event is about, else all are looked at."""
         state = self._state
-        final = sum(state.line.counts.get(name, 0) for name in FINAL)
-        if final == len(self._ended):
-            return
         number = getattr(event, "trial", None)
         trial = state.trials.get(number) if isinstance(number, int) else None
         if trial is not None and trial.state in FINAL and trial.number not in self._ended:
             yield self._trial_end(trial, event.at)
-        if final == len(self._ended):
+        final = sum(state.line.counts.get(name, 0) for name in FINAL)
+        if final == len(self._ended) and not isinstance(event, ev.ControllerStarted | ev.SpecChanged):
             return
+        # Others have ended with it, or go on after their end.
+        self._ended = {number for number in self._ended if state.trials[number].state in FINAL}
         for each in list(state.trials.values()):
             if each.state in FINAL and each.number not in self._ended:
                 yield self._trial_end(each, event.at)

@@ -8,7 +8,7 @@ is stored twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -178,6 +178,7 @@ class Mlflow:
         self._waiting: dict[str, _Run] = {}
         self._is_unsure = True
         """Whether there may be runs that this process does not know of."""
+        self._page = ""
 
     def on_sweep_start(self, event: SweepStart) -> None:
         """The run of the sweep, with its spec as a tag."""
@@ -277,10 +278,9 @@ class Mlflow:
 
     def _run(self, trial: str, at: float) -> _Run:
         """The run of a trial, or of the sweep (empty); made where there is none."""
-        if self._is_unsure:
-            for name, found in self._find_runs():
-                self._runs.setdefault(name, found)
-            self._is_unsure = False
+        while self._is_unsure:
+            # Page by page: what was found stays found, where the next one fails.
+            self._find_runs()
         run = self._runs.get(trial)
         if run is None:
             parent = self._run("", at).run_id if trial else ""
@@ -308,23 +308,23 @@ class Mlflow:
         }
         return _Run(self._server.post("runs/create", body)["run"]["info"]["run_id"])
 
-    def _find_runs(self) -> Iterator[tuple[str, _Run]]:
-        token, setup = "", self._setup
-        while True:
-            query: dict[str, Any] = {
-                "experiment_ids": [self._experiment],
-                "filter": f"tags.`{_SWEEP}` = '{setup.sweep_id}' and tags.`{_BEGUN}` = '{setup.begun_at}'",
-                "max_results": 1000,
-                "order_by": ["attributes.start_time ASC"],
-            }
-            answer = self._server.post("runs/search", query | ({"page_token": token} if token else {}))
-            for each in answer.get("runs", ()):
-                tags = {tag["key"]: tag["value"] for tag in each.get("data", {}).get("tags", ())}
-                trial = tags.get(_TRIAL, "")
-                yield "" if trial == "sweep" else trial, _Run(each["info"]["run_id"], tags.get(_EVENT, ""))
-            token = answer.get("next_page_token", "")
-            if not token:
-                return
+    def _find_runs(self) -> None:
+        """Take note of the next page of runs; after the last one, all are known."""
+        setup = self._setup
+        query: dict[str, Any] = {
+            "experiment_ids": [self._experiment],
+            "filter": f"tags.`{_SWEEP}` = '{setup.sweep_id}' and tags.`{_BEGUN}` = '{setup.begun_at}'",
+            "max_results": 1000,
+            "order_by": ["attributes.start_time ASC"],
+        }
+        answer = self._server.post("runs/search", query | ({"page_token": self._page} if self._page else {}))
+        for each in answer.get("runs", ()):
+            tags = {tag["key"]: tag["value"] for tag in each.get("data", {}).get("tags", ())}
+            trial = tags.get(_TRIAL, "")
+            run = _Run(each["info"]["run_id"], tags.get(_EVENT, ""))
+            self._runs.setdefault("" if trial == "sweep" else trial, run)
+        self._page = answer.get("next_page_token", "")
+        self._is_unsure = bool(self._page)
 
     def _find_experiment(self, name: str) -> str:
         found = self._server.get("experiments/get-by-name", experiment_name=name)
