@@ -16,6 +16,7 @@ from raysweep.core.views.result import best_shown, explain, num_trials
 from raysweep.core.views.scores import score_of
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.lifecycle import FINAL
+from raysweep.documents.json_numbers import Counts
 from raysweep.documents.stored_paths import to_uri
 from raysweep.errors import JournalDamagedError, StorageError, SweepNotFoundError, one_line
 from raysweep.hooks import events as hk
@@ -211,7 +212,7 @@ class Feed:
         trial = state.trials.get(number) if isinstance(number, int) else None
         if trial is not None and trial.state in FINAL and trial.number not in self._ended:
             yield self._trial_end(trial, event.at)
-        final = sum(state.line.counts.get(name, 0) for name in FINAL)
+        final = Counts(state.line.counts).ended
         if final == len(self._ended) and not isinstance(event, ev.ControllerStarted | ev.SpecChanged):
             return
         # Others have ended with it, or go on after their end.
@@ -286,7 +287,7 @@ class Feed:
             uri=self._folder.uri,
             status=state.end.status or "",
             why=explain(state),
-            counts={name: count for name, count in sorted(state.line.counts.items()) if count},
+            counts=Counts.of(state.line.counts),
             best_trial=trial_id(best.number) if best is not None else None,
             best_score=score_of(state, best) if best is not None else None,
             best_config=dict(best.config) if best is not None else {},

@@ -1,8 +1,8 @@
 """The process beside the controller: reads the journal, and calls the callbacks on a thread each.
 
 It gets a line of JSON on its standard input, and later perhaps `end`: the sweep has ended, deliver the
-rest. Where the input closes without it, the controller is gone, and so is this process in a moment. It writes a
-line of JSON to a pipe when it has done what it could.
+rest. Where the input closes without it, the controller is gone, and so is this process in a moment. It writes
+a line of JSON to a pipe when it has done what it could.
 """
 
 from __future__ import annotations

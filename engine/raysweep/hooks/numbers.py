@@ -8,6 +8,8 @@ from typing import Final
 import orjson
 from pydantic import JsonValue
 
+from raysweep.documents.json_values import leaves
+
 ODD: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """How reports write numbers that JSON has none for."""
 
@@ -34,10 +36,4 @@ def texts_of(config: Mapping[str, JsonValue]) -> dict[str, str]:
 
 def flat(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The leaves of nested mappings by dotted name; an empty mapping has none."""
-    found: dict[str, JsonValue] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            found |= {f"{name}.{inner}": leaf for inner, leaf in flat(value).items()}
-        else:
-            found[name] = value
-    return found
+    return {name: value for name, value in leaves(dict(values)) if value != {}}

@@ -1,6 +1,6 @@
 """What each tracker must pass: what it stored equals the journal.
 
-After two kills at any point, with a sink that is down half of the time, and with events that are delivered again.
+After two kills at any point, with a sink that is down half of the time, and with events that come again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def points_of(items: list[Item]) -> list[Point]:
 def run_life(
     sweep: GoldenSweep, callback: CallbackSpec, *, events: int | None = None
 ) -> list[sink.SinkReport]:
-    """One process's life: all is delivered; or, with `events`, it dies after so many, and notes nothing then."""
+    """One process's life: all is delivered; or, with `events`, it dies after so many, without a note."""
     delivery = process.Delivery(sweep.folder, (callback,))
     given = 0
     with pytest.MonkeyPatch.context() as patch:
