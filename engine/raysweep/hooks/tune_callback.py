@@ -58,7 +58,7 @@ class TuneTrial:
         self.error_file: str | None = None
         self.num_failures = 0
         self.start_time = event.at
-        self.attempt_at = event.at
+        self.attempt_at = self.reported_at = event.at
 
     @property
     def evaluated_params(self) -> dict[str, Any]:
@@ -167,6 +167,9 @@ class TuneCallback:
 
     def _start(self, trial: TuneTrial) -> None:
         trial.status = "RUNNING"
+        # With a checkpoint, loggers of Tune's would fetch their files from where Tune keeps them.
+        trial.checkpoint = None
+        trial.init_local_path()  # loggers of Tune's write into it without looking
         self._started.add(trial.trial_id)
         self._call("on_trial_start", trial)
 
@@ -176,7 +179,7 @@ class TuneCallback:
         getattr(self._callback, hook)(iteration=self._iteration, trials=trials, trial=trial, **more)
 
     def _result(self, trial: TuneTrial, event: Report) -> dict[str, Any]:
-        before = trial.last_result.get("timestamp", trial.start_time)
+        before, trial.reported_at = trial.reported_at, event.at
         own = {
             name: ODD.get(value, value) if isinstance(value, str) else value
             for name, value in event.metrics.items()

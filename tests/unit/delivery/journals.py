@@ -8,6 +8,8 @@ from pathlib import Path
 from raysweep.core.vocabulary.codec import decode
 from raysweep.core.vocabulary.events import ControllerStarted
 from raysweep.delivery.feed import Feed, Item
+from raysweep.hooks.events import Notice
+from raysweep.hooks.spec import CallbackSpec
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.storage.journal.journal import Claim, Journal
 from raysweep.storage.journal.segment import SegmentHeader, encode_segment
@@ -17,6 +19,7 @@ from tests.golden.replay import GOLDEN, read_expected
 SWEEP = "golden-1"
 SEGMENT = 20
 """Records in a segment."""
+KIND = "tests.unit.delivery.callbacks:Writes"
 
 
 class GoldenSweep:
@@ -60,6 +63,16 @@ class GoldenSweep:
     def items(self) -> list[Item]:
         """All events of what is written."""
         return Feed(self.folder).read(1_000_000)
+
+
+def writes(path: Path, **options: object) -> CallbackSpec:
+    """The callback of `callbacks.Writes`."""
+    return CallbackSpec.of({KIND: {"path": str(path), **options}})
+
+
+def ids_of(sweep: GoldenSweep) -> list[str]:
+    """The ids of the events that `callbacks.Writes` gets."""
+    return [item.event.id for item in sweep.items() if not isinstance(item.event, Notice)]
 
 
 def _pieces(lines: list[bytes]) -> Iterator[list[bytes]]:

@@ -13,8 +13,7 @@ import pytest
 from raysweep.delivery.beside import Beside
 from raysweep.hooks.spec import CallbackSpec
 from tests.unit.delivery.callbacks import Options, Writes
-from tests.unit.delivery.journals import GoldenSweep
-from tests.unit.delivery.test_sink import ids_of, writes
+from tests.unit.delivery.journals import GoldenSweep, ids_of, writes
 
 
 @pytest.fixture

@@ -9,12 +9,8 @@ import pytest
 
 from raysweep.delivery import process, shared, sink
 from raysweep.delivery.cursor import CursorFile
-from raysweep.hooks.events import Notice
-from raysweep.hooks.spec import CallbackSpec
 from tests.unit.delivery.contract import run_life
-from tests.unit.delivery.journals import GoldenSweep
-
-KIND = "tests.unit.delivery.callbacks:Writes"
+from tests.unit.delivery.journals import GoldenSweep, ids_of, writes
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +26,6 @@ def sweep(tmp_path: Path) -> GoldenSweep:
     made = GoldenSweep("chaos-98", tmp_path / "store")
     made.write()
     return made
-
-
-def writes(path: Path, **options: object) -> CallbackSpec:
-    return CallbackSpec.of({KIND: {"path": str(path), **options}})
-
-
-def ids_of(sweep: GoldenSweep) -> list[str]:
-    return [item.event.id for item in sweep.items() if not isinstance(item.event, Notice)]
 
 
 @pytest.mark.parametrize("does", ["", "raise", "exit", "down"])
