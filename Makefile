@@ -6,14 +6,15 @@
 #
 # .venv-prefect-latest holds the newest Prefect, which cannot live beside Airflow; .venv-3.12 and .venv-3.13 hold those
 # Pythons with Ray, for a sample of the tests; .venv-tensorflow and .venv-horovod hold what only some gangs need, and
-# .venv-searchers the packages of Ray Tune's searchers, .venv-programs those of programs that run as trials.
+# .venv-searchers the packages of Ray Tune's searchers, .venv-programs those of programs that run as trials, .venv-trackers
+# MLflow, which cannot live beside Airflow.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-pythons test-all faults chaos storms mutants structure check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-all faults chaos storms mutants structure check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -96,6 +97,13 @@ PROGRAMS := hydra-core==1.3.2 transformers accelerate tensorboard scikit-learn t
 	[ -x .venv-programs/bin/python ] || $(PYTHON) -m venv .venv-programs
 	$(UV_ENV) $(BIN)/uv pip install --python .venv-programs/bin/python --constraints <(grep -v antlr4 constraints.txt) \
 		--editable '.[ray]' $(PROGRAMS) hypothesis pytest pytest-timeout pytest-xdist
+	@mkdir -p $(@D) && touch $@
+
+# MLflow pins other versions than Ray and Airflow: here it stands with the engine alone, and without the constraints.
+.venv-trackers/.stamps/dev: $(STAMPS)/venv pyproject.toml Makefile
+	[ -x .venv-trackers/bin/python ] || $(PYTHON) -m venv .venv-trackers
+	$(UV_ENV) $(BIN)/uv pip install --python .venv-trackers/bin/python \
+		--editable . mlflow tensorboardX cloudpickle hypothesis pytest pytest-timeout pytest-xdist
 	@mkdir -p $(@D) && touch $@
 
 # Horovod has no wheels; one that was built is good for the PyTorch and the Python of its environment.
@@ -187,6 +195,10 @@ test-searchers: .venv-searchers/.stamps/dev
 ## test-programs: hydra apps, Hugging Face trainers and TensorBoard files as trials, with their packages, in an environment of its own
 test-programs: .venv-programs/.stamps/dev
 	.venv-programs/bin/python -m pytest -n 2 tests/engine/test_programs.py tests/unit/programs
+
+## test-trackers: trackers against their real servers and packages, in an environment of its own
+test-trackers: .venv-trackers/.stamps/dev
+	.venv-trackers/bin/python -m pytest -n 0 tests/unit/delivery/test_real_mlflow.py
 
 VERSIONS ?= 3.12 3.13
 # The interpreter of a version: the one on PATH, or else pyenv's newest.
@@ -281,5 +293,5 @@ constraints: $(STAMPS)/venv
 
 ## clean: remove what make made: environments, caches, site, .mutants, .storms, .nightly, .airflow and .prefect with their results
 clean:
-	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-searchers .venv-programs .venv-3.12 .venv-3.13 .mutants .storms .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-searchers .venv-programs .venv-trackers .venv-3.12 .venv-3.13 .mutants .storms .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

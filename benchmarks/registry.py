@@ -38,6 +38,7 @@ _ALL: Final = (
     Benchmark(name="noop", module="noop", function="run_100"),
     Benchmark(name="noop-1000", module="noop", function="run_1000"),
     Benchmark(name="noop-fresh", module="noop", function="run_fresh"),
+    Benchmark(name="callbacks", module="callbacks"),
     Benchmark(name="reports", module="reports"),
     Benchmark(name="utilization", module="utilization"),
     Benchmark(name="resume", module="resume"),

@@ -371,7 +371,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"scheduler": MedianStoppingRule()}, r"tune_config\.scheduler\.time_attr: time_total_s", "time_attr="),
     ({"scheduler": ASHAScheduler(stop_last_trials=False)}, r"scheduler\.stop_last_trials", "max_t"),
     ({"trial_name_creator": str}, r"tune_config\.trial_name_creator", "ignore="),
-    ({"callbacks": [Quiet()]}, r"run_config\.callbacks", "on_progress"),
+    ({"callbacks": [7]}, r"run_config\.callbacks: 7 is no callback", "ray.tune.Callback"),
     ({"stop": lambda trial, result: False}, r"run_config\.stop: a .* is code", '"trial_if": "my_project'),
     ({"stop": ExperimentPlateauStopper("loss")}, r"run_config\.stop: Experiment.* reports", '"window": 10'),
     (
@@ -404,7 +404,7 @@ def test_all_that_has_no_counterpart_is_said_at_once_and_may_be_ignored(make: Ma
     space = {"x": tune.uniform(0, 1)}
     tuner = make(
         space=space | {"args": object()},
-        callbacks=[Quiet()],
+        callbacks=[7],
         scheduler=ResourceChangingScheduler(),
         trial_name_creator=str,
     )

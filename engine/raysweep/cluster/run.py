@@ -24,8 +24,10 @@ from raysweep.cluster.ray.connection import connect, stage_of
 from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
+from raysweep.delivery.beside import Beside
 from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
+from raysweep.hooks.loading import load_callbacks
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.outcome.formatting import show_progress
 from raysweep.programs.allowed import check_programs
@@ -152,6 +154,7 @@ def _run(
             has_run = True
             continue
         load_policies(asked.spec)
+        load_callbacks(asked.spec)
         if folder.read_spec() is None:
             check_not_lost(folder, generation)
             check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)
@@ -228,8 +231,10 @@ def _carry_through(
 
     folder, state = held.folder, held.state
     controller = Controller(held, connection, on_progress, stage, note)
+    beside = Beside(folder, held.asked.spec.callbacks, address=connection.address)
     interrupts.pass_to(controller.requests)
     try:
+        beside.start()
         controller.run_to_end()
         retrying(OUTCOME_GIVE_UP_AFTER_S)(folder.check_is_there)
         if state.end.fault == "spec":
@@ -237,6 +242,7 @@ def _carry_through(
         retrying(OUTCOME_GIVE_UP_AFTER_S)(
             check_end, folder, state, claim=held.claim.number, last=controller.last_segment
         )
+        notes = beside.finish() if state.phase == "ended" else ()
     except SpecError as error:
         error.kept_uri = _make_way(folder, state, controller.progress())
         raise
@@ -248,9 +254,13 @@ def _carry_through(
         if isinstance(error, KeyboardInterrupt):
             raise SweepInterrupted(folder.sweep_id, so_far=show_progress(progress)) from None
         raise
+    finally:
+        beside.close()
     outcome = make_outcome(
         state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=__version__
     )
+    if notes:
+        outcome = outcome.model_copy(update={"notes": (*outcome.notes, *notes)})
     folder.write_outcome_if_absent(outcome)
     progress = controller.progress()
     with suppress(StorageError):  # the outcome is there: nobody needs it

@@ -51,6 +51,11 @@ class KindSpec(SpecModel):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
+        return cls._parse(given)
+
+    @classmethod
+    def _parse(cls, given: Any) -> Any:
+        """What was given, as the fields of this."""
         if isinstance(given, str | type):
             return cls._fields(given, {})
         if not isinstance(given, Mapping):

@@ -87,6 +87,10 @@ class Plugins(Generic[PolicyT]):
         except Exception as error:
             raise self.failed(kind, "__init__", error) from error
 
+    def check_options(self, kind: str, options: BaseModel) -> None:
+        """See that the options fit a class that was loaded. Raises: SpecError."""
+        self._options(kind, self._loaded[kind], options.model_dump())
+
     def failed(self, kind: str, method: str, error: Exception) -> SpecError:
         """The error for what a method of the user's class raised."""
         what = one_line(f"{type(error).__name__}: {error}", 200)

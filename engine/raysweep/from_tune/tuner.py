@@ -14,6 +14,7 @@ from raysweep.from_tune.populations import Opened, open_space
 from raysweep.from_tune.schedulers import ANOTHER, by_own_metric, read_scheduler
 from raysweep.from_tune.searches import read_tpe, seed_of
 from raysweep.from_tune.stoppers import read_stop
+from raysweep.hooks.spec import is_tune_callback
 from raysweep.space.parsed import uses
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.sweep_parts import Isolation
@@ -45,6 +46,8 @@ def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> Sw
     reading = _Reading(held, fields)
     found = reading.read()
     problems = [problem for problem in reading.problems if problem[0] not in ignore]
+    if "run_config.callbacks" in ignore:
+        found.pop("callbacks", None)
     if not problems:
         spec = SweepSpec.model_validate(found | fields)
         return spec if "isolation" in fields else spec.replace(isolation=_own_process(spec))
@@ -98,6 +101,7 @@ class _Reading:
             **self._read_stop(),
             **self._read_failure(),
             **self._read_checkpoints(),
+            **self._read_callbacks(),
         }
         if self._start:
             fields["points"] = self._begin_alike(fields.get("points", ()))
@@ -341,14 +345,24 @@ class _Reading:
             fields["tune"] = tune
         return fields
 
+    def _read_callbacks(self) -> dict[str, Any]:
+        found = list(self._run.callbacks or ())
+        for each in found:
+            if not is_tune_callback(each):
+                self._refuse(
+                    "run_config.callbacks",
+                    f"{show(each)} is no callback of Ray Tune's",
+                    "give an object of ray.tune.Callback; or from_tuner(…, ignore=['run_config.callbacks'])",
+                    "callbacks",
+                )
+        return {"callbacks": [each for each in found if is_tune_callback(each)]} if found else {}
+
     def _refuse_the_rest(self) -> None:
         """What is neither a field of a spec nor without an effect on what comes out."""
         name_it = "name trials in what you make of the outcome"
-        callback = "read the outcome, the journal or on_progress= of run_sweep"
         parts = {
             "tune_config.trial_name_creator": (self._config.trial_name_creator, name_it),
             "tune_config.trial_dirname_creator": (self._config.trial_dirname_creator, name_it),
-            "run_config.callbacks": (self._run.callbacks, callback),
             "run_config.sync_config.sync_artifacts": (
                 getattr(self._run.sync_config, "sync_artifacts", False),
                 "put what is to be kept into a checkpoint",

@@ -31,6 +31,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 from pydantic import SecretStr
 
 from raysweep.documents.allow_list import check_named
+from raysweep.documents.kinds import CLASS_EXAMPLE
 from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_ref
 from raysweep.errors import (
     JobExistsError,
@@ -41,6 +42,7 @@ from raysweep.errors import (
     StorageUnavailableError,
     one_line,
 )
+from raysweep.hooks.spec import CallbackSpec
 from raysweep.jobs.client import JobsClient, open_client
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.decisions import Decision, Newest, decide
@@ -183,7 +185,7 @@ def check_portable(spec: SweepSpec | TrainSpec) -> None:
     """See that functions of the spec can travel: the trainable, what makes the data sets of a training.
 
     Raises:
-        SpecError: One has no import path, or may not be.
+        SpecError: One has no import path, or may not be; a callback has an address that would be stored.
     """
     if spec.command is not None:
         check_programs(spec, is_local=False)
@@ -192,6 +194,23 @@ def check_portable(spec: SweepSpec | TrainSpec) -> None:
     for name, source in spec.datasets.items() if isinstance(spec, TrainSpec) else ():
         if source.function is not None:
             _check_function(f"datasets.{name}", source.function)
+    if isinstance(spec, SweepSpec):
+        _check_callbacks(spec.callbacks)
+
+
+def _check_callbacks(callbacks: tuple[CallbackSpec, ...]) -> None:
+    for callback in callbacks:
+        if callback.held is not None:
+            name = type(callback.held).__qualname__
+            problem = f"a {name} object cannot be sent to a job"
+            raise SpecError("callbacks", problem, f'name its class: {{"{CLASS_EXAMPLE}": {{...}}}}')
+        for name in getattr(callback.options, "secret_fields", ()):
+            if getattr(callback.options, name):
+                path = f"callbacks.{callback.kind}.{name}"
+                fix = f"write {name}_from: NAME, and pass that variable to the job with env_vars or pass_env"
+                raise SpecError(path, "would be stored with the job's request on the cluster", fix)
+        if ":" in callback.kind:
+            check_named(callback.kind, "callbacks")
 
 
 def _check_function(field: str, function: str | Callable[..., Any]) -> None:

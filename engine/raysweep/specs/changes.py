@@ -45,8 +45,9 @@ class Changes:
 def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -> Changes:
     """What differs from `old` to `new`.
 
-    A trainable is known by its name: whether its code is another is no matter here. Nor is the storage path:
-    a store may have several names, and be moved. A search that `new` leaves open is as in `old`.
+    A trainable is known by its name: whether its code is another is no matter here. Nor are the callbacks.
+    Nor is the storage path: a store may have several names, and be moved. A search that `new` leaves open is
+    as in `old`.
     Safe are: more samples (null is more than any number, and may come with a first limit), a later or no
     deadline, larger budgets or none, and any change of the concurrency, `autoscaled`, the isolation, the
     tags, the failure policy, `stop.min_trials`, how checkpoints are moved, or how much all of them may
@@ -107,6 +108,7 @@ def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, An
     """The spec's data; where the kinds of search or scheduler differ, only the kind's name."""
     fields = spec.to_dict() | {"search": spec.search.effective().model_dump(mode="json")}
     del fields["storage_path"]
+    fields.pop("callbacks", None)
     for name in ("search", "scheduler"):
         if getattr(old, name).kind != getattr(new, name).kind:
             fields[name] = getattr(spec, name).kind

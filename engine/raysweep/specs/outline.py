@@ -37,6 +37,7 @@ Outline = Mapping[str, Any]
 def outline(spec: SweepSpec | TrainSpec) -> Outline:
     """The outline of a spec; equal specs have equal ones. The storage path is not part of it."""
     fields = spec.to_dict()
+    fields.pop("callbacks", None)
     parts: dict[str, Any] = {
         "trainable": fields.pop("trainable", ""),
         "fields": {},

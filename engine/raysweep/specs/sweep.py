@@ -74,6 +74,7 @@ class SweepSpec(SweepFields):
             stop: StopPolicy | Mapping[str, Any] = ...,
             warm_start: str | int | Memory | Mapping[str, Any] | None = None,
             tune: TuneOptions | Mapping[str, Any] = ...,
+            callbacks: Sequence[object] = (),
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...
@@ -105,10 +106,17 @@ class SweepSpec(SweepFields):
         fields.pop("trainable" if self.command is not None else "command", None)
         if self.command is None:
             fields.pop("program", None)
+        if not self.callbacks:
+            fields.pop("callbacks", None)
         return join_metrics(fields, self.others)
 
+    def to_stored(self) -> dict[str, Any]:
+        """As `to_dict`, for the storage: the secrets of callbacks are masked."""
+        callbacks = [callback.stored() for callback in self.callbacks]
+        return self.to_dict() | ({"callbacks": callbacks} if callbacks else {})
+
     def digest(self) -> str:
-        """32 hex digits over everything except tags and storage path: equal specs have equal digests.
+        """32 hex digits over everything except tags, callbacks and storage path: equal for equal specs.
 
         A search that is left open counts as such, and not as the kind that it is by the number of samples.
         """

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from raysweep.documents.json_values import leaves
 from raysweep.documents.mode import Mode
 from raysweep.from_tune.class_options import TuneOptions
+from raysweep.hooks.spec import Callbacks
 from raysweep.schedulers.spec import SchedulerSpec
 from raysweep.search.spec import SearchSpec
 from raysweep.space.amounts import USUAL, Need, Needs
@@ -63,6 +64,7 @@ class SweepFields(SpecDocument):
         "max_concurrent": "max_concurrent_trials",
         "local_dir": "storage_path",
         "storage": "storage_path",
+        "loggers": "callbacks",
         "max_retries": "failure.max_failures",
         "fail_fast": "failure.breaker_trials",
         "run_or_experiment": "trainable",
@@ -153,6 +155,12 @@ class SweepFields(SpecDocument):
     """
     tune: TuneOptions = TuneOptions()
     """How a class of Ray Tune runs: when it makes checkpoints, whether it is used again."""
+    callbacks: Callbacks = ()
+    """What is called as the sweep runs, beside it: trackers, and classes of your own by import path.
+
+    For example `[mlflow, {webhook: {url_from: SLACK_URL}}, "my_module:Mine"]`. They are not part of the
+    digest, and may change whenever the sweep is resumed.
+    """
     storage_path: StoragePath = DEFAULT_STORAGE
     """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)

@@ -81,6 +81,16 @@ def test_it_avoids_a_choice_that_fails_also_where_the_model_does_not_know_choice
     assert share(play(make(search), 60, lambda config: config["kind"] == "b")) < 0.1
 
 
+@pytest.mark.parametrize("search", SEARCHES)
+def test_it_avoids_a_side_of_a_simplex_that_fails(search: str) -> None:
+    space = {"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}, "mix": {"simplex": ["a", "b", "c"]}}
+
+    def is_unmixed(config: Config) -> bool:
+        return bool(config["mix"]["a"] > 0.3)
+
+    assert share(play(make(search, space), 60, is_unmixed)) < 0.6 * 0.49, "a random draw fails with 0.49"
+
+
 def test_dehb_and_bohb_avoid_it_too() -> None:
     for search, scheduler in (("bohb", "hyperband"), ("dehb", {"dehb": {"max_t": 9}})):
         assert share(play(make(search, scheduler=scheduler), 60, too_large)) < 0.2

@@ -266,7 +266,7 @@ def test_digest_covers_everything_but_tags_and_storage_path(spec: SweepSpec) -> 
         "warm_start": "last",
         "tune": {"checkpoint_frequency": 2},
     }
-    assert set(changed) | {"program", "tags", "storage_path"} == set(SweepSpec.model_fields)
+    assert set(changed) | {"program", "tags", "callbacks", "storage_path"} == set(SweepSpec.model_fields)
     digests = {spec.replace(**{field: value}).digest() for field, value in changed.items()}
     program = {"command": changed["command"], "program": {"arguments": "hydra"}}
     digests.add(spec.replace(**program).digest())
@@ -309,8 +309,8 @@ def test_replace_validates(spec: SweepSpec) -> None:
 
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
-    # `others` stand in `metric` and `mode`; of `trainable` and `command` the spec has one.
-    absent = ("others", "command", "program")
+    # `others` stand in `metric` and `mode`; of `trainable` and `command` the spec has one. No callbacks are no field.
+    absent = ("others", "command", "program", "callbacks")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 

@@ -308,7 +308,7 @@ def _changed(
 ) -> SpecChanged:
     is_same = asked.spec.stop.deadline == state.spec.stop.deadline
     deadline = started.deadline if is_same else _deadline_text(asked.spec, scheduled_at)
-    return SpecChanged(at=started.at, spec=asked.spec.to_dict(), changes=diff.safe, deadline=deadline)
+    return SpecChanged(at=started.at, spec=asked.spec.to_stored(), changes=diff.safe, deadline=deadline)
 
 
 def _deadline_text(spec: SweepSpec, scheduled_at: float) -> str:
@@ -331,7 +331,7 @@ def _write_or_read_record(folder: SweepFolder, asked: SweepRequest, at: float) -
         digest=asked.spec.digest(),
         key=asked.key,
         seed=asked.seed,
-        spec=asked.spec.to_dict(),
+        spec=asked.spec.to_stored(),
         scheduled_at=asked.scheduled_at if asked.scheduled_at is not None else at,
         warm=warm_to_json(warm) if warm is not None else None,
     )

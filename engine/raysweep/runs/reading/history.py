@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from raysweep.core import SweepState, decode, step
 from raysweep.core.state.trial import trial_id
-from raysweep.core.vocabulary.events import TrialReported
+from raysweep.core.vocabulary.events import Row, TrialReported
 from raysweep.documents.json_numbers import without_names
 from raysweep.errors import SweepNotFoundError
 from raysweep.outcome import SweepOutcome
@@ -92,31 +93,46 @@ def metric_names(folder: SweepFolder) -> list[str]:
     return list(names)
 
 
-def _rows(state: SweepState, event: TrialReported) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class TakenRows:
+    """The reports of an event that the sweep took."""
+
+    first: int
+    """The iteration of the first of them."""
+    rows: tuple[Row, ...]
+    counted: int
+    """How many of them count; the rest came after their trial was to end."""
+
+
+def take_reports(state: SweepState, event: TrialReported) -> TakenRows:
+    """Apply the event, and say which of its rows were taken, in order.
+
+    A controller that died may have journaled some twice; of an attempt that is over, none is taken.
+    """
     trial = state.trials.get(event.trial)
-    before = (
-        (trial.results.attempt_reports, trial.results.overrun, trial.results.attempt_iteration)
-        if trial is not None
-        else None
-    )
+    if trial is None:
+        step(state, event)
+        return TakenRows(0, (), 0)
+    results = trial.results
+    reports, overrun, start = results.attempt_reports, results.overrun, results.attempt_iteration
     step(state, event)
-    if trial is None or before is None:
-        return
-    reports, overrun, start = before
-    # A controller that died may have journaled some twice; of an attempt that is over, none is taken.
     taken = trial.results.attempt_reports - reports
     rows = event.rows[len(event.rows) - taken :] if taken > 0 else ()
-    first = event.first + len(event.rows) - len(rows)
-    counted = len(rows) - (trial.results.overrun - overrun)
+    first = start + event.first + len(event.rows) - len(rows) + 1
+    return TakenRows(first, rows, len(rows) - (trial.results.overrun - overrun))
+
+
+def _rows(state: SweepState, event: TrialReported) -> Iterator[dict[str, Any]]:
+    taken = take_reports(state, event)
     names = [_column(key) for key in event.keys]
-    for index, row in enumerate(rows):
+    for index, row in enumerate(taken.rows):
         yield {
-            "trial_id": trial_id(trial.number),
-            "number": trial.number,
+            "trial_id": trial_id(event.trial),
+            "number": event.trial,
             "attempt": event.attempt,
-            "iteration": start + first + index + 1,
+            "iteration": taken.first + index,
             "at": event.at,
-            "overrun": index >= counted,
+            "overrun": index >= taken.counted,
             **dict(zip(names, map(without_names, row), strict=True)),
         }
 

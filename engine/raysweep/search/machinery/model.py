@@ -315,9 +315,14 @@ def around(model: Model, setup: SearchSetup, *, repeats: bool = False) -> ModelS
         setup.seed,
         model,
         repeats=repeats,
-        failures=Failures(setup.space, model, setup.modes or (setup.mode,)),
+        failures=failures_of(model, setup),
         is_max=setup.mode == "max",
     )
+
+
+def failures_of(model: Model, setup: SearchSetup) -> Failures:
+    """What a searcher of this sweep makes of trials that failed by their config."""
+    return Failures(setup.space, model, setup.modes or (setup.mode,))
 
 
 class UnfoldedModel:

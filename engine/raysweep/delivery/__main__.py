@@ -1,0 +1,5 @@
+"""`python -m raysweep.delivery`: started by `beside` only."""
+
+from raysweep.delivery.process import main
+
+main()

@@ -1,0 +1,200 @@
+"""The controller's side: starts the process that calls the callbacks, and waits for it at the sweep's end.
+
+The process has no part in the sweep: where it dies, it is started again, a few times; where it cannot be
+started, the sweep runs without its callbacks, and the outcome has a note.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import IO, Any, Final
+
+import orjson
+
+from raysweep.hooks.loading import names_of, pickled
+from raysweep.hooks.spec import CallbackSpec
+from raysweep.runs.folder import SweepFolder
+
+IDLE_S: Final = 30.0
+"""How long, after the end of a sweep, no callback may get on before the rest is given up."""
+MOST_S: Final = 120.0
+"""How long delivery may take after the end of a sweep."""
+RESTARTS: Final = 5
+_LEAVE_S: Final = 4.0
+log = logging.getLogger("raysweep")
+
+
+class Beside:
+    """The process of one sweep's callbacks. Without callbacks there is none.
+
+    `idle_s`, `most_s`: see `IDLE_S`, `MOST_S`. `address`: of the Ray that the sweep runs on, for callbacks
+    that use Ray themselves.
+    """
+
+    def __init__(
+        self,
+        folder: SweepFolder,
+        callbacks: tuple[CallbackSpec, ...],
+        *,
+        address: str = "",
+        idle_s: float = IDLE_S,
+        most_s: float = MOST_S,
+    ) -> None:
+        self._folder, self._callbacks, self._address = folder, callbacks, address
+        self._idle_s, self._most_s = idle_s, most_s
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: int | None = None
+        self._is_leaving = threading.Event()
+        self._starts = 0
+        self._problem = ""
+
+    def start(self) -> None:
+        """Start the process, and a thread that starts it again where it dies."""
+        if self._callbacks:
+            self._spawn()
+            threading.Thread(target=self._keep, name="raysweep-callbacks", daemon=True).start()
+
+    def finish(self) -> tuple[str, ...]:
+        """The sweep has ended, durably: wait until all is delivered, or given up.
+
+        Returns the notes for the outcome: a line for each callback that did not get everything.
+        """
+        if not self._callbacks:
+            return ()
+        with self._lock:
+            self._is_leaving.set()
+            if self._process is None or self._process.poll() is not None:
+                self._starts = 0
+                self._spawn()
+        answer = self._ask()
+        self.close()
+        if answer is None:
+            names = ", ".join(names_of(self._callbacks))
+            why = self._problem or "the process that calls them did not answer"
+            return (f"callbacks ({names}): not all events were delivered: {why}",)
+        return tuple(note for report in answer["reports"] if (note := _note(report)))
+
+    def close(self) -> None:
+        """End the process; what it has not delivered, the next run of the sweep delivers."""
+        self._is_leaving.set()
+        process = self._process
+        if process is not None:
+            with suppress(OSError):
+                assert process.stdin is not None
+                process.stdin.close()
+            try:
+                process.wait(_LEAVE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            self._process = None
+        if self._answers is not None:
+            os.close(self._answers)
+            self._answers = None
+
+    def _spawn(self) -> None:
+        self._starts += 1
+        if self._answers is not None:
+            os.close(self._answers)
+        self._answers, writes = os.pipe()
+        environment = dict(os.environ)
+        if self._address:
+            environment.setdefault("RAY_ADDRESS", self._address)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "raysweep.delivery", str(writes)],
+                stdin=subprocess.PIPE,
+                pass_fds=(writes,),
+                env=environment,
+                # Ctrl-C ends the sweep, and this process only then.
+                start_new_session=True,
+            )
+            stdin: IO[bytes] | None = self._process.stdin
+            assert stdin is not None
+            stdin.write(orjson.dumps(self._request()) + b"\n")
+            stdin.flush()
+        except OSError as error:
+            self._problem = f"the process that calls them could not be started: {error}"
+            log.warning("callbacks: %s", self._problem)
+        finally:
+            os.close(writes)
+
+    def _request(self) -> dict[str, Any]:
+        return {
+            "storage": self._folder.store.url,
+            "sweep_id": self._folder.sweep_id,
+            "path": sys.path,
+            "idle_s": self._idle_s,
+            "most_s": self._most_s,
+            "callbacks": [
+                {
+                    "kind": each.kind,
+                    "options": each.options.model_dump(mode="json"),
+                    "object": base64.b64encode(pickled(each)).decode() if each.held is not None else "",
+                }
+                for each in self._callbacks
+            ],
+        }
+
+    def _keep(self) -> None:
+        while not self._is_leaving.is_set():
+            process = self._process
+            if process is None:
+                return
+            process.wait()
+            if self._is_leaving.wait(min(30.0, 2.0**self._starts)):
+                return
+            with self._lock:
+                if self._is_leaving.is_set():
+                    return
+                if self._starts > RESTARTS:
+                    self._problem = f"the process that calls them died {self._starts} times"
+                    log.warning("callbacks: %s: it is started again at the end of the sweep", self._problem)
+                    return
+                log.warning("callbacks: the process that calls them died (%s)", process.returncode)
+                self._spawn()
+
+    def _ask(self) -> dict[str, Any] | None:
+        """Say that the sweep has ended; None: no answer in time."""
+        process, answers = self._process, self._answers
+        if process is None or process.stdin is None or answers is None:
+            return None
+        try:
+            process.stdin.write(b"end\n")
+            process.stdin.flush()
+        except OSError:
+            return None
+        until = time.monotonic() + self._most_s + 10.0
+        data = b""
+        while not data.endswith(b"\n"):
+            ready, _, _ = select.select([answers], [], [], max(0.0, until - time.monotonic()))
+            more = os.read(answers, 65536) if ready else b""
+            if not more:
+                return None
+            data += more
+        answer: dict[str, Any] = orjson.loads(data)
+        return answer
+
+
+def _note(report: dict[str, Any]) -> str:
+    """What a callback did not get, in one line; empty: it got everything."""
+    left, skipped, why = report["left"], report["skipped"], report["error"]
+    parts = []
+    if left is None:
+        parts.append("not all events were delivered")
+    elif left:
+        parts.append(f"{left} events were not delivered before the sweep ended")
+    if skipped:
+        parts.append(f"{skipped} events were given up, because it failed on them")
+    if not parts:
+        return ""
+    return f"callback {report['name']}: {', '.join(parts)}" + (f" (last: {why})" if why else "")

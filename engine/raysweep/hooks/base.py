@@ -1,0 +1,72 @@
+"""What a callback is made from, and the options of those that raysweep has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.kinds import PluginOptions
+from raysweep.errors import RaysweepError, SpecError
+
+
+class SinkDownError(RaysweepError):
+    """What a callback writes to does not answer: it is called again later, as long as the sweep runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackSetup:
+    """What a callback is made with, beside its options."""
+
+    sweep_id: str
+    name: str
+    """The sweep's name."""
+    uri: str
+    """The sweep's folder."""
+    metric: str
+    mode: str
+    tags: Mapping[str, str]
+    begun_at: float
+    """When the sweep began, in Unix seconds: tells it from one of the same id that was put aside."""
+    is_resumed: bool = False
+    """Whether events were delivered before, perhaps some of them without a note of it."""
+
+
+class CallbackOptions(SpecModel):
+    """Options of a callback of raysweep's own. An options class is imported with the spec: keep it light."""
+
+    secret_fields: ClassVar[tuple[str, ...]] = ()
+    """The fields whose text is stored and shown with a mask."""
+
+    def check(self, storage_path: str) -> None:
+        """See, before a sweep starts, that it can be used in this process, with this storage.
+
+        Raises: SpecError.
+        """
+
+    def make(self, setup: CallbackSetup) -> Any:
+        """The callback: an object with some of the methods in `events.HOOKS`.
+
+        It may also have `flush()`, called after each batch of events, before they count as delivered, and
+        `close()`.
+
+        Raises: SinkDownError, or any error: it is made again later.
+        """
+        raise NotImplementedError
+
+
+class CallbackPluginOptions(PluginOptions):
+    """Options of a class of the user's own, which checks them itself when it is imported."""
+
+
+@contextmanager
+def needs_package(kind: str, package: str, fix: str) -> Iterator[None]:
+    """Name what is to be installed where the package is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise SpecError("callbacks", f"{kind} requires {package}, which is not installed", fix) from error
