@@ -17,6 +17,7 @@ from raysweep.core.handlers.sizes import needed_sizes
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.vocabulary import events as ev
 from raysweep.raycompat.cluster import draining_nodes
+from raysweep.specs import SweepSpec
 
 # The clouds that say at all when a node goes say so 30 s before it or earlier.
 DRAIN_S: Final = 2.0
@@ -24,6 +25,7 @@ ROOM_S: Final = 10.0
 DEMAND_S: Final = 5.0
 # A deadlock ends the sweep only once its trials have been silent for long: it is said again until then.
 SAY_AGAIN_S: Final = 30.0
+FindRoom = Callable[[SweepSpec, Collection[str], Collection[str]], Room]
 log = logging.getLogger("raysweep")
 
 
@@ -52,6 +54,7 @@ class ClusterWatch:
         emit: Callable[[ev.Event], None],
         threads: Executor,
         clock: SteadyClock,
+        find_room: FindRoom = find_room_or_why,
     ) -> None:
         self._state = state
         self._find_holdings = find_holdings
@@ -60,6 +63,7 @@ class ClusterWatch:
         self._emit = emit
         self._threads = threads
         self._clock = clock
+        self._find_room = find_room
         self._demand = DemandWatch(state.rules.slots.placement_timeout_s)
         self._said_at: dict[str, float] = {}
         self._told: Room | None = None
@@ -109,7 +113,7 @@ class ClusterWatch:
         sees_room = sees_room or is_news
         return Sight(
             draining=draining,
-            room=find_room_or_why(self._state.spec, list(self._state.room.excluded), sizes)
+            room=self._find_room(self._state.spec, list(self._state.room.excluded), sizes)
             if sees_room
             else None,
             waiting=look_for_waiting(held) if held is not None else None,

@@ -85,7 +85,9 @@ class Places:
                 return context.sweep_id
             case "python":
                 return sys.executable
-            case "number" | "attempt" | "seed" | "rank" | "local_rank" | "node_rank" | "world_size":
+            case "number" | "attempt" | "seed" | "iteration":
+                return str(getattr(context, name))
+            case "rank" | "local_rank" | "node_rank" | "world_size":
                 return str(getattr(context, name))
             case "gpus":
                 return _amount(context.resources.get("GPU", 0.0) / context.world_size)

@@ -20,6 +20,7 @@ from raysweep.space.constraints import Constraints
 from raysweep.space.parsed import is_domain
 from raysweep.space.where import Where
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
+from raysweep.specs.evaluate import EvaluateSpec
 from raysweep.specs.identity import Kind
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.specs.program import Command, ProgramSpec
@@ -151,6 +152,8 @@ class SweepFields(SpecDocument):
     """
     tune: TuneOptions = TuneOptions()
     """How a class of Ray Tune runs: when it makes checkpoints, whether it is used again."""
+    evaluate: EvaluateSpec | None = None
+    """What evaluates the trials' checkpoints apart from training, in resources of its own."""
     storage_path: StoragePath = DEFAULT_STORAGE
     """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
