@@ -113,12 +113,13 @@ class Trials:
             return
         job = process.job
         was_waiting = job is not None and job.is_waiting
+        awaited = job.awaits if job is not None else None
         process.take(message)
         if isinstance(message, Interrupt | Kill) and job is not None and message.who == job.who:
             self._interrupt(actor, job, is_killed=isinstance(message, Kill))
         elif was_waiting and job is not None and not job.is_waiting:
             if job.awaits is None:
-                self._note_job("answered", actor, job, iteration=job.reports - 1)
+                self._note_job("answered", actor, job, iteration=awaited)
             if not job.is_saving:
                 self._end_or_go_on(actor, job, is_saved=False)
         if process.job is None and process.next is not None:
