@@ -253,6 +253,7 @@ def test_digest_covers_everything_but_tags_and_storage_path(spec: SweepSpec) -> 
         "repeat": 5,
         "scaling": {"num_workers": 2},
         "isolation": "actor",
+        "evaluate": "judges:judge",
         "search": "tpe",
         "points": [{next(iter(spec.param_space)): 1}],
         "where": [f"{next(iter(spec.param_space))} < 9"],
@@ -310,7 +311,8 @@ def test_replace_validates(spec: SweepSpec) -> None:
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
     # `others` stand in `metric` and `mode`; of `trainable` and `command` the spec has one.
-    absent = ("others", "command", "program")
+    # `evaluate` is written where it is given.
+    absent = ("others", "command", "program", "evaluate")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 
