@@ -93,10 +93,17 @@ def test_an_evaluation_that_fails_each_time_is_noted_and_the_sweep_goes_on(run: 
 
 
 def test_a_command_evaluates_each_second_checkpoint(run: Run, tmp_path: Path) -> None:
+    # In forked processes the announcements and answers go another way.
     script = tmp_path / "judge.sh"
     script.write_text('raysweep emit acc=0.$2 seen=$(grep -c step "$1/state")\n')
     evaluate = {"command": ["bash", str(script), "{checkpoint}", "{iteration}"], "every": 2, "ahead": 0}
-    outcome = run(f"{HERE}:train", num_samples=1, evaluate=evaluate | {"resources": {"cpu": 0.5}}, **FIELDS)
+    outcome = run(
+        f"{HERE}:train",
+        num_samples=1,
+        evaluate=evaluate | {"resources": {"cpu": 0.5}},
+        isolation="process",
+        **FIELDS,
+    )
     assert [(row.get("acc"), row.get("seen")) for row in outcome.reports()] == [
         (None, None),
         (0.2, 1),

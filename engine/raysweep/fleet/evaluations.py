@@ -145,10 +145,6 @@ class Evaluations:
         """Whether nothing is held back."""
         return not self._lanes and not self.events
 
-    def holds(self, slot: int) -> bool:
-        """Whether something of the slot is held back."""
-        return slot in self._lanes
-
     # -- commands of the core ----------------------------------------------------------------------
 
     def begin(self, command: cmd.StartTrial) -> None:

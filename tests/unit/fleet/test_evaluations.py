@@ -122,6 +122,24 @@ def test_evaluations_of_one_trial_may_come_in_any_order() -> None:
     assert reported(desk.done(0, acc=1)) == [(0, ("loss", "acc"), [0, 1]), (1, ("loss", "acc"), [1, 2])]
 
 
+def test_the_core_is_told_again_that_it_hears_nothing_after_each_report() -> None:
+    """A report says to it that the trial can be heard: a silent one would be taken for hung."""
+    desk = Desk()
+    for number in range(2):
+        desk.report(number)
+        desk.store(number)
+    assert names(desk.done(0, acc=1)) == ["TrialReported", "CheckpointCommitted", "TrialBusy"]
+
+
+def test_an_attempt_that_begins_anew_has_no_evaluation_of_the_one_before() -> None:
+    desk = Desk()
+    desk.report(0)
+    desk.store(0)
+    desk.evaluations.begin(cmd.StartTrial(slot=1, trial=5, attempt=2, config={}, seed=0))
+    assert desk.actions[1:] == [CancelEvaluation(evaluation=0)]
+    assert desk.done(0, acc=1) == []
+
+
 def test_only_each_so_manyth_checkpoint_is_evaluated_counted_from_the_trials_first() -> None:
     desk = Desk(every=2, saved=3)
     assert names(desk.report(0)) == ["TrialBusy"], "the fourth"
