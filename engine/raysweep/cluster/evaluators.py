@@ -60,7 +60,8 @@ class Evaluators:
         self._waiting: deque[StartEvaluation] = deque()
         self._slots: list[_Slot] = []
         self._setup = ray.put(_make_setup(spec, asked, folder))
-        self._task: Any = ray.remote(evaluate)
+        # A process gives the memory of a GPU back only when it ends.
+        self._task: Any = ray.remote(max_calls=1)(evaluate) if asked.resources.gpu else ray.remote(evaluate)
         self._is_closed = False
         self.is_placed = False
         """Whether all slots had their places."""

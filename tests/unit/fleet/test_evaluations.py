@@ -17,8 +17,8 @@ from tests.unit.core.toys import DIED, RAISED
 class Desk:
     """One trial (number 5) on slot 0, and what becomes of what it says."""
 
-    def __init__(self, *, every: int = 1, tries: int = 2, saved: int = 0) -> None:
-        rules = EvaluationRules(every=every, tries=tries, metric="acc", ranks_by="")
+    def __init__(self, *, every: int = 1, tries: int = 2, saved: int = 0, ranks_by: str = "") -> None:
+        rules = EvaluationRules(every=every, tries=tries, metric="acc", ranks_by=ranks_by)
         self.actions: list[Action] = []
         self.evaluations = Evaluations(rules, self.actions.append)
         self.at = 100.0
@@ -150,6 +150,20 @@ def test_only_each_so_manyth_checkpoint_is_evaluated_counted_from_the_trials_fir
     assert len(desk.actions) == 1
 
 
+def test_a_checkpoint_that_could_not_be_stored_does_not_count_among_them() -> None:
+    for is_handed_over in (True, False):
+        desk = Desk(every=2)
+        desk.report(0)
+        if is_handed_over:
+            desk.say(ev.CheckpointFailed, number=0, problem="full")
+        else:
+            desk.evaluations.expect_none(5, 1, 0, desk.at)
+            desk.heard()
+        assert reported(desk.report(1)), "the first"
+        desk.store(1)
+        assert not reported(desk.report(2)), "the second"
+
+
 def test_an_evaluation_that_fails_is_run_again_and_then_given_up_with_a_note() -> None:
     desk = Desk(tries=2)
     desk.report(0)
@@ -164,13 +178,24 @@ def test_an_evaluation_that_fails_is_run_again_and_then_given_up_with_a_note() -
     assert desk.failed(0) == desk.done(0, acc=1) == [], "what comes twice is passed over"
 
 
-def test_a_name_that_the_report_has_is_a_clear_note_and_overwrites_nothing() -> None:
+@pytest.mark.parametrize("name", ["loss", "training_iteration"])
+def test_a_name_that_the_report_has_is_a_clear_note_and_overwrites_nothing(name: str) -> None:
     desk = Desk()
     desk.report(0)
     desk.store(0)
-    events = desk.done(0, loss=7, acc=1)
+    events = desk.done(0, acc=1, **{name: 7})
     assert reported(events) == [(0, ("loss",), [0])]
-    assert "gave 'loss', which the report has already" in str(events)
+    assert f"gave '{name}', which the report has already" in str(events)
+
+
+def test_a_checkpoint_is_ranked_by_another_metric_of_either_side() -> None:
+    for ranks_by, rank in (("f1", 0.75), ("loss", 0.0)):
+        desk = Desk(ranks_by=ranks_by)
+        desk.report(0)
+        desk.store(0)
+        committed = desk.done(0, acc=1, f1=0.75)[-1]
+        assert isinstance(committed, ev.CheckpointCommitted)
+        assert (committed.score, committed.rank) == (1.0, rank)
 
 
 def test_a_report_whose_checkpoint_cannot_be_stored_counts_as_it_is() -> None:
