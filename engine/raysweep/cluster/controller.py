@@ -49,7 +49,7 @@ from raysweep.storage.journal.writer import JournalWriter
 from raysweep.worker.inline import InlineStage
 
 LAST_WRITE_S: Final = 1.0
-FIRST_PLACE_S: Final = 2.0
+FIRST_PLACE_S: Final = 5.0
 """So long the start waits for the places of evaluations; longer, trials wait for theirs."""
 log = logging.getLogger("raysweep")
 

@@ -180,7 +180,7 @@ async def submit(
 
 
 def check_portable(spec: SweepSpec | TrainSpec) -> None:
-    """See that functions of the spec can travel: the trainable, what makes the data sets of a training.
+    """See that functions of the spec can travel: the trainable, what evaluates, what makes data sets.
 
     Raises:
         SpecError: One has no import path, or may not be.
@@ -189,6 +189,11 @@ def check_portable(spec: SweepSpec | TrainSpec) -> None:
         check_program(spec.command, is_local=False)
     else:
         _check_function("trainable", spec.trainable)
+    evaluate = spec.evaluate if isinstance(spec, SweepSpec) else None
+    if evaluate is not None and evaluate.command is not None:
+        check_program(evaluate.command, is_local=False)
+    elif evaluate is not None:
+        _check_function("evaluate.trainable", evaluate.trainable)
     for name, source in spec.datasets.items() if isinstance(spec, TrainSpec) else ():
         if source.function is not None:
             _check_function(f"datasets.{name}", source.function)
