@@ -109,7 +109,10 @@ class SimulatedCluster:
     def check(self, state: SweepState) -> None:
         """The fleet has what the core believes that it has, once it has heard all that the fleet said."""
         evaluations = self.fleet.evaluations
-        if self.fleet.events or (evaluations is not None and not evaluations.is_idle):
+        if self.fleet.events:
+            return
+        if evaluations is not None and not evaluations.is_idle:
+            check(self.fleet)  # what is held back is not known to the core yet
             return
         assert set(self.fleet.slots) == set(state.slots), f"{set(self.fleet.slots)} != {set(state.slots)}"
         for number, slot in state.slots.items():
