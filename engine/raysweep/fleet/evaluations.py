@@ -389,7 +389,14 @@ class Evaluations:
             event = self._ranked(event, watched.marks.pop(event.report, None))
         elif mark is not None and isinstance(event, ev.TrialReported):
             event = _merged(event, mark)
-        self.events.append(event)
+            stored = self._take_stored(slot, watched, mark.report)
+            if stored is not None:
+                # Right behind its report, and in one batch of the journal: none of the two is made again.
+                self.events.append(replace(event, is_waiting=False))
+                self.events.append(replace(self._ranked(stored, mark), at=event.at))
+                event = replace(event, first=event.first + len(event.rows), rows=())
+        if not isinstance(event, ev.TrialReported) or event.rows or event.is_waiting:
+            self.events.append(event)
         if mark is not None and mark.note:
             iteration = watched.start.iteration + mark.report + 1
             text = f"the evaluation after report {iteration} {mark.note}: the report counts without it"
@@ -397,6 +404,26 @@ class Evaluations:
             self.events.append(
                 ev.TrialNoted(at=event.at, trial=start.trial, attempt=start.attempt, text=text)
             )
+
+    def _take_stored(self, slot: int, watched: Watched, report: int) -> ev.CheckpointCommitted | None:
+        """Take the checkpoint of a report out of what is held back.
+
+        A trial that has said that it is storing is heard of again where it said that this is done.
+        """
+        lane, is_busy = self._lanes.get(slot, deque()), False
+        for index, event in enumerate(lane):
+            if self._of(event) is not watched:
+                continue
+            if isinstance(event, ev.TrialBusy):
+                is_busy = not event.is_over
+            elif isinstance(event, ev.CheckpointCommitted) and event.report == report:
+                del lane[index], watched.marks[report]
+                if is_busy:
+                    start = watched.start
+                    over = ev.TrialBusy(at=event.at, trial=start.trial, attempt=start.attempt, is_over=True)
+                    lane.insert(index, over)
+                return event
+        return None
 
     def _forget_slot(self, slot: int) -> None:
         for watched in [each for each in self._attempts.values() if each.slot == slot]:

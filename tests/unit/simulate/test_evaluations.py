@@ -60,7 +60,7 @@ def test_every_metric_is_in_the_journal_once_with_its_report() -> None:
     simulated = simulate(spec, train, slots=3, kills=[Kill(append=length // 2, when="after")], **options)
     taken = Counter[tuple[int, int, int]]()
     for event in simulated.journal:
-        if isinstance(event, TrialReported) and "loss" in event.keys:
+        if isinstance(event, TrialReported) and event.rows and "loss" in event.keys:
             assert len(event.rows) == 1
             taken[event.trial, event.attempt, event.first] += 1
     assert set(taken.values()) == {1}
