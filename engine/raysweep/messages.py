@@ -205,9 +205,14 @@ class Met(AttemptMessage, frozen=True):
 
 
 class Upcoming(AttemptMessage, frozen=True):
-    """Of rank 0, where metrics are reduced: a checkpoint of the state after report `report` follows."""
+    """A checkpoint of the state after report `report` follows.
+
+    Of rank 0, where metrics are reduced; and right before that report, where checkpoints are evaluated.
+    `is_void`: none follows after all.
+    """
 
     report: int
+    is_void: bool = False
 
 
 class Leaving(AttemptMessage, frozen=True):

@@ -18,6 +18,7 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import ClusterLostError
 from raysweep.raycompat.cluster import draining_nodes
+from raysweep.specs import SweepSpec
 
 # The clouds that say at all when a node goes say so 30 s before it or earlier.
 DRAIN_S: Final = 2.0
@@ -25,6 +26,7 @@ ROOM_S: Final = 10.0
 DEMAND_S: Final = 5.0
 # A deadlock ends the sweep only once its trials have been silent for long: it is said again until then.
 SAY_AGAIN_S: Final = 30.0
+FindRoom = Callable[[SweepSpec, Collection[str], Collection[str]], Room]
 log = logging.getLogger("raysweep")
 
 
@@ -57,6 +59,7 @@ class ClusterWatch:
         threads: Executor,
         clock: SteadyClock,
         fail: Callable[[BaseException], None] | None = None,
+        find_room: FindRoom = find_room_or_why,
     ) -> None:
         self._state = state
         self._find_holdings = find_holdings
@@ -66,6 +69,7 @@ class ClusterWatch:
         self._threads = threads
         self._clock = clock
         self._fail = fail
+        self._find_room = find_room
         self._demand = DemandWatch(state.rules.slots.placement_timeout_s)
         self._said_at: dict[str, float] = {}
         self._told: Room | None = None
@@ -114,7 +118,7 @@ class ClusterWatch:
         is_news = any(node not in self._state.room.draining for node in draining)
         room = None
         if sees_room or is_news:
-            room = find_room_or_why(self._state.spec, list(self._state.room.excluded), sizes)
+            room = self._find_room(self._state.spec, list(self._state.room.excluded), sizes)
         return Sight(
             draining=draining,
             room=room,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -23,9 +23,10 @@ from raysweep.cluster.control.heartbeat import Heartbeat
 from raysweep.cluster.control.sweep_exit import SweepExit
 from raysweep.cluster.control.timer import CoreTimer
 from raysweep.cluster.control.tracebacks import Tracebacks
+from raysweep.cluster.evaluators import Evaluators
 from raysweep.cluster.preparation import make_setup
 from raysweep.cluster.ray.connection import is_alone
-from raysweep.cluster.ray.nodes import find_room_or_why
+from raysweep.cluster.ray.nodes import Room, find_room_or_why
 from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.cluster.search_thread import Asking
 from raysweep.cluster.server import LinkServer
@@ -41,11 +42,15 @@ from raysweep.errors import StorageError, SweepInterrupted
 from raysweep.messages import FromWorker
 from raysweep.outcome import SweepProgress
 from raysweep.runs.ownership.sweep_claim import OnProgress, Ownership
+from raysweep.space.amounts import Size
+from raysweep.specs import SweepSpec
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.journal.writer import JournalWriter
 from raysweep.worker.inline import InlineStage
 
 LAST_WRITE_S: Final = 1.0
+FIRST_PLACE_S: Final = 5.0
+"""So long the start waits for the places of evaluations; longer, trials wait for theirs."""
 log = logging.getLogger("raysweep")
 
 
@@ -70,6 +75,7 @@ class Controller:
         self._now = self._clock.now
         self._connection = connection
         self._carry: dict[type, Callable[[Any], None]] = {}
+        self._evaluators: Evaluators | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads = Threads()
         self._writer = JournalWriter(
@@ -140,10 +146,14 @@ class Controller:
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
         await self._open()
+        if self._evaluators is not None:
+            await self._evaluators.open(FIRST_PLACE_S)
         beat = self._background.watch(self._heartbeat.run(self._look))
         watch = self._background.watch(self._watch.run())
         try:
             self._begin()
+            if self._evaluators is not None and not self._evaluators.is_placed:
+                self._background.spawn(self._await_evaluators(self._evaluators))
             self.requests.begin()
             await self._done
         finally:
@@ -160,6 +170,8 @@ class Controller:
             self.state, self._writer, self._server, self._background, self.emit, self._now
         )
         spec = self._held.asked.spec
+        if spec.evaluate is not None:
+            self._evaluators = Evaluators(spec, spec.evaluate, self._held.folder, self._take_evaluation)
         self._slots = SlotKeeper(
             spec,
             make_setup(spec, self._held.folder, self._server),
@@ -168,6 +180,7 @@ class Controller:
             Tracebacks(self._held.folder, self._background, self._threads.keeping).keep,
             now=self._now,
             owns_cluster=lambda: self._connection.is_embedded and is_alone(),
+            evaluators=self._evaluators,
             stage=self._stage,
         )
         self._watch = ClusterWatch(
@@ -179,6 +192,7 @@ class Controller:
             self._threads.watching,
             self._clock,
             self._fail if self._connection.is_embedded else None,
+            self._find_room,
         )
         self._carry |= self._make_carry()
         plan = faultplan.current()
@@ -219,6 +233,8 @@ class Controller:
         self._core.end()
         self._asking.close()
         self._slots.close_all()
+        if self._evaluators is not None:
+            self._evaluators.close()
         await self._slots.pool.leave()
         await asyncio.get_running_loop().run_in_executor(
             self._threads.watching, self._slots.pool.orphans.remove_last
@@ -233,8 +249,19 @@ class Controller:
             self._core.begin(held.started)
             if held.changed is not None:
                 self._core.emit(held.changed)
-            self._watch.see_room(find_room_or_why(self.state.spec, self.state.room.excluded), self._note)
+            self._watch.see_room(self._find_room(self.state.spec, self.state.room.excluded), self._note)
         self._slots.flush()
+
+    async def _await_evaluators(self, evaluators: Evaluators) -> None:
+        """Trials get their places once evaluations have theirs: none waits for one that waits for it."""
+        await evaluators.open()
+        self._watch.see_room(self._find_room(self.state.spec, self.state.room.excluded))
+
+    def _find_room(self, spec: SweepSpec, excluded: Collection[str], sizes: Collection[Size] = ()) -> Room:
+        """The room for trials; none, as long as evaluations have no place."""
+        if self._evaluators is not None and not self._evaluators.is_placed:
+            return Room(slots=0, nodes=0, memory_bytes=0, problem=self._evaluators.problem)
+        return find_room_or_why(spec, excluded, sizes)
 
     def emit(self, event: ev.Event) -> None:
         """Take an event; it is applied at once, or when the one being applied is done."""
@@ -269,6 +296,16 @@ class Controller:
             self._fail(error)
         self._slots.flush()
         self._backpressure.hold_if_crowded()
+
+    def _take_evaluation(self, number: int, metrics: dict[str, Any], problem: str) -> None:
+        if self._done.done():
+            return
+        try:
+            with self._core.gathering():
+                self._slots.take_evaluation(number, metrics, problem)
+        except Exception as error:  # noqa: BLE001  as above
+            self._fail(error)
+        self._slots.flush()
 
     def _take_gone(self, worker: str) -> None:
         self._logs.gone(worker)

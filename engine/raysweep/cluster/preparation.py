@@ -28,6 +28,7 @@ from raysweep.errors import (
     TrainableImportError,
     one_line,
 )
+from raysweep.programs.allowed import check_program
 from raysweep.programs.runner import Program, runnable
 from raysweep.search import make_searcher
 from raysweep.space.held_tuples import tuples_of
@@ -70,6 +71,24 @@ def check_trainable(trainable: str | Callable[..., Any], *, is_local: bool) -> N
         is_there = False
     if not is_there:
         load_trainable(trainable)  # raises, and says which part is missing and what is near
+
+
+def check_evaluator(spec: SweepSpec, *, is_local: bool) -> None:
+    """See that what evaluates checkpoints can be had, as `check_trainable` does.
+
+    Raises:
+        SpecError: It cannot; names the field.
+    """
+    asked = spec.evaluate
+    if asked is None:
+        return
+    try:
+        if asked.command is not None:
+            check_program(asked.command, is_local=is_local)
+        else:
+            check_trainable(asked.trainable, is_local=is_local)
+    except SpecError as error:
+        raise type(error)(f"evaluate.{error.field}", error.problem, error.fix) from error
 
 
 def check_backend(spec: SweepSpec) -> None:
@@ -172,6 +191,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
             rungs=Rungs.of(spec),
+            evaluations_ahead=spec.evaluate.ahead if spec.evaluate is not None else None,
             nested=tuple(name for name in reported_names(spec) if "/" in name),
             tuples=tuples_of(spec.param_space),
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,

@@ -14,6 +14,7 @@ from datetime import datetime
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.preparation import (
     check_backend,
+    check_evaluator,
     check_new,
     check_trainable,
     keeping_parameters,
@@ -165,6 +166,7 @@ def _run(
                 check_programs(asked.spec, is_local=is_local)
             else:
                 check_trainable(asked.spec.trainable, is_local=is_local)
+            check_evaluator(asked.spec, is_local=is_local)
             if is_local:
                 check_backend(asked.spec)
         if listener is not None:

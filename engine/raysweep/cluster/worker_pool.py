@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from raysweep import fleet as fl
+from raysweep.cluster.evaluators import Evaluators
 from raysweep.cluster.inline_worker import InlinePool
 from raysweep.cluster.ray.actors import ActorPool, explain_end
 from raysweep.cluster.ray.demand import Holdings, explain_place
@@ -46,6 +47,7 @@ class SlotKeeper:
         *,
         now: Callable[[], float],
         owns_cluster: Callable[[], bool],
+        evaluators: Evaluators | None = None,
         stage: InlineStage | None = None,
     ) -> None:
         self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), self._shorten)
@@ -55,6 +57,7 @@ class SlotKeeper:
         self._keep_traceback = keep_traceback
         self._now = now
         self._owns_cluster = owns_cluster
+        self._evaluators = evaluators
         self._names: dict[int, str] = {}
         self._loop = asyncio.get_running_loop()
         self._alarm: asyncio.TimerHandle | None = None
@@ -109,7 +112,10 @@ class SlotKeeper:
             for slot in self.fleet.slots.values()
             for member in slot.members
         }
-        return Holdings(groups=self.pool.find_groups(), workers=workers, owns_cluster=self._owns_cluster())
+        groups = self.pool.find_groups()
+        if self._evaluators is not None:
+            groups |= self._evaluators.find_groups()
+        return Holdings(groups=groups, workers=workers, owns_cluster=self._owns_cluster())
 
     # -- from the workers --------------------------------------------------------------------------
 
@@ -153,6 +159,16 @@ class SlotKeeper:
         uri = self._keep_traceback(trial, attempt, failure.traceback)
         return replace(failure, traceback=shorten(failure.traceback, TRACEBACK_CHARS), traceback_uri=uri)
 
+    def take_evaluation(self, number: int, metrics: dict[str, Any], problem: str) -> None:
+        """An evaluation has ended; `problem`: why it gave no metrics."""
+        evaluations = self.fleet.evaluations
+        assert evaluations is not None, "an evaluation was wanted"
+        if problem:
+            evaluations.failed(number, problem, self._now())
+        else:
+            evaluations.done(number, metrics, self._now())
+        self._act()
+
     # -- what the fleet wants ----------------------------------------------------------------------
 
     def _then(self, call: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -163,11 +179,15 @@ class SlotKeeper:
         return carry
 
     def _act(self) -> None:
-        actions, events = self.fleet.actions, self.fleet.events
-        while actions:
-            self._do(actions.popleft())
-        while events:
-            self._emit(events.popleft())
+        actions = self.fleet.actions
+        while True:
+            while actions:
+                self._do(actions.popleft())
+            events = self.fleet.take_events()
+            while events:
+                self._emit(events.popleft())
+            if not actions:
+                break
         self._set_alarm()
 
     def _do(self, action: fl.Action) -> None:
@@ -187,6 +207,10 @@ class SlotKeeper:
                 name = self._names.pop(number)
                 self.pool.forget(number, name)
                 self._server.hang_up(name)
+            case fl.StartEvaluation() if self._evaluators is not None:
+                self._evaluators.start(action)
+            case fl.CancelEvaluation() if self._evaluators is not None:
+                self._evaluators.cancel(action)
             case fl.ExplainDelay(slot=slot, group=group):
                 problem = explain_place(self.pool.bundles_of(group), self.find_holdings())
                 self._emit(ev.SlotDelayed(at=self._now(), slot=slot, problem=problem))

@@ -6,12 +6,14 @@ Not journaled: with their controller, all workers are gone.
 
 from raysweep.fleet.actions import (
     Action,
+    CancelEvaluation,
     CreateGroup,
     ExplainDelay,
     HangUp,
     KillWorker,
     RemoveGroup,
     Send,
+    StartEvaluation,
     StartWorker,
 )
 from raysweep.fleet.machine import Fleet
@@ -19,6 +21,7 @@ from raysweep.fleet.policy import FleetPolicy
 
 __all__ = [
     "Action",
+    "CancelEvaluation",
     "CreateGroup",
     "ExplainDelay",
     "Fleet",
@@ -27,5 +30,6 @@ __all__ = [
     "KillWorker",
     "RemoveGroup",
     "Send",
+    "StartEvaluation",
     "StartWorker",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from raysweep.messages import ToWorker
 from raysweep.space.amounts import Needs
 
@@ -67,4 +69,39 @@ class ExplainDelay:
     group: int
 
 
-Action = CreateGroup | RemoveGroup | StartWorker | KillWorker | HangUp | Send | ExplainDelay
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartEvaluation:
+    """Evaluate a checkpoint, in a slot for evaluations as soon as one is free.
+
+    `tried`: which try this is, from 1; `iteration`: the number of its report, from 1. Answered by one of
+    `Evaluations.done` and `Evaluations.failed`.
+    """
+
+    evaluation: int
+    tried: int
+    trial: int
+    attempt: int
+    iteration: int
+    seed: int
+    config: dict[str, JsonValue]
+    uri: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelEvaluation:
+    """No report waits for this evaluation any more: end it, and say nothing."""
+
+    evaluation: int
+
+
+Action = (
+    CreateGroup
+    | RemoveGroup
+    | StartWorker
+    | KillWorker
+    | HangUp
+    | Send
+    | ExplainDelay
+    | StartEvaluation
+    | CancelEvaluation
+)

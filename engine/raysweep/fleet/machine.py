@@ -16,6 +16,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Sequence
 
 from raysweep import messages as msg
@@ -63,6 +64,8 @@ class Fleet(Roster):
     def close(self, command: cmd.CloseSlot) -> None:
         """End an idle worker, and give its resources back: whoever waits for them may be ourselves."""
         slot = self.slots.get(command.slot)
+        if self.evaluations is not None:
+            self.evaluations.close(command)
         if slot is not None:
             self._end_members(slot)
             self.groups.drop(slot.worker.group)
@@ -73,6 +76,8 @@ class Fleet(Roster):
 
     def start_trial(self, command: cmd.StartTrial) -> None:
         """Hand a trial over."""
+        if self.evaluations is not None:
+            self.evaluations.begin(command)
         slot = self.slots.get(command.slot)
         if slot is None:
             return  # lost meanwhile: SlotLost is on its way to the core and gives the trial back
@@ -99,6 +104,8 @@ class Fleet(Roster):
         handed = slot.find(command.trial, command.attempt) if slot is not None else None
         if slot is not None and handed is not None:
             end_of_trial.ask(self, slot, handed, command, at)
+        if self.evaluations is not None:
+            self.evaluations.stop(command, at)
 
     def recall(self, command: cmd.RecallTrials, at: float) -> None:
         """Take trials back; `TrialsRecalled` follows."""
@@ -131,6 +138,15 @@ class Fleet(Roster):
                 self._send(slot, slot.outgoing)
                 slot.outgoing = []
         self.dirty.clear()
+
+    def take_events(self) -> deque[ev.Event]:
+        """The events that the core is to have now, in order: whoever drives the fleet takes them out."""
+        evaluations = self.evaluations
+        if evaluations is None:
+            return self.events
+        while self.events:
+            evaluations.take(self.events.popleft())
+        return evaluations.events
 
     def tick(self, at: float) -> None:
         """Do what the time has come for."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from raysweep.core.state.compiled_parts import checkpoint_metric
+from raysweep.fleet.evaluations import EvaluationRules
 from raysweep.fleet.reduction import Rule
 from raysweep.space.amounts import Size, amounts_of
 from raysweep.specs import SweepSpec
@@ -37,7 +38,7 @@ class FleetPolicy:
 
     `world_size`: how many members a usual slot has; 0 where trials are no gangs. `process_group`: what
     connects them; with `follows_gpus`, in a slot of another size what goes with its GPUs. `reduction`: how
-    their reports become one; None: rank 0's count.
+    their reports become one; None: rank 0's count. `evaluations`: how checkpoints are evaluated; None: not.
     """
 
     isolation: str
@@ -50,6 +51,7 @@ class FleetPolicy:
     process_group: str = ""
     follows_gpus: bool = False
     reduction: Rule | None = None
+    evaluations: EvaluationRules | None = None
 
     @classmethod
     def of(cls, spec: SweepSpec) -> FleetPolicy:
@@ -67,6 +69,7 @@ class FleetPolicy:
             process_group=(scaling.process_group or "") if scaling is not None else "",
             follows_gpus=scaling is not None and scaling.backend == "torch",
             reduction=Rule.of(spec, checkpoint_metric(spec)),
+            evaluations=_evaluations(spec),
         )
 
     def members(self, size: Size) -> int:
@@ -83,3 +86,11 @@ class FleetPolicy:
         asked = slot_bytes or self.memory_bytes
         factor = self.memory_limit_factor
         return int(factor * asked) if factor is not None and asked else None
+
+
+def _evaluations(spec: SweepSpec) -> EvaluationRules | None:
+    asked = spec.evaluate
+    if asked is None:
+        return None
+    by = checkpoint_metric(spec)
+    return EvaluationRules(every=asked.every, tries=asked.tries, metric=spec.metric, ranks_by=by)

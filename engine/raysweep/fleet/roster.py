@@ -16,6 +16,7 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.fleet.actions import Action
 from raysweep.fleet.alarms import Alarms
+from raysweep.fleet.evaluations import Evaluations
 from raysweep.fleet.groups import Groups
 from raysweep.fleet.message_events import failure_of
 from raysweep.fleet.policy import FleetPolicy
@@ -39,6 +40,10 @@ class Roster(ABC):
         """Events for the core, in order; the driver of the fleet takes them after each input."""
         self.actions: deque[Action] = deque()
         """Actions for Ray and the links, in order; taken after each input."""
+        self.evaluations = (
+            Evaluations(policy.evaluations, self.actions.append) if policy.evaluations is not None else None
+        )
+        """Holds events back until checkpoints are evaluated; None: none is."""
         self.policy = policy
         self.alarms = Alarms()
         self.groups = Groups(self.actions.append)

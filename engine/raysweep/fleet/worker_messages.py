@@ -19,6 +19,11 @@ def take(fleet: Roster, slot: FleetSlot, worker: Worker, message: msg.FromWorker
             _take_failed(fleet, slot, message, at)
         case msg.Memory():
             slot.held_bytes = max(slot.held_bytes or 0, message.held_bytes)
+        case msg.Upcoming() if fleet.evaluations is not None:
+            if message.is_void:
+                fleet.evaluations.expect_none(*message.who, message.report, at)
+            else:
+                fleet.evaluations.expect(*message.who, message.report)
         case msg.Spent():
             worker.is_spent = True
             _note_spent(fleet, message, at)

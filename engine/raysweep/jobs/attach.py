@@ -52,7 +52,7 @@ from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_
 from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
 from raysweep.jobs.same import OUTLINE, STORAGE, Stored, check_job, find_newest, to_metadata
 from raysweep.jobs.wire import ENDED, Submission
-from raysweep.programs.allowed import check_programs
+from raysweep.programs.allowed import check_program, check_programs
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
 from raysweep.specs.continuing import Continue
@@ -182,7 +182,7 @@ async def submit(
 
 
 def check_portable(spec: SweepSpec | TrainSpec) -> None:
-    """See that functions of the spec can travel: the trainable, what makes the data sets of a training.
+    """See that functions of the spec can travel: the trainable, what evaluates, what makes data sets.
 
     Raises:
         SpecError: One has no import path, or may not be; a callback has an address that would be stored.
@@ -191,6 +191,11 @@ def check_portable(spec: SweepSpec | TrainSpec) -> None:
         check_programs(spec, is_local=False)
     else:
         _check_function("trainable", spec.trainable)
+    evaluate = spec.evaluate if isinstance(spec, SweepSpec) else None
+    if evaluate is not None and evaluate.command is not None:
+        check_program(evaluate.command, is_local=False)
+    elif evaluate is not None:
+        _check_function("evaluate.trainable", evaluate.trainable)
     for name, source in spec.datasets.items() if isinstance(spec, TrainSpec) else ():
         if source.function is not None:
             _check_function(f"datasets.{name}", source.function)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import cache_from_source, find_spec
@@ -20,7 +21,7 @@ from raysweep.documents.allow_list import check_named
 from raysweep.errors import InfeasibleResourcesError, RaysweepError, SpecError
 from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skipped, slow
 from raysweep.jobs.driver import find_request
-from raysweep.programs.allowed import check_programs
+from raysweep.programs.allowed import check_program, check_programs
 from raysweep.runs.policies import load_policies
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.storage.objects.opening import open_store
@@ -60,7 +61,12 @@ def _look(spec: SweepSpec | TrainSpec, key: str) -> list[Check]:
     checks = check_storage(spec.storage_path, key)
     join_cluster()
     try:
-        named = [_check_trainable(spec), *_check_backend(spec), *_check_policies(spec)]
+        named = [
+            _check_trainable(spec),
+            *_check_evaluator(spec),
+            *_check_backend(spec),
+            *_check_policies(spec),
+        ]
         return [*checks, *named, _check_resources(spec)]
     finally:
         leave_cluster()
@@ -93,19 +99,32 @@ def check_storage(path: str, key: str) -> list[Check]:
 
 
 def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
-    from raysweep.cluster.ray.import_probe import find_import_problem
-
     if spec.command is not None:
         return _check_programs(spec)
-    reference = str(spec.to_dict()["trainable"])
+    return _check_function(str(spec.to_dict()["trainable"]), "trainable")
+
+
+def _check_evaluator(spec: SweepSpec | TrainSpec) -> list[Check]:
+    """What evaluates checkpoints, if anything does."""
+    asked = spec.evaluate if isinstance(spec, SweepSpec) else None
+    if asked is None:
+        return []
+    if asked.command is not None:
+        return [_check_program(asked.command, "evaluate")]
+    return [_check_function(str(asked.model_dump(mode="json")["trainable"]), "evaluate")]
+
+
+def _check_function(reference: str, name: str) -> Check:
+    from raysweep.cluster.ray.import_probe import find_import_problem
+
     try:
-        check_named(reference, "trainable")
+        check_named(reference, name)
     except SpecError as error:
-        return failed("trainable", error.problem, error.fix)
+        return failed(name, error.problem, error.fix)
     problem = find_import_problem(reference)
     if problem is not None:
-        return failed("trainable", problem, IMPORT_FIX)
-    return ok("trainable", f"{reference} can be imported on the cluster")
+        return failed(name, problem, IMPORT_FIX)
+    return ok(name, f"{reference} can be imported on the cluster")
 
 
 def _check_programs(spec: SweepSpec | TrainSpec) -> Check:
@@ -115,6 +134,14 @@ def _check_programs(spec: SweepSpec | TrainSpec) -> Check:
         return failed("trainable", error.problem, error.fix)
     assert spec.command is not None, "it was checked"
     return ok("trainable", f"the program {spec.command[0]} is on the cluster")
+
+
+def _check_program(command: Sequence[str], name: str) -> Check:
+    try:
+        check_program(command, is_local=True)
+    except SpecError as error:
+        return failed(name, error.problem, error.fix)
+    return ok(name, f"the program {command[0]} is on the cluster")
 
 
 def _check_backend(spec: SweepSpec | TrainSpec) -> list[Check]:

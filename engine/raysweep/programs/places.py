@@ -88,7 +88,9 @@ class Places:
                 return sys.executable
             case "seed":
                 return str(seed_of(context))
-            case "number" | "attempt" | "rank" | "local_rank" | "node_rank" | "world_size":
+            case "number" | "attempt" | "iteration":
+                return str(getattr(context, name))
+            case "rank" | "local_rank" | "node_rank" | "world_size":
                 return str(getattr(context, name))
             case "gpus":
                 return _amount(context.resources.get("GPU", 0.0) / context.world_size)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from raysweep.specs import SweepSpec, TrainSpec
+    from raysweep.specs.evaluate import EvaluateSpec
+    from raysweep.specs.program import ProgramSpec
     from raysweep.specs.service import ServiceSpec
 
 MetricsKind = Literal["emit", "jsonl", "stdout", "tensorboard", "trainer_state"]
@@ -67,20 +69,38 @@ class Plan:
 
 def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
     """The plan of a spec that has a command; the program runs in the present folder."""
-    from raysweep.programs.allowed import listed
     from raysweep.specs.program import ProgramSpec, args_are_implied
 
     assert spec.command is not None, "the spec has a command"
     program = spec.program or ProgramSpec()
+    return _plan(
+        spec.command,
+        program,
+        adds_args=args_are_implied(spec.command, program, spec.parameter_paths),
+        has_to_report=bool(getattr(spec, "is_ranked", True)),
+    )
+
+
+def plan_of_evaluation(evaluate: EvaluateSpec) -> Plan:
+    """The plan of a command that evaluates: the config reaches it where it asks for it."""
+    from raysweep.specs.program import ProgramSpec
+
+    assert evaluate.command is not None, "a command evaluates"
+    return _plan(evaluate.command, evaluate.program or ProgramSpec(), adds_args=False, has_to_report=True)
+
+
+def _plan(command: tuple[str, ...], program: ProgramSpec, *, adds_args: bool, has_to_report: bool) -> Plan:
+    from raysweep.programs.allowed import listed
+
     kind: MetricsKind = "emit"
     source = ""
     if program.metrics is not None:
         kind, source = program.metrics.chosen
     checkpoints, stop = program.checkpoints, program.stop
     return Plan(
-        command=spec.command,
+        command=command,
         arguments=program.arguments,
-        adds_args=args_are_implied(spec.command, program, spec.parameter_paths),
+        adds_args=adds_args,
         config_file=program.config_file,
         environment=dict(program.environment),
         metrics=kind,
@@ -93,7 +113,7 @@ def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
         checkpoint_signal=stop.checkpoint_signal,
         service=_service(program.service),
         cwd=os.getcwd(),
-        has_to_report=bool(getattr(spec, "is_ranked", True)),
+        has_to_report=has_to_report,
         allowed=listed(),
     )
 

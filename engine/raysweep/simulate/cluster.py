@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from pydantic import JsonValue
+
 from raysweep import fleet as fl
 from raysweep.core import SweepState
 from raysweep.core.vocabulary import commands as cmd
@@ -14,6 +16,7 @@ from raysweep.errors import RaysweepError
 from raysweep.fleet.invariants import check
 from raysweep.messages import FailureFacts, FromWorker, Ready, ToWorker, Unready
 from raysweep.simulate.delays import Delays
+from raysweep.simulate.evaluators import Evaluators
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.processes import Actor, Process
 from raysweep.simulate.trials import Trials, Work
@@ -49,6 +52,7 @@ class SimulatedCluster:
         self._trials = Trials(
             work, spec=spec, delays=delays, store=store, sweep_id=sweep_id, note=note, die=self.die
         )
+        self._evaluators = Evaluators(work, spec, delays, self._take_evaluation)
         self._emit = emit
         self._note = note
         self._now = now
@@ -104,7 +108,11 @@ class SimulatedCluster:
 
     def check(self, state: SweepState) -> None:
         """The fleet has what the core believes that it has, once it has heard all that the fleet said."""
+        evaluations = self.fleet.evaluations
         if self.fleet.events:
+            return
+        if evaluations is not None and not evaluations.is_idle:
+            check(self.fleet)  # what is held back is not known to the core yet
             return
         assert set(self.fleet.slots) == set(state.slots), f"{set(self.fleet.slots)} != {set(state.slots)}"
         for number, slot in state.slots.items():
@@ -132,10 +140,14 @@ class SimulatedCluster:
 
     def _act(self) -> None:
         fleet = self.fleet
-        while fleet.actions:
-            self._do(fleet.actions.popleft())
-        while fleet.events:
-            self._emit(fleet.events.popleft())
+        while True:
+            while fleet.actions:
+                self._do(fleet.actions.popleft())
+            events = fleet.take_events()
+            while events:
+                self._emit(events.popleft())
+            if not fleet.actions:
+                break
         self._set_alarm()
 
     def _do(self, action: fl.Action) -> None:
@@ -158,6 +170,10 @@ class SimulatedCluster:
                 self.end_process(actor)
             case fl.Send(worker=number, messages=messages):
                 self._send(self.actors[number], messages)
+            case fl.StartEvaluation():
+                self._evaluators.start(action)
+            case fl.CancelEvaluation():
+                self._evaluators.cancel(action)
             case fl.ExplainDelay(slot=slot):
                 self._emit(ev.SlotDelayed(at=self._now(), slot=slot, problem="no place"))
 
@@ -267,6 +283,17 @@ class SimulatedCluster:
             actor.is_linked = False
             self.fleet.link_closed(actor.number, self._now())
             self.flush()
+
+    def _take_evaluation(self, number: int, metrics: dict[str, JsonValue] | None, problem: str) -> None:
+        evaluations = self.fleet.evaluations
+        if self._is_gone or evaluations is None:
+            return
+        if metrics is None:
+            evaluations.failed(number, problem, self._now())
+        else:
+            evaluations.done(number, metrics, self._now())
+        self._act()
+        self._clock.after(0.0, self.flush)
 
     # -- links -------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ Whoever moves it along decides what happens when.
 from __future__ import annotations
 
 import signal
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,8 @@ class Job:
     is_saving: bool = False
     began_at: float = 0.0
     rungs: RungWatch | None = None
+    unjudged: deque[int] = field(default_factory=deque)
+    """Its reports whose checkpoints are evaluated, until they are answered."""
 
     @property
     def who(self) -> tuple[int, int]:
@@ -93,9 +96,12 @@ class Process:
             case msg.Stop():
                 job.stop_reason, job.wants_checkpoint = order.reason, order.wants_checkpoint
                 job.allows = order.allows
-            case msg.Answer(report=report) if job.awaits is not None:
-                assert report <= job.awaits, "a report is answered before it was made"
-                job.awaits = None if report == job.awaits else job.awaits
+            case msg.Answer(report=report):
+                while job.unjudged and job.unjudged[0] <= report:
+                    job.unjudged.popleft()
+                if job.awaits is not None:
+                    assert report < job.reports, "a report is answered before it was made"
+                    job.awaits = None if report >= job.awaits else job.awaits
 
     def begin(self) -> Job:
         """User code of the next trial begins."""
@@ -108,9 +114,15 @@ class Process:
         self._act()
         return job
 
-    def report(self, job: Job, metrics: Mapping[str, JsonValue], *, is_waiting: bool) -> None:
-        """The trial reports, and may wait for an answer."""
-        self._post_rows(job, [*metrics], [[*metrics.values()]], is_waiting=is_waiting)
+    def report(
+        self, job: Job, metrics: Mapping[str, JsonValue], *, is_waiting: bool, is_evaluated: bool = False
+    ) -> None:
+        """The trial reports, and may wait for an answer; `is_evaluated`: so is its checkpoint."""
+        if is_evaluated:
+            self._post(msg.Upcoming(*job.who, report=job.reports))
+            job.unjudged.append(job.reports)
+        rows = [[*metrics.values()]]
+        self._post_rows(job, [*metrics], rows, is_waiting=is_waiting or is_evaluated)
         job.reports += 1
         job.iteration += 1
         job.awaits = job.reports - 1 if is_waiting else None

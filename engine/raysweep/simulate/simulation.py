@@ -90,6 +90,8 @@ def simulate(
     slots: int = 2,
     save_every: int = 0,
     wait_every: int = 0,
+    evaluation: Curve | None = None,
+    evaluate_s: float = 1.0,
     seed: int = 0,
     costs: Costs | None = None,
     kills: Sequence[Kill] = (),
@@ -115,6 +117,9 @@ def simulate(
         slots: How many trials the cluster can run at once.
         save_every: A checkpoint comes with every so-manyth report; 0: none.
         wait_every: The trial waits for the answer to every so-manyth report; 0: it never waits.
+        evaluation: With `evaluate` in the spec: (config, iteration) -> the metrics of that checkpoint. A try
+            fails with what it raises.
+        evaluate_s: Virtual seconds that an evaluation takes.
         seed: For the jitter of `costs`.
         costs: How long everything else takes; default `Costs()`.
         kills: Where the controller is killed; the next one starts `costs.restart_s` later.
@@ -144,6 +149,8 @@ def simulate(
             pace=step_s if callable(step_s) else _steady(step_s),
             save_every=save_every,
             wait_every=wait_every,
+            evaluation=evaluation,
+            evaluate_s=evaluate_s,
         ),
         random=Random(seed),
         costs=costs or Costs(),

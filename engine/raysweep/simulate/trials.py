@@ -75,6 +75,9 @@ class Work:
     pace: Pace
     save_every: int
     wait_every: int
+    evaluation: Curve | None = None
+    """What an evaluation gives, by config and iteration; what it raises, the evaluation raises."""
+    evaluate_s: float = 1.0
 
 
 class Trials:
@@ -95,6 +98,7 @@ class Trials:
         self._work = work
         self._delays = delays
         self._ranks_by = checkpoint_metric(spec)
+        self._ahead = spec.evaluate.ahead if spec.evaluate is not None else None
         self._rungs = Rungs.of(spec) if spec.scaling is None else Rungs()
         self._store = store
         self._sweep_id = sweep_id
@@ -109,12 +113,13 @@ class Trials:
             return
         job = process.job
         was_waiting = job is not None and job.is_waiting
+        awaited = job.awaits if job is not None else None
         process.take(message)
         if isinstance(message, Interrupt | Kill) and job is not None and message.who == job.who:
             self._interrupt(actor, job, is_killed=isinstance(message, Kill))
         elif was_waiting and job is not None and not job.is_waiting:
             if job.awaits is None:
-                self._note_job("answered", actor, job, iteration=job.reports - 1)
+                self._note_job("answered", actor, job, iteration=awaited)
             if not job.is_saving:
                 self._end_or_go_on(actor, job, is_saved=False)
         if process.job is None and process.next is not None:
@@ -201,7 +206,13 @@ class Trials:
             self._finish(actor, is_stopped=True)
             return
         patience_s = 0.0 if job.rungs is None or is_waiting else job.rungs.patience_s(metrics, job.reports)
-        process.report(job, metrics, is_waiting=bool(patience_s) or (is_waiting and not is_saved))
+        is_evaluated = is_saved and self._ahead is not None
+        process.report(
+            job,
+            metrics,
+            is_waiting=bool(patience_s) or (is_waiting and not is_saved),
+            is_evaluated=is_evaluated,
+        )
         self._note_job("reported", actor, job)
         if is_saved:
             process.begin_saving(job)
@@ -226,7 +237,12 @@ class Trials:
         self._end_or_go_on(actor, job, is_saved=True, patience_s=patience_s)
 
     def _end_or_go_on(self, actor: Actor, job: Job, *, is_saved: bool, patience_s: float = 0.0) -> None:
-        """The report returns, or waits: at a rung for `patience_s` at most, else until it is answered."""
+        """The report returns, or waits: at a rung for `patience_s` at most, else until it is answered.
+
+        Or until an evaluation is in, of which it is too far ahead.
+        """
+        if is_saved and self._ahead is not None and len(job.unjudged) > self._ahead:
+            job.awaits, patience_s = job.unjudged[-1 - self._ahead], 0.0
         if job.stop_reason is not None and (is_saved or not job.wants_checkpoint):
             self._finish(actor, is_stopped=True)
         elif not job.is_waiting:

@@ -28,6 +28,10 @@ _SAFE_FIELDS = (
     "checkpoint.node_cache",
     "checkpoint.on_damage",
     "resources.gpu_part",
+    "evaluate.slots",
+    "evaluate.tries",
+    "evaluate.timeout_s",
+    "evaluate.ahead",
 )
 
 

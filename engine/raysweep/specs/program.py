@@ -25,7 +25,7 @@ RUNNER: Final = "raysweep.programs.runner:run"
 BUILT_IN: Final = (
     "args", "resume", "config_file", "checkpoint", "output_dir", "sweep_id", "number", "attempt", "seed",
     "gpus", "cpus", "rank", "local_rank", "node_rank", "world_size", "master_addr", "master_port", "port",
-    "python",
+    "python", "iteration",
 )  # fmt: skip
 """Placeholders that are no parameters."""
 RESERVED: Final = ("args", "resume", "config_file", "checkpoint", "output_dir")

@@ -26,6 +26,7 @@ from raysweep.space.schema import space_schema, value_schema
 from raysweep.specs.checks.search import can_learn
 from raysweep.specs.checks.sweep import check_sweep
 from raysweep.specs.document import anywhere
+from raysweep.specs.evaluate import EvaluateSpec
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.specs.program import ProgramSpec, require_command, with_runner
 from raysweep.specs.resources import Resources, resources_of_wrapped
@@ -75,6 +76,7 @@ class SweepSpec(SweepFields):
             warm_start: str | int | Memory | Mapping[str, Any] | None = None,
             tune: TuneOptions | Mapping[str, Any] = ...,
             callbacks: Sequence[object] = (),
+            evaluate: EvaluateSpec | Callable[..., Any] | str | Mapping[str, Any] | None = None,
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...
@@ -108,6 +110,8 @@ class SweepSpec(SweepFields):
             fields.pop("program", None)
         if not self.callbacks:
             fields.pop("callbacks", None)
+        if self.evaluate is None:
+            fields.pop("evaluate", None)
         return join_metrics(fields, self.others)
 
     def to_stored(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
 from raysweep.errors import TrialStopped
-from raysweep.messages import Answer, Gang, Interrupt, Job, Order, Stop, TrialNoted, TrialReported
+from raysweep.messages import Answer, Gang, Interrupt, Job, Order, Stop, TrialNoted, TrialReported, Upcoming
 from raysweep.trial.owners import ENDED
 from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.checkpoints.restoring import Restorer
@@ -25,6 +26,8 @@ from raysweep.worker.sweep_info import SweepPlace
 from raysweep.worker.waiting import Waiting
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from raysweep.worker.checkpoints.saver import Saver
 
 _ALONE: Final = Gang(world_size=1)
@@ -48,6 +51,9 @@ class Session:
         self._rows = RowMaker()
         self._noted: set[str] = set()
         self._answered = -1
+        self._ahead = place.evaluations_ahead
+        self._unjudged: deque[int] = deque()
+        """The reports whose checkpoints are evaluated, until they are answered."""
         self._rungs = RungWatch(place.rungs, job.iteration) if place.rungs and job.gang is None else None
         # Made when they are first asked for: most attempts of a short trial need neither.
         self._known_context: TrialContext | None = None
@@ -139,7 +145,12 @@ class Session:
                         self._note_as_text(rows.as_text)
                 patience_s = 0.0 if self._rungs is None or wait else self._rungs.patience_s(metrics, index)
                 self._reports = index + 1
-                if wait or patience_s:
+                is_judged = checkpoint is not None and self._ahead is not None
+                if is_judged:
+                    self._unjudged.append(index)
+                    self._link.send(Upcoming(*job.who, report=index))
+                    self._send_rows(index, keys, [row], is_waiting=True)
+                elif wait or patience_s:
                     self._send_rows(index, keys, [row], is_waiting=not wait or checkpoint is None)
                 else:
                     self._link.send_row(job.trial, job.attempt, index, keys, row, packed)
@@ -147,17 +158,15 @@ class Session:
                 self._reporting.release()
             if checkpoint is not None:
                 self._say_upcoming(index)
-                found = dict(zip(keys, row, strict=True))
-                if isinstance(checkpoint, StoredAt):
-                    is_saved = self._saver.save_link(checkpoint.uri, index, found)
-                else:
-                    is_saved = self._saver.save(Path(checkpoint), index, found, waits=wait)
+                is_saved = self._save(checkpoint, index, dict(zip(keys, row, strict=True)), waits=wait)
                 if wait:
                     # Asks for the answer without a row of its own: it comes when the checkpoint's record
                     # is durable.
                     self._send_rows(index + 1, keys, [], is_waiting=True)
             if wait or patience_s:
                 self._await_answer(index, None if wait else patience_s)
+            if is_judged:
+                self._await_evaluations()
         finally:
             if is_own:
                 waiting.is_busy = False
@@ -165,6 +174,20 @@ class Session:
                 self._rungs.begin_step()
         if ending.reason is not None and self._leaves_after(index, is_saved):
             ending.raise_stopped()
+
+    def _save(
+        self, checkpoint: StoredAt | str | PathLike[str], index: int, metrics: dict[str, Any], *, waits: bool
+    ) -> bool:
+        try:
+            if isinstance(checkpoint, StoredAt):
+                return self._saver.save_link(checkpoint.uri, index, metrics)
+            return self._saver.save(Path(checkpoint), index, metrics, waits=waits)
+        except BaseException:
+            if self._ahead is not None:
+                with self.ending.changed:
+                    self._unjudged.remove(index)
+                self._link.send(Upcoming(*self.job.who, report=index, is_void=True))
+            raise
 
     def _send_rows(
         self, first: int, keys: tuple[str, ...], rows: list[list[Any]], *, is_waiting: bool
@@ -249,6 +272,17 @@ class Session:
         ending = self.ending
         with ending.changed:
             ending.changed.wait_for(lambda: self._answered >= index or ending.is_due, patience_s)
+
+    def _await_evaluations(self) -> None:
+        """Wait while more reports than it may be ahead of wait for evaluations of their checkpoints."""
+        ending, unjudged = self.ending, self._unjudged
+        with ending.changed:
+            while True:
+                while unjudged and unjudged[0] <= self._answered:
+                    unjudged.popleft()
+                if len(unjudged) <= (self._ahead or 0) or ending.reason is not None:
+                    return
+                ending.changed.wait()
 
     def finish(self) -> None:
         """User code has ended: what it handed over is stored, if there is the time, before that is said."""

@@ -109,3 +109,5 @@ class SweepPlace:
     """The tuples of the search space, which are lists in a trial's config until the trainable gets it."""
     rungs: Rungs = Rungs()
     """Where a trial of one process waits for what is decided; see `worker.rungs`."""
+    evaluations_ahead: int | None = None
+    """How many evaluations of its checkpoints a trial may be ahead of; None: they are not evaluated."""

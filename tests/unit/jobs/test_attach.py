@@ -221,6 +221,8 @@ def test_a_callable_without_an_import_path_cannot_travel(spec: SweepSpec) -> Non
     with serving(Api()) as api:
         with pytest.raises(errors.SpecError, match="import path"):
             submit(api, spec.replace(trainable=lambda config: config))
+        with pytest.raises(errors.SpecError, match=r"^evaluate\.trainable: .* has no import path"):
+            submit(api, spec.replace(evaluate=lambda checkpoint, config, iteration: {}))
         train = TrainSpec(
             name="full",
             trainable="m:f",

@@ -253,6 +253,7 @@ def test_digest_covers_everything_but_tags_and_storage_path(spec: SweepSpec) -> 
         "repeat": 5,
         "scaling": {"num_workers": 2},
         "isolation": "actor",
+        "evaluate": "judges:judge",
         "search": "tpe",
         "points": [{next(iter(spec.param_space)): 1}],
         "where": [f"{next(iter(spec.param_space))} < 9"],
@@ -309,8 +310,9 @@ def test_replace_validates(spec: SweepSpec) -> None:
 
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
-    # `others` stand in `metric` and `mode`; of `trainable` and `command` the spec has one. No callbacks are no field.
-    absent = ("others", "command", "program", "callbacks")
+    # `others` stand in `metric` and `mode`; of `trainable` and `command` the spec has one.
+    # `callbacks` and `evaluate` are written where they are given.
+    absent = ("others", "command", "program", "callbacks", "evaluate")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 

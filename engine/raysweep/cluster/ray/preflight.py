@@ -6,7 +6,7 @@ Pure arithmetic on the total resources of the nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.labels import has_labels
@@ -78,9 +78,16 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
     scaling = spec.scaling
     if spec.is_inline:
         return 1
+    nodes = without_evaluations(spec, nodes)
     try:
         return count_slots(spec.shape, nodes, limit)
     except InfeasibleResourcesError as error:
+        if spec.evaluate is not None:
+            each = show(spec.evaluate.resources.to_bundle())
+            beside = f"beside {spec.evaluate.slots} evaluations of {each}"
+            raise InfeasibleResourcesError(
+                error.field, f"{error.problem}, {beside}", f"{error.fix}, or for less in evaluate"
+            ) from None
         if scaling is None or error.field != "scaling":
             raise
         asked = f"{scaling.max_workers} workers of {show(scaling.worker_bundle())}"
@@ -91,6 +98,28 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
             f" which the cluster cannot hold: {_show_nodes(nodes)}",
             "ask for fewer or smaller workers, choose another placement_strategy, or add nodes",
         ) from None
+
+
+def without_evaluations(spec: SweepSpec, nodes: Sequence[Node]) -> Sequence[Node]:
+    """The nodes with what evaluations leave to trials: where there are others, not those with GPUs.
+
+    Raises:
+        InfeasibleResourcesError: They do not fit, even without trials.
+    """
+    asked = spec.evaluate
+    if asked is None:
+        return nodes
+    bundle = asked.resources.to_bundle()
+    free = [dict(node.total) for node in nodes]
+    order = sorted(range(len(nodes)), key=lambda index: bool(free[index].get("GPU")) and "GPU" not in bundle)
+    for count in range(asked.slots):
+        if _take(bundle, free, order) is None:
+            raise InfeasibleResourcesError(
+                "evaluate.resources" if not count else "evaluate.slots",
+                f"{asked.slots} evaluations at once ask for {show(bundle)} each: {_show_nodes(nodes)}",
+                "ask for less, for fewer slots, or add nodes",
+            )
+    return [replace(node, total=left) for node, left in zip(nodes, free, strict=True)]
 
 
 def _check_bundle(bundle: Bundle, where: str, nodes: Sequence[Node]) -> None:

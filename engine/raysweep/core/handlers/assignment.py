@@ -150,6 +150,7 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
             iteration=results.iteration,
             next_checkpoint=trial.results.next_checkpoint,
             has_older=state.rules.checkpoints.falls_back and len(trial.checkpoints) > 1,
+            saved=results.saved if state.spec.evaluate is not None else 0,
         )
     )
 

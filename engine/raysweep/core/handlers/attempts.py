@@ -322,7 +322,7 @@ def _note_missing(state: SweepState, trial: Trial, name: str, option: str, at: f
         if option == "time_attr"
         else any(name in t.results.last for t in state.trials.values())
     )
-    if is_first and not is_known:
+    if is_first and not is_known and state.spec.evaluate is None:
         seen = ", ".join(map(repr, state.reports.keys))
         problem = f"{name!r} was never reported by trial {trial.number}; the trainable reports {seen}"
         transitions.stop_sweep(state, "failed", problem, at, out, fault="spec", fault_field=field)
@@ -343,9 +343,13 @@ def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: 
         return
     _close(state, trial, at, "gave_up", out, failure, kind)
     line.failed_kinds[kind] = line.failed_kinds.get(kind, 0) + 1
-    if failure.type == missing_metrics.NO_METRIC and not state.reports.has_scored:
+    # Where checkpoints are evaluated apart, one trial's evaluations may all have failed: that says nothing.
+    is_known = state.reports.has_scored or state.spec.evaluate is not None
+    if failure.type == missing_metrics.NO_METRIC and not is_known:
         transitions.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field="metric")
-    elif failure.type in missing_metrics.NOT_BESIDE and not line.counts.get("completed"):
+    elif failure.type in missing_metrics.NOT_BESIDE and not (
+        line.counts.get("completed") or state.spec.evaluate is not None
+    ):
         field = missing_metrics.NOT_BESIDE[failure.type]
         transitions.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field=field)
     else:

@@ -35,6 +35,8 @@ def missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Fai
     elif results.reports > (results.overrun if is_cut_short else 0):
         seen = ", ".join(map(repr, state.reports.keys))
         problem = f"{metric!r} was never reported by trial {trial.number}; the trainable reports {seen}"
+        if state.spec.evaluate is not None:
+            problem += ", and no evaluation of its checkpoints gave it (see the notes)"
     elif is_cut_short:
         limit = state.rules.limits.trial_time_s
         problem = f"{metric!r} was not reported by trial {trial.number} within stop.trial_time_s={limit:g}"

@@ -97,7 +97,7 @@ class StartTrial:
 
     `checkpoint` is the URI to resume from; `iteration` the number of reports that lie behind that checkpoint;
     `next_checkpoint` the number its next checkpoint gets. `has_older`: where `checkpoint` is damaged, it can
-    resume from the one before.
+    resume from the one before. `saved`: how many of its checkpoints have counted, where they are evaluated.
     """
 
     slot: int
@@ -109,6 +109,7 @@ class StartTrial:
     iteration: int = 0
     next_checkpoint: int = 0
     has_older: bool = False
+    saved: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

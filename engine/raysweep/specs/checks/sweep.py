@@ -6,6 +6,7 @@ from raysweep.documents.validation import Problem
 from raysweep.schedulers.spec import check_scheduler
 from raysweep.space.where import check_where
 from raysweep.specs.checks.command import check_command
+from raysweep.specs.checks.evaluate import check_evaluate
 from raysweep.specs.checks.metrics import check_repeat, check_several, check_unranked
 from raysweep.specs.checks.resources import (
     check_by_config,
@@ -46,3 +47,4 @@ def check_sweep(spec: SweepFields) -> None:
     check_memory(spec)
     check_scheduler(spec.scheduler, spec.param_space, spec.num_samples, spec.max_concurrent_trials)
     check_isolation(spec)
+    check_evaluate(spec)

@@ -1,0 +1,215 @@
+"""The slots for evaluations: placement groups of their own, in each of which one task of Ray runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import ray
+from ray.exceptions import RayError
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from raysweep.cluster.preparation import pickle_trainable
+from raysweep.cluster.ray.preflight import show
+from raysweep.core.state.compiled_spec import reported_names
+from raysweep.documents import allow_list
+from raysweep.documents.trainable import trainable_name
+from raysweep.fleet import CancelEvaluation, StartEvaluation
+from raysweep.programs.plan import plan_of_evaluation
+from raysweep.programs.runner import Program
+from raysweep.space.held_tuples import tuples_of
+from raysweep.worker.evaluation import Evaluated, EvaluationJob, EvaluationSetup, evaluate
+from raysweep.worker.host.cpus import said_by_driver
+
+if TYPE_CHECKING:
+    from raysweep.runs.folder import SweepFolder
+    from raysweep.specs import SweepSpec
+    from raysweep.specs.evaluate import EvaluateSpec
+
+Answer = Callable[[int, dict[str, Any], str], None]
+"""Takes an evaluation's number, its metrics, and the problem; one of the two is empty."""
+LOOK_S: Final = 0.05
+log = logging.getLogger("raysweep")
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class _Slot:
+    group: PlacementGroup
+    running: int | None = None
+    ref: Any = None
+    timer: asyncio.TimerHandle | None = None
+
+
+class Evaluators:
+    """Runs what the fleet wants evaluated, first come first served. On the event loop.
+
+    `answer` is called once for each `StartEvaluation` that is not cancelled.
+    """
+
+    def __init__(self, spec: SweepSpec, asked: EvaluateSpec, folder: SweepFolder, answer: Answer) -> None:
+        self._asked = asked
+        self._answer = answer
+        self._bundle = asked.resources.to_bundle()
+        self._waiting: deque[StartEvaluation] = deque()
+        self._slots: list[_Slot] = []
+        self._setup = ray.put(_make_setup(spec, asked, folder))
+        # A process gives the memory of a GPU back only when it ends.
+        self._task: Any = ray.remote(max_calls=1)(evaluate) if asked.resources.gpu else ray.remote(evaluate)
+        self._is_closed = False
+        self.is_placed = False
+        """Whether all slots had their places."""
+
+    @property
+    def problem(self) -> str:
+        """Why trials wait, while there is no place."""
+        return f"{self._asked.slots} x {show(self._bundle)} for evaluations have no place yet"
+
+    async def open(self, timeout_s: float | None = None) -> None:
+        """Ask for the slots, and wait until all have their places, or for so long."""
+        if not self._slots:
+            self._slots = [_Slot(group=placement_group([self._bundle])) for _ in range(self._asked.slots)]
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s if timeout_s is not None else float("inf")
+        pause_s = LOOK_S
+        while not all(slot.group.wait(0) for slot in self._slots):
+            if loop.time() >= until or self._is_closed:
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(1.0, 1.5 * pause_s)
+        self.is_placed = True
+
+    def find_groups(self) -> dict[str, list[dict[str, float]]]:
+        """The placement groups by Ray's ids, with their bundles."""
+        return {slot.group.id.hex(): [self._bundle] for slot in self._slots}
+
+    def start(self, action: StartEvaluation) -> None:
+        """Run it as soon as a slot is free."""
+        self._waiting.append(action)
+        self._begin_next()
+
+    def cancel(self, action: CancelEvaluation) -> None:
+        """Run it no more; nothing is answered."""
+        self._waiting = deque(each for each in self._waiting if each.evaluation != action.evaluation)
+        for slot in self._slots:
+            if slot.running == action.evaluation:
+                self._end(slot)
+        self._begin_next()
+
+    def close(self) -> None:
+        """End what runs, and give the room back."""
+        self._is_closed = True
+        self._waiting.clear()
+        for slot in self._slots:
+            if slot.running is not None:
+                self._end(slot)
+            remove_placement_group(slot.group)
+        self._slots = []
+
+    def _begin_next(self) -> None:
+        for slot in self._slots:
+            if slot.running is None and self._waiting:
+                self._begin(slot, self._waiting.popleft())
+
+    def _begin(self, slot: _Slot, action: StartEvaluation) -> None:
+        own = dict(self._bundle)
+        job = EvaluationJob(
+            trial=action.trial,
+            attempt=action.attempt,
+            iteration=action.iteration,
+            seed=action.seed,
+            config=action.config,
+            uri=action.uri,
+        )
+        options = {
+            "num_cpus": own.pop("CPU", 0.0),
+            "num_gpus": own.pop("GPU", 0.0),
+            "memory": own.pop("memory", None),
+            "resources": own or None,
+        }
+        slot.running = action.evaluation
+        slot.ref = self._task.options(
+            name=f"evaluate {action.trial:05d}/{action.iteration}",
+            max_retries=0,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(
+                slot.group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
+            ),
+            **options,
+        ).remote(self._setup, job)
+        self._watch(slot, slot.ref)
+        limit_s = self._asked.timeout_s
+        if limit_s is not None:
+            loop = asyncio.get_running_loop()
+            slot.timer = loop.call_later(limit_s, lambda: self._time_out(slot, action.evaluation, limit_s))
+
+    def _watch(self, slot: _Slot, ref: Any) -> None:
+        loop = asyncio.get_running_loop()
+
+        def ended(future: Any) -> None:
+            error = future.exception()
+            found = None if error is not None else future.result()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._take_end, slot, ref, found, error)
+
+        ref.future().add_done_callback(ended)
+
+    def _take_end(self, slot: _Slot, ref: Any, found: Evaluated | None, error: BaseException | None) -> None:
+        number = slot.running
+        if self._is_closed or slot.ref is not ref or number is None:
+            return
+        self._free(slot)
+        if found is not None and not found.problem:
+            self._answer(number, found.metrics, "")
+        else:
+            problem = found.problem if found is not None else _explain(error)
+            log.warning("an evaluation failed: %s", problem)
+            self._answer(number, {}, problem)
+        self._begin_next()
+
+    def _time_out(self, slot: _Slot, number: int, limit_s: float) -> None:
+        if slot.running == number:
+            self._end(slot)
+            self._answer(number, {}, f"Timeout: it took longer than {limit_s:g} s (evaluate.timeout_s)")
+            self._begin_next()
+
+    def _end(self, slot: _Slot) -> None:
+        try:
+            ray.cancel(slot.ref, force=True)
+        except (RayError, ValueError) as error:  # it is ending by itself, or Ray's control store is away
+            log.warning("an evaluation could not be cancelled: %s", error)
+        self._free(slot)
+
+    def _free(self, slot: _Slot) -> None:
+        if slot.timer is not None:
+            slot.timer.cancel()
+        slot.running = slot.ref = slot.timer = None
+
+
+def _explain(error: BaseException | None) -> str:
+    """One line for a task that did not answer: its process or its node is gone."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {first}"[:500]
+
+
+def _make_setup(spec: SweepSpec, asked: EvaluateSpec, folder: SweepFolder) -> EvaluationSetup:
+    evaluator = Program(plan_of_evaluation(asked)) if asked.is_program else asked.trainable
+    return EvaluationSetup(
+        sweep_id=folder.sweep_id,
+        storage_path=folder.store.url,
+        resources=asked.resources.to_bundle(),
+        evaluator=trainable_name(asked.trainable),
+        pickled=pickle_trainable(evaluator),
+        is_program=asked.is_program,
+        node_cache=spec.checkpoint.node_cache,
+        nested=tuple(name for name in reported_names(spec) if "/" in name),
+        tuples=tuples_of(spec.param_space),
+        sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
+        threads=said_by_driver(),
+        allowed=os.environ.get(allow_list.VARIABLE, ""),
+    )

@@ -1,0 +1,89 @@
+"""Evaluation apart from training: what judges a trial's checkpoints, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.validation import Problem
+from raysweep.specs.bundles import ProcessResources
+from raysweep.specs.command import Command
+from raysweep.specs.document import Trainable
+from raysweep.specs.program import RUNNER, ProgramSpec, with_runner
+
+
+class EvaluateSpec(SpecModel):
+    """What evaluates the checkpoints of a sweep's trials, in resources of its own.
+
+    A report with such a checkpoint counts once its evaluation is in, with the metrics of both.
+    """
+
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "evaluator": "trainable",
+        "function": "trainable",
+        "validate_fn": "trainable",
+        "max_concurrent": "slots",
+        "num_workers": "slots",
+        "max_attempts": "tries",
+    }
+
+    trainable: Trainable
+    """A function `evaluate(checkpoint, config, iteration)` that returns a dict of metrics; or `command`.
+
+    Named by `package.module:function`, or in Python the callable. `checkpoint` is the `Path` of a folder with
+    the checkpoint, `iteration` the number of the report that it came with, counted from 1.
+    """
+    command: Command | None = None
+    """A program in its place: `[python, eval.py, --model, "{checkpoint}"]`."""
+    program: ProgramSpec | None = None
+    """How `command` gets its config and where its metrics are, as in the sweep's `program`."""
+    resources: ProcessResources = ProcessResources()
+    """What one evaluation takes, beside the trials."""
+    slots: Annotated[int, Field(ge=1)] = 1
+    """How many evaluations run at once. So much room is held as long as the sweep runs."""
+    every: Annotated[int, Field(ge=1)] = 1
+    """Each so-manyth checkpoint of a trial is evaluated."""
+    ahead: Annotated[int, Field(ge=0)] = 1
+    """How many evaluations a trial may be ahead of; then its next report with a checkpoint waits for one.
+
+    0: each such report waits for its own evaluation.
+    """
+    tries: Annotated[int, Field(ge=1)] = 3
+    """How often an evaluation is tried, whether it raised or its process died."""
+    timeout_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds that a try may take; default: as long as it likes."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        if callable(given) or isinstance(given, str):
+            return {"trainable": given}
+        if not isinstance(given, Mapping):
+            return given
+        fields = with_runner(given)
+        if fields.get("trainable") is None:
+            fix = "write trainable: package.module:function, or command: [python, eval.py, …]"
+            raise Problem("names nothing that evaluates", fix)
+        return fields
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.resources.to_bundle():
+            raise Problem("asks for nothing", 'give an amount above 0, such as "cpu": 1', ("resources",))
+        return self
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        fields.pop("trainable" if self.command is not None else "command", None)
+        if self.command is None:
+            fields.pop("program", None)
+        return fields
+
+    @property
+    def is_program(self) -> bool:
+        """Whether a command evaluates."""
+        return self.trainable == RUNNER
