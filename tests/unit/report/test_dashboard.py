@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.report.dashboard import Access, serving
+from raysweep.report.dashboard import Access, runs, serving
 from raysweep.report.dashboard.access import host_of, is_loopback
 from raysweep.report.document import make_document
 from raysweep.runs.reading.whole_sweep import WholeReader, read_whole
@@ -79,6 +80,24 @@ def test_a_run_is_the_document_of_its_report_and_is_sent_once(address: str, root
     again = Asked(address, f"/api/runs/{name}?known={answer['version']}")
     assert (again.status, again.body) == (204, b"")
     assert Asked(address, f"/api/runs/{name}?known=other").status == 200
+
+
+def test_of_a_sweep_in_which_nothing_happens_nothing_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its trials run, and only the time goes on."""
+    for name in ("FRESH_S", "_BUSY_SHARE"):
+        monkeypatch.setattr(runs, name, 0.0)
+    folder, _ = store(tmp_path / "a")
+    copy = first_half(folder, tmp_path / "b")
+    with serving(str(tmp_path / "b"), Access(), 0) as (address, _):
+        path = f"/api/runs/{copy.sweep_id}"
+        answer = Asked(address, path).json
+        assert answer["shown"]["document"]["sweep"]["counts"]["running"] > 0
+        time.sleep(1.1)
+        assert Asked(address, f"{path}?known={answer['version']}").status == 204
+        second_half(folder, copy)
+        assert Asked(address, f"{path}?known={answer['version']}").status == 200
 
 
 def test_a_log_is_read_and_a_missing_one_is_told(address: str, root: Path) -> None:

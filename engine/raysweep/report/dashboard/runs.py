@@ -38,7 +38,8 @@ _THREADS: Final = 8
 _BUSY_SHARE: Final = 10.0
 """A run whose page takes a second to make is read every ten."""
 MAX_LOG_BYTES: Final = 256 * 1024
-_CHANGING: Final = frozenset({"made_at", "read_at", "elapsed_s"})
+_CHANGING: Final = frozenset({"made_at", "read_at", "elapsed_s", "expected_end_at", "timeline", "poll_s"})
+"""What the time alone changes: running attempts grow in the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +236,5 @@ def _answer(shown: Mapping[str, Any]) -> Answer:
 def _without_times(value: Any) -> Any:
     """What is said, apart from when: two answers that differ in that only are the same."""
     if isinstance(value, dict):
-        return {
-            key: _without_times(item)
-            for key, item in value.items()
-            if key not in _CHANGING and key != "poll_s"
-        }
+        return {key: _without_times(item) for key, item in value.items() if key not in _CHANGING}
     return value
