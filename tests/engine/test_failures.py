@@ -110,7 +110,7 @@ def test_a_rank_that_says_that_its_config_cannot_work_fails_the_gang_so(run: Run
     (trial,) = outcome.trials
     assert len(trial.attempts) == 1
     assert trial.error is not None
-    assert (trial.error.kind, trial.error.message) == ("infeasible", "needs 90 GB")
+    assert (trial.error.kind, trial.error.message) == ("infeasible", "rank 1: needs 90 GB")
 
 
 def test_a_users_error_is_tried_once_more_and_told(run: Run, events: Events) -> None:

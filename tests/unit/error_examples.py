@@ -41,6 +41,7 @@ EXAMPLES: list[BaseException] = [
     errors.ClusterRequestError("http://x", "problem", "fix"),
     errors.JobNotFoundError("http://x", "flights-0123456789.1"),
     errors.JobExistsError("http://x", "flights-0123456789.1"),
+    errors.Infeasible("needs 90 GB"),
     errors.ProgramFailedError(LONG, "Killed", -9, "memory"),
     errors.JobStoppedError("flights-0123456789.1"),
     errors.JobFailedError("flights-0123456789.1", LONG, "fix"),
