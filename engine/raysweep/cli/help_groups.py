@@ -27,6 +27,8 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "nights": "raysweep nights churn --last 7",
     "best": "raysweep best churn@latest",
     "trials": "raysweep trials churn@2026-11-25 --sort auc --top 10",
+    "report": "raysweep report churn@latest --open",
+    "dashboard": "raysweep dashboard s3://bucket/sweeps",
     "logs": "raysweep logs churn@latest --trial 3",
     "resume": "raysweep resume churn@latest",
     "retry": "raysweep retry churn@latest --trial 3",

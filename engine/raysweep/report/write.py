@@ -27,7 +27,7 @@ def write_report(
     """Write a sweep's report: one HTML file that needs nothing else. The sweep may still run.
 
     Args:
-        sweep: Its id, an unambiguous beginning of the id, or the URI of its folder.
+        sweep: Its id, an unambiguous beginning of the id, `NAME@latest`, `NAME@DATE`, or its folder's URI.
         path: The file, or a folder for `<sweep_id>.html`. Default: that file in the working directory. A
             file that is there is replaced.
         storage: The storage path; default: `~/raysweep`. A URI needs none.

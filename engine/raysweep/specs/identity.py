@@ -115,6 +115,11 @@ class RunId:
         named = key if key is not None else f"spec-{spec.digest()[:16]}"
         return cls(kind=spec.kind, name=spec.name, key=named)
 
+    @classmethod
+    def stored(cls, kind: Kind, name: str, key: str) -> Self:
+        """Of a run that may be stored under this name and key."""
+        return cls(kind=kind, name=name, key=key)
+
 
 def is_id_of(run_id: str, kind: Kind, key: str) -> bool:
     """Whether a text from outside is the id of a run of this kind and key, whatever its name."""

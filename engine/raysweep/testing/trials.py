@@ -94,7 +94,9 @@ def run_trial(
             assert begun is job
             run_attempt(function, job, place, shell, leftovers=leftovers)
             attempts = recorder.attempts
-            if attempts[-1].end != "failed" or len(attempts) > max_failures:
+            error = attempts[-1].error
+            is_final = error is None or error["origin"] == "infeasible"
+            if is_final or len(attempts) > max_failures:
                 close_trainable(function)
                 return tuple(attempts)
             job = replace(job, attempt=job.attempt + 1)

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "docs/guides/programs.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", GUIDE, re.DOTALL)
 SPECS = [text for language, text in BLOCKS if language == "yaml"]
-SCRIPTS = [text for language, text in BLOCKS if language == "bash"]
+GIVES_UP = 'raysweep emit --infeasible "needs 90 GB"\n'
+SCRIPTS = [text for language, text in BLOCKS if language == "bash" and text != GIVES_UP]
 
 
 def test_its_specs_are_valid() -> None:
@@ -36,6 +37,16 @@ def test_its_scripts_run(script: str) -> None:
     assert attempt.end == "returned", attempt.error
     assert [row["step"] for row in attempt.reports] == list(range(1, len(attempt.reports) + 1))
     assert len(attempt.reports) >= 3
+
+
+def test_a_program_says_that_its_config_cannot_work() -> None:
+    assert ("bash", GIVES_UP) in BLOCKS
+    command = ["bash", "-c", GIVES_UP, "x"]
+    spec = SweepSpec(name="s", command=command, param_space={"lr": 1}, metric="loss", mode="min")
+    (attempt,) = run_trial(Program(plan_of(spec)), {"lr": 1}, max_failures=1)
+    assert attempt.error is not None
+    assert attempt.error["origin"] == "infeasible"
+    assert attempt.error["message"] == "needs 90 GB"
 
 
 def test_the_guide_about_servers_has_the_example() -> None:

@@ -118,7 +118,7 @@ def _judged_by(run: RunSummary) -> tuple[str, str]:
     if run.kind != "sweep" or match is None or not run.name.endswith(_GATE_NAME):
         return "", ""
     name = run.name.removesuffix(_GATE_NAME)
-    return (RunId(kind="sweep", name=name, key=match[1]).id, match[2]) if slug(name) else ("", "")
+    return (RunId.stored("sweep", name, match[1]).id, match[2]) if slug(name) else ("", "")
 
 
 def _night(

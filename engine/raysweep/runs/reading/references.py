@@ -104,7 +104,7 @@ def _of_night(reference: Reference, kind: Kind) -> str | None:
     store, stem, which = reference.store, slug(reference.name), reference.which
     if not stem:
         return None
-    by_key = RunId(kind=kind, name=stem, key=which).id
+    by_key = RunId.stored(kind, stem, which).id
     if which != LATEST and store.exists(f"{by_key}/{_DOCUMENTS[kind]}"):
         return by_key
     # Of each only kind, key and start are asked for here.
