@@ -10,7 +10,7 @@ import pytest
 
 from raysweep.report.dashboard import Access, runs, serving
 from raysweep.storage.logs import log_name
-from tests.browsers import Watched, chromium
+from tests.browsers import Watched, chromium, wait_until
 from tests.unit.report.sweeps import first_half, second_half, store
 
 TRY_IT = "</script><img src=x onerror=window.broken=1>"
@@ -43,7 +43,7 @@ def test_in_a_browser_runs_are_found_and_what_they_say_stays_text(browser: Any, 
         assert page.inner_text("h1") == TRY_IT
         page.evaluate("raysweep.model.open(0)")
         page.get_by_role("button", name="Show its log").click()
-        page.wait_for_function("document.querySelector('dialog[open] pre').textContent.includes('of a log')")
+        wait_until(page, "document.querySelector('dialog[open] pre').textContent.includes('of a log')")
         assert page.evaluate("window.broken") is None
         assert page.locator("img").count() == 0
         page.close()

@@ -12,7 +12,7 @@ import pytest
 
 from raysweep.report import write_report
 from raysweep.storage.logs import log_name
-from tests.browsers import Watched, chromium
+from tests.browsers import Watched, chromium, wait_until
 from tests.unit.report.sweeps import store
 
 TRY_IT = "</script><img src=x onerror=window.broken=1><script>window.broken=1</script>"
@@ -107,9 +107,7 @@ def test_in_a_browser_nothing_sticks_out_and_all_is_drawn(
     )
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.locator(".plot").count() >= 8
-    page.wait_for_function(
-        "[...document.querySelectorAll('.plot')].every((each) => each.dataset.drawn === 'yes')"
-    )
+    wait_until(page, "[...document.querySelectorAll('.plot')].every((each) => each.dataset.drawn === 'yes')")
     assert page.evaluate(PAINTED) == []
     assert watched.problems == []
     page.close()
@@ -162,10 +160,8 @@ def test_in_a_browser_the_keyboard_alone_is_enough(browser: Any, report: Path) -
     field.focus()
     page.keyboard.type("0.01")
     page.keyboard.press("Tab")
-    page.wait_for_function(
-        "/^[1-9]\\d? of 60 trials$/.test(document.querySelector('#parallel [role=status]').textContent)"
-        " && !document.querySelector('#parallel [role=status]').textContent.startsWith('60')"
-    )
+    shown = "document.querySelector('#parallel [role=status]').textContent"
+    wait_until(page, f"/^[1-9]\\d? of 60 trials$/.test({shown}) && !{shown}.startsWith('60')")
     # One trial's box: opened, and closed with Escape; the focus is back where it was.
     button = page.locator("#top button.link").first
     button.focus()
@@ -187,9 +183,7 @@ def test_in_a_browser_a_range_keeps_the_trials_within_it(browser: Any, report: P
     page.mouse.down()
     page.mouse.move(box["x"] + 46, box["y"] + 150, steps=5)
     page.mouse.up()
-    page.wait_for_function(
-        "!document.querySelector('#parallel [role=status]').textContent.startsWith('60 of')"
-    )
+    wait_until(page, "!document.querySelector('#parallel [role=status]').textContent.startsWith('60 of')")
     page.wait_for_timeout(300)
     low = float(page.get_by_label("rate from").input_value())
     rates = page.evaluate(
@@ -200,9 +194,7 @@ def test_in_a_browser_a_range_keeps_the_trials_within_it(browser: Any, report: P
     assert rates
     assert all(rate >= 0.99 * low for rate in rates)
     page.get_by_role("button", name="Clear ranges").click()
-    page.wait_for_function(
-        "document.querySelector('#parallel [role=status]').textContent === '60 of 60 trials'"
-    )
+    wait_until(page, "document.querySelector('#parallel [role=status]').textContent === '60 of 60 trials'")
     page.close()
 
 
@@ -252,3 +244,13 @@ UNNAMED = """() => [
     return !name || !name.trim();
   }).map((node) => node.outerHTML.slice(0, 120))"""
 """Controls, pictures and regions without a name."""
+
+
+def test_all_of_it_is_drawn_before_it_is_printed(browser: Any, report: Path) -> None:
+    watched = Watched(browser, viewport={"width": 1280, "height": 400})
+    page = watched.open(report.as_uri())
+    drawn = "[...document.querySelectorAll('canvas[role=img]')].map((each) => each.style.width !== '')"
+    assert not all(page.evaluate(drawn)), "what is out of sight is drawn when it is needed"
+    page.pdf()
+    assert all(page.evaluate(drawn))
+    page.close()

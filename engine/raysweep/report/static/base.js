@@ -161,11 +161,19 @@
     for (const draw of redraws) draw();
   });
 
+  // Calls `then` once: when the node comes into sight, or is to be printed.
+  function onSeen(node, then) {
+    let seen = false;
+    const once = () => { if (!seen) { seen = true; then(); } };
+    new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) once(); }, { rootMargin: "200px" }).observe(node);
+    window.addEventListener("beforeprint", once);
+  }
+
   // Evenly at most `most` of the rows 0 to count - 1.
   function sample(count, most) {
     if (count <= most) return Uint32Array.from({ length: count }, (_, place) => place);
     return Uint32Array.from({ length: most }, (_, place) => Math.floor((place * count) / most));
   }
 
-  Object.assign(rs, { el, say, copyButton, choice, select, number, duration, bytes, clock, thousands, trialName, many, decode, shown, colours, onScheme, sample });
+  Object.assign(rs, { el, say, copyButton, choice, select, number, duration, bytes, clock, thousands, trialName, many, decode, shown, colours, onScheme, onSeen, sample });
 })();

@@ -198,9 +198,7 @@
     node.style.height = "360px";
     new ResizeObserver(resize).observe(node);
     rs.onScheme(resize);
-    new IntersectionObserver((entries) => {
-      if (!seen && entries.some((entry) => entry.isIntersecting)) { seen = true; node.style.height = ""; resize(); }
-    }, { rootMargin: "200px" }).observe(node);
+    rs.onSeen(node, () => { seen = true; node.style.height = ""; resize(); });
 
     // --- ranges by the pointer: drag on an axis draws one, a click clears it
 

@@ -104,9 +104,7 @@
       this.seen = false;
       this.found = null;
       new ResizeObserver(() => this.redraw()).observe(this.node);
-      new IntersectionObserver((entries) => {
-        if (entries.some((entry) => entry.isIntersecting) && !this.seen) { this.seen = true; this.redraw(); }
-      }, { rootMargin: "200px" }).observe(this.node);
+      rs.onSeen(this.node, () => { this.seen = true; this.redraw(); });
       rs.onScheme(() => this.redraw());
       if (find) {
         this.over.addEventListener("pointermove", (event) => this.hover(event));
