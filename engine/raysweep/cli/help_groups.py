@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Run": ("sweep", "train", "pipeline", "plan", "doctor"),
     "Look": ("status", "nights", "best", "trials", "logs", "report", "dashboard"),
-    "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel"),
+    "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
     "Storage": ("checkpoints", "pull", "verify", "gc", "rm"),
     "In programs, of specs": ("emit", "schema"),
 }
@@ -36,6 +36,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "restart": "raysweep restart churn@2026-11-25",
     "attach": "raysweep attach churn@latest",
     "cancel": 'raysweep cancel churn@latest --reason "wrong data"',
+    "deliver": "raysweep deliver churn@latest",
     "checkpoints": "raysweep checkpoints churn@latest",
     "pull": "raysweep pull s3://bucket/sweeps/churn-0a1b2c3d4e/checkpoints/00003/12 model",
     "verify": "raysweep verify churn@latest --quick",

@@ -174,6 +174,21 @@ def checkpoints(name: SweepName, storage: StoredAt = None, as_json: AsJson = Fal
 
 
 @app.command()
+@by_name
+def deliver(
+    name: SweepName,
+    storage: StoredAt = None,
+    within_s: Annotated[
+        float, typer.Option("--within-s", min=1, metavar="S", help="How long it may take.")
+    ] = 600.0,
+) -> Task:
+    """Deliver to the callbacks of an ended sweep what they missed: a tracker was down, or slow."""
+    from raysweep.cli.commands.deliver import deliver
+
+    return partial(deliver, name, storage, within_s)
+
+
+@app.command()
 def pull(
     uri: Annotated[str, typer.Argument(metavar="URI", help="A checkpoint's, as `best` shows it.")],
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new or an empty one.")],

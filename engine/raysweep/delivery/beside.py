@@ -81,7 +81,7 @@ class Beside:
             names = ", ".join(names_of(self._callbacks))
             why = self._problem or "the process that calls them did not answer"
             return (f"callbacks ({names}): not all events were delivered: {why}",)
-        return tuple(note for report in answer["reports"] if (note := _note(report)))
+        return tuple(note for report in answer["reports"] if (note := self._note(report)))
 
     def close(self) -> None:
         """End the process; what it has not delivered, the next run of the sweep delivers."""
@@ -100,6 +100,21 @@ class Beside:
         if self._answers is not None:
             os.close(self._answers)
             self._answers = None
+
+    def _note(self, report: dict[str, Any]) -> str:
+        """What a callback did not get, in one line; empty: it got everything."""
+        left, skipped, why = report["left"], report["skipped"], report["error"]
+        parts = []
+        if left is None or left:
+            what = "not all events were" if left is None else f"{left} events were not"
+            parts.append(
+                f"{what} delivered in time; `raysweep deliver {self._folder.sweep_id}` delivers them"
+            )
+        if skipped:
+            parts.append(f"{skipped} events were given up, because it failed on them")
+        if not parts:
+            return ""
+        return f"callback {report['name']}: {', '.join(parts)}" + (f" (last: {why})" if why else "")
 
     def _spawn(self) -> None:
         self._starts += 1
@@ -183,18 +198,3 @@ class Beside:
             data += more
         answer: dict[str, Any] = orjson.loads(data)
         return answer
-
-
-def _note(report: dict[str, Any]) -> str:
-    """What a callback did not get, in one line; empty: it got everything."""
-    left, skipped, why = report["left"], report["skipped"], report["error"]
-    parts = []
-    if left is None:
-        parts.append("not all events were delivered")
-    elif left:
-        parts.append(f"{left} events were not delivered before the sweep ended")
-    if skipped:
-        parts.append(f"{skipped} events were given up, because it failed on them")
-    if not parts:
-        return ""
-    return f"callback {report['name']}: {', '.join(parts)}" + (f" (last: {why})" if why else "")

@@ -1,0 +1,58 @@
+"""`raysweep deliver`: what the callbacks of an ended sweep missed."""
+
+from __future__ import annotations
+
+import typer
+
+from raysweep.cli.exit_codes import DONE, FAILED
+from raysweep.cli.lookup import command, open_sweep
+from raysweep.delivery.beside import Beside
+from raysweep.documents.trainable import PYTHON_ONLY
+from raysweep.errors import SpecError
+from raysweep.hooks.loading import load_callbacks
+from raysweep.hooks.spec import MASK, CallbackSpec
+from raysweep.runs.folder import SweepFolder
+
+
+def deliver(name: str, storage: str | None, within_s: float) -> int:
+    """Call the callbacks with all events that they have not got, and say what is still left."""
+    folder = open_sweep(name, storage)
+    record = folder.read_spec()
+    if record is None or folder.read_outcome() is None:
+        fix = f"resume it: {command('resume', folder.sweep_id, folder.store.url)}"
+        raise SpecError("SWEEP", f"{folder.sweep_id} has not ended: its callbacks are called as it runs", fix)
+    given = tuple(CallbackSpec.of(each) for each in record.spec.get("callbacks", ()))
+    if not given:
+        raise SpecError("SWEEP", f"{folder.sweep_id} has no callbacks", "see `raysweep status` for others")
+    lost = {callback.kind for callback in given if _why_not(callback)}
+    for callback in given:
+        if why := _why_not(callback):
+            typer.echo(f"callback {callback.kind}: {why}", err=True)
+    callbacks = tuple(callback for callback in given if callback.kind not in lost)
+    load_callbacks(_Called(callbacks, folder))
+    beside = Beside(folder, callbacks, idle_s=within_s, most_s=within_s)
+    beside.start()
+    notes = beside.finish()
+    for note in notes:
+        typer.echo(note, err=True)
+    if notes or lost:
+        return FAILED
+    names = ", ".join(callback.kind for callback in callbacks)
+    typer.echo(f"all events of {folder.sweep_id} are delivered to {names}")
+    return DONE
+
+
+class _Called:
+    def __init__(self, callbacks: tuple[CallbackSpec, ...], folder: SweepFolder) -> None:
+        self.callbacks, self.storage_path = callbacks, folder.store.url
+
+
+def _why_not(callback: CallbackSpec) -> str:
+    """Why a callback cannot be made of what is stored; empty: it can."""
+    if callback.kind.startswith(PYTHON_ONLY):
+        return "it is an object of Python, which is not stored; name its class by an import path"
+    options = callback.options.model_dump(mode="json")
+    secrets: tuple[str, ...] = getattr(callback.options, "secret_fields", ())
+    if any(MASK in str(options.get(field)) for field in secrets):
+        return "its address is not stored; name a variable that has it: url_from"
+    return ""
