@@ -13,7 +13,7 @@ import raysweep as rs
 from raysweep.cluster.preparation import check_trainable
 from raysweep.documents.allow_list import VARIABLE
 from raysweep.errors import SpecError, TrainableImportError
-from raysweep.jobs.attach import check_portable
+from raysweep.jobs.portable import check_portable
 from raysweep.runs.policies import load_policies
 from raysweep.specs import SweepSpec, TrainSpec, load_trainable
 from raysweep.worker.runner import load_by_reference
