@@ -16,7 +16,7 @@ from raysweep.outcome import GateOutcome, Record
 from raysweep.outcome.formatting import show_duration
 from raysweep.outcome.summary import RunSummary
 from raysweep.runs.across_runs.verdicts import read_verdict
-from raysweep.runs.reading.summaries import read_summaries
+from raysweep.runs.reading.summaries import each_of, read_summaries
 from raysweep.specs.identity import RunId, slug
 from raysweep.storage.objects.store import Store
 
@@ -101,11 +101,10 @@ def group_nights(store: Store, runs: Sequence[RunSummary], name: str | None = No
         else:
             own.append(run)
     wanted = slug(name) if name is not None else None
-    return [
-        _night(store, run, gates.get(run.run_id), trainings.get(run.run_id))
-        for run in own
-        if wanted is None or run.run_id.rpartition("-")[0] == wanted
-    ]
+    shown = [run for run in own if wanted is None or run.run_id.rpartition("-")[0] == wanted]
+    return each_of(
+        store, lambda run: _night(store, run, gates.get(run.run_id), trainings.get(run.run_id)), shown
+    )
 
 
 def _started(found: tuple[RunSummary, str]) -> float:

@@ -8,9 +8,9 @@ A run that has not ended, or has no summary beside its outcome, is read from its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 from raysweep.errors import RaysweepError, StorageError
 from raysweep.outcome.summary import SUMMARY, RunSummary, summary_of_sweep, summary_of_training
@@ -22,6 +22,8 @@ from raysweep.specs.identity import slug
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 
+T = TypeVar("T")
+R = TypeVar("R")
 DEFAULT_STORAGE: Final = "~/raysweep"
 _THREADS: Final = 32
 _OUTCOMES: Final = {"sweep": "outcome.json", "train": "train_outcome.json"}
@@ -72,12 +74,15 @@ def read_summaries(store: Store, run_ids: Sequence[str], *, is_checked: bool = T
     def read(run_id: str) -> RunSummary | None:
         return read_summary(store, run_id, is_checked=is_checked)
 
-    found: Iterable[RunSummary | None]
-    if len(run_ids) <= 1 or store.local_path(run_ids[0]) is not None:
-        found = map(read, run_ids)
-        return [run for run in found if run is not None]
-    with ThreadPoolExecutor(min(_THREADS, len(run_ids))) as pool:
-        return [run for run in pool.map(read, run_ids) if run is not None]
+    return [run for run in each_of(store, read, run_ids) if run is not None]
+
+
+def each_of(store: Store, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """What is read of each item, in their order: several at a time where each read is a request."""
+    if len(items) <= 1 or store.local_path("sweep.json") is not None:
+        return [read(item) for item in items]
+    with ThreadPoolExecutor(min(_THREADS, len(items))) as pool:
+        return list(pool.map(read, items))
 
 
 def read_summary(store: Store, run_id: str, *, is_checked: bool = True) -> RunSummary | None:
