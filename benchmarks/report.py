@@ -23,7 +23,7 @@ from typing import Any
 from raysweep.core import SweepState, encode, make_outcome, step
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
-from raysweep.report import write_report
+from raysweep.pages import write_report
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec
 from raysweep.storage.journal.writer import JournalWriter

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 import time
@@ -106,6 +107,12 @@ def test_the_public_names_are_few() -> None:
         *("Infeasible", "RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
         "__version__",
     }
+
+
+def test_no_room_of_the_engine_has_the_name_of_a_public_function() -> None:
+    """An import of `raysweep.report` as a module would put it in the place of the function, in all of the process."""
+    rooms = {module.name for module in pkgutil.iter_modules(raysweep.__path__)}
+    assert not rooms & set(raysweep.__all__)
 
 
 def test_every_public_name_can_be_had() -> None:

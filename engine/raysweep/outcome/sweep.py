@@ -427,7 +427,7 @@ class SweepOutcome(Record):
         """
         if not self.uri:
             raise RaysweepError(f"the outcome of {self.sweep_id!r} does not say where the sweep is stored")
-        written: Path = import_module("raysweep.report").write_report(
+        written: Path = import_module("raysweep.pages").write_report(
             self.uri, path, compare=[each if isinstance(each, str) else each.uri for each in compare]
         )
         return written

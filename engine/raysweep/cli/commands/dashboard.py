@@ -10,8 +10,8 @@ import webbrowser
 import typer
 
 from raysweep.cli.exit_codes import DONE
-from raysweep.report.dashboard import Access, serving
-from raysweep.report.dashboard.access import TOKEN_VARIABLE
+from raysweep.pages.dashboard import Access, serving
+from raysweep.pages.dashboard.access import TOKEN_VARIABLE
 from raysweep.runs.reading.lookup import DEFAULT_STORAGE
 
 

@@ -9,7 +9,7 @@ import typer
 
 from raysweep.cli.consoles import print_json
 from raysweep.cli.exit_codes import DONE
-from raysweep.report import write_report
+from raysweep.pages import write_report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

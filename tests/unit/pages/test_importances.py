@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from raysweep.report.importances import importances
+from raysweep.pages.importances import importances
 
 
 def made(count: int, seed: int) -> tuple[dict[str, list[float | str | None]], list[float]]:

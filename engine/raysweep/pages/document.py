@@ -13,13 +13,13 @@ import orjson
 from raysweep.documents.json_values import leaves
 from raysweep.outcome import TrialOutcome
 from raysweep.outcome.record import ErrorInfo
-from raysweep.report.columns import Column, are_numbers, encode, numbers, show_label, texts, whole
-from raysweep.report.compare import Other, compared
-from raysweep.report.curves import curve_columns
-from raysweep.report.failures import config_pairs, failure_groups
-from raysweep.report.importances import importances
-from raysweep.report.timeline import timeline_columns
-from raysweep.report.words import certainty, verdict
+from raysweep.pages.columns import Column, are_numbers, encode, numbers, show_label, texts, whole
+from raysweep.pages.compare import Other, compared
+from raysweep.pages.curves import curve_columns
+from raysweep.pages.failures import config_pairs, failure_groups
+from raysweep.pages.importances import importances
+from raysweep.pages.timeline import timeline_columns
+from raysweep.pages.words import certainty, verdict
 from raysweep.runs.reading.status import MAX_PARETO
 from raysweep.runs.reading.whole_sweep import WholeSweep, number_of
 from raysweep.space.domains import Float, Integer

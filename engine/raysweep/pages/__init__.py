@@ -3,6 +3,6 @@
 The page's parts (`static/`) are plain scripts and one style sheet, without a build step.
 """
 
-from raysweep.report.write import write_report
+from raysweep.pages.write import write_report
 
 __all__ = ["write_report"]

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.report.dashboard import Access, runs, serving
-from raysweep.report.dashboard.access import host_of, is_loopback
-from raysweep.report.document import make_document
+from raysweep.pages.dashboard import Access, runs, serving
+from raysweep.pages.dashboard.access import host_of, is_loopback
+from raysweep.pages.document import make_document
 from raysweep.runs.reading.whole_sweep import WholeReader, read_whole
 from raysweep.storage.logs import log_name
-from tests.unit.report.sweeps import first_half, second_half, store
+from tests.unit.pages.sweeps import first_half, second_half, store
 
 TOKEN = "a-token-of-24-characters"
 

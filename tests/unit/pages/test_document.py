@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from raysweep.report.document import make_document
+from raysweep.pages.document import make_document
 from raysweep.runs.reading.whole_sweep import read_whole
 from raysweep.storage.objects.opening import open_store
-from tests.unit.report.sweeps import learn, store, unfinished
+from tests.unit.pages.sweeps import learn, store, unfinished
 
 CODES = {"f4": "f", "f8": "d", "u1": "B", "u2": "H", "u4": "I"}
 

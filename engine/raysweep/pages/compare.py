@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from raysweep.documents.json_values import leaves
 from raysweep.outcome.formatting import show_config
-from raysweep.report.columns import show_label
+from raysweep.pages.columns import show_label
 from raysweep.runs.folder import SweepRecord
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.whole_sweep import WholeSweep

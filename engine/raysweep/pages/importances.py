@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from raysweep.report.columns import are_numbers, show_label
+from raysweep.pages.columns import are_numbers, show_label
 
 MIN_TRIALS: Final = 10
 TOP: Final = 0.1

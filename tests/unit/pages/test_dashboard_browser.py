@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from raysweep.report.dashboard import Access, runs, serving
+from raysweep.pages.dashboard import Access, runs, serving
 from raysweep.storage.logs import log_name
 from tests.browsers import Watched, chromium, wait_until
-from tests.unit.report.sweeps import first_half, second_half, store
+from tests.unit.pages.sweeps import first_half, second_half, store
 
 TRY_IT = "</script><img src=x onerror=window.broken=1>"
 

@@ -15,9 +15,9 @@ import pytest
 
 from benchmarks import report as report_benchmark
 from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
-from raysweep.report import write_report
-from raysweep.report.page import SCRIPTS, STYLE, as_block, render
-from tests.unit.report.sweeps import store, unfinished
+from raysweep.pages import write_report
+from raysweep.pages.page import SCRIPTS, STYLE, as_block, render
+from tests.unit.pages.sweeps import store, unfinished
 
 ROOT = Path(__file__).parents[3]
 
@@ -68,7 +68,7 @@ def test_the_parts_name_no_address_and_write_no_markup() -> None:
 
 
 def test_the_parts_are_in_the_package_and_listed() -> None:
-    folder = files("raysweep.report") / "static"
+    folder = files("raysweep.pages") / "static"
     assert {each.name for each in folder.iterdir()} == {*SCRIPTS, STYLE, "dashboard.js"}
 
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_written_or_found_is_one_line(tmp_path: Path) -> None:
 
 
 def _read(name: str) -> str:
-    return (ROOT / "engine/raysweep/report/static" / name).read_text()
+    return (ROOT / "engine/raysweep/pages/static" / name).read_text()
 
 
 def test_the_benchmark_runs() -> None:

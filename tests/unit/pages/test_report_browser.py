@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from raysweep.report import write_report
+from raysweep.pages import write_report
 from raysweep.storage.logs import log_name
 from tests.browsers import Watched, chromium, wait_until
-from tests.unit.report.sweeps import store
+from tests.unit.pages.sweeps import store
 
 TRY_IT = "</script><img src=x onerror=window.broken=1><script>window.broken=1</script>"
 SIZES = [(360, 740), (1280, 800), (2560, 1440)]

@@ -15,9 +15,9 @@ import orjson
 
 from raysweep.errors import RaysweepError, SweepNotFoundError
 from raysweep.outcome.formatting import show_config
-from raysweep.report.document import make_document
-from raysweep.report.failures import config_pairs
-from raysweep.report.page import as_json
+from raysweep.pages.document import make_document
+from raysweep.pages.failures import config_pairs
+from raysweep.pages.page import as_json
 from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.reading.logs import find_log, read_log

@@ -24,7 +24,7 @@ STYLE: Final = "page.css"
 @cache
 def asset(name: str) -> str:
     """A file of `static/`."""
-    return (files("raysweep.report") / "static" / name).read_text(encoding="utf-8")
+    return (files("raysweep.pages") / "static" / name).read_text(encoding="utf-8")
 
 
 @cache

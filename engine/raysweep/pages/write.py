@@ -8,9 +8,9 @@ from pathlib import Path
 
 from raysweep.errors import SpecError
 from raysweep.outcome.record import without_collector
-from raysweep.report.compare import Other
-from raysweep.report.document import make_document
-from raysweep.report.page import render
+from raysweep.pages.compare import Other
+from raysweep.pages.document import make_document
+from raysweep.pages.page import render
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.lookup import find_sweep
 from raysweep.runs.reading.reader import SweepReader

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from raysweep.outcome import TrialOutcome
-from raysweep.report.columns import encode
+from raysweep.pages.columns import encode
 from raysweep.runs.reading.whole_sweep import Curve, WholeSweep
 
 MAX_VALUES: Final = 90_000

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import orjson
 
 from raysweep.errors import LogNotFoundError, RaysweepError, SpecError, SweepNotFoundError
-from raysweep.report.dashboard.access import COOKIE, Access
-from raysweep.report.dashboard.runs import Answer, Runs
-from raysweep.report.page import STYLE, as_block, asset
+from raysweep.pages.dashboard.access import COOKIE, Access
+from raysweep.pages.dashboard.runs import Answer, Runs
+from raysweep.pages.page import STYLE, as_block, asset
 from raysweep.storage.objects.opening import open_store
 
 SCRIPTS: Final = (

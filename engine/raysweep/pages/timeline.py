@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, Final
 
-from raysweep.report.columns import encode, whole
+from raysweep.pages.columns import encode, whole
 from raysweep.runs.reading.whole_sweep import SlotRun
 
 MAX_RUNS: Final = 15_000
