@@ -71,6 +71,11 @@ class Counts(dict[str, int]):
         return self._sum(*_ENDS)
 
     @property
+    def failed(self) -> int:
+        """How many have failed."""
+        return self._sum("failed")
+
+    @property
     def total(self) -> int:
         """How many there are."""
         return self._sum(*self)

@@ -6,12 +6,12 @@ import math
 import time
 from array import array
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import orjson
 
 from raysweep.documents.json_values import leaves
-from raysweep.outcome import TrialOutcome
+from raysweep.outcome import TrialOutcome, TrialState
 from raysweep.outcome.record import ErrorInfo
 from raysweep.pages.columns import Column, are_numbers, encode, numbers, show_label, texts, whole
 from raysweep.pages.compare import Other, compared
@@ -26,7 +26,7 @@ from raysweep.space.domains import Float, Integer
 from raysweep.space.perturbation import mutable_leaves
 from raysweep.version import __version__
 
-STATES: Final = ("pending", "running", "paused", "completed", "stopped", "failed", "cancelled")
+STATES: Final[tuple[str, ...]] = get_args(TrialState)
 MANY: Final = 20_000
 """With more trials than that, only the columns that the page cannot do without are kept."""
 MAX_PARAMS: Final = 60

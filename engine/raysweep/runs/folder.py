@@ -196,7 +196,7 @@ class SweepFolder:
     def _write_summary(self, outcome: SweepOutcome, data: bytes) -> None:
         # Without it a list reads the outcome itself: an outage here costs no more than that.
         with suppress(StorageError):
-            self.store.put(self._key(SUMMARY), summary_of_sweep(outcome).stored(len(data)))
+            self.store.put(self._key(SUMMARY), sealed_summary(outcome, len(data)))
 
     def mend_outcome(self, mended: Callable[[SweepOutcome], SweepOutcome]) -> None:
         """Replace outcome.json where that makes a difference; not where somebody else changes it meanwhile.
@@ -294,3 +294,8 @@ def encode_spec(record: SweepRecord) -> bytes:
     if record.leaving is not None:
         fields["leaving"] = asdict(record.leaving)
     return seal(orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2))
+
+
+def sealed_summary(outcome: SweepOutcome, outcome_bytes: int) -> bytes:
+    """The summary as it lies beside an outcome of this size."""
+    return seal(summary_of_sweep(outcome).stored(outcome_bytes))

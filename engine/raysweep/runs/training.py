@@ -30,6 +30,7 @@ from raysweep.specs import TrainSpec
 from raysweep.specs.changes import Difference, differences
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.objects.identity import mark_store
+from raysweep.storage.objects.sealed import seal
 from raysweep.storage.objects.store import Store
 
 FORMAT_VERSION = 1
@@ -115,7 +116,7 @@ class RunFolder:
         data = self.relative(outcome).to_json().encode()
         if self.store.put_if_absent(self._key("train_outcome.json"), data, durable=True):
             with suppress(StorageError):
-                self.store.put(self._key(SUMMARY), summary_of_training(outcome).stored(len(data)))
+                self.store.put(self._key(SUMMARY), seal(summary_of_training(outcome).stored(len(data))))
 
     def relative(self, outcome: TrainOutcome) -> TrainOutcome:
         """As it is stored: what it names of this folder is relative to it."""

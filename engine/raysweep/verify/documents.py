@@ -9,7 +9,8 @@ import orjson
 from raysweep.core import SweepState, make_outcome
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
-from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.outcome.summary import SUMMARY
+from raysweep.runs.folder import SweepFolder, SweepRecord, sealed_summary
 from raysweep.runs.ownership.replay import replay
 from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.journal.segment import RESTORE_FIX
@@ -117,6 +118,28 @@ def check_outcome(
         problem = f"is not what the journal gives: {shown}"
         yield Finding(
             severity="damage", object="outcome.json", problem=problem, fix=REPAIR_FIX, mending="rewrite"
+        )
+
+
+def check_summary(folder: SweepFolder) -> Iterator[Finding]:
+    """What lists show of a sweep that has ended. Without one, they read its outcome."""
+    stored = folder.store.get(f"{folder.sweep_id}/{SUMMARY}")
+    outcome_json = folder.store.get(f"{folder.sweep_id}/outcome.json")
+    try:
+        outcome = folder.read_outcome()
+    except SweepDamagedError:
+        return
+    if stored is None or outcome is None or outcome_json is None:
+        return
+    if stored != sealed_summary(outcome, len(outcome_json)):
+        yield Finding(
+            severity="damage",
+            object=SUMMARY,
+            problem="is not what the outcome gives",
+            lost="nothing: lists read the outcome",
+            fix=REPAIR_FIX,
+            mending="drop",
+            keys=(f"{folder.sweep_id}/{SUMMARY}",),
         )
 
 

@@ -203,6 +203,7 @@ def test_what_a_script_defines_has_the_name_that_others_import_it_by(
     name, of_callable, of_name = run_script(tmp_path, "quickstart", "1", *how)
     assert name == "quickstart:train"
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "quickstart", raising=False)  # other tests may have loaded one of theirs
     assert of_callable == of_name == code_digest("quickstart:train")
     assert "quickstart" not in sys.modules
     spaced, _, same = run_script(tmp_path, "quickstart", "(1)  # a comment", *how)

@@ -41,7 +41,7 @@ def sums(text: str) -> Iterator[int]:
             case ast.Tuple() if id(node) in types:
                 pass
             case ast.Attribute(value=ast.Attribute(attr="counts"), attr=name):
-                if name not in ("ended", "finished", "shown"):
+                if name not in ("ended", "failed", "finished", "shown"):
                     yield node.lineno
             case ast.Subscript(value=ast.Attribute(attr="counts")):
                 yield node.lineno

@@ -215,11 +215,11 @@ def test_empty_objects(lab: Lab, every: int) -> None:
 
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_missing_objects(lab: Lab, every: int) -> None:
-    """What may be missing without a word: the heartbeat, a snapshot, an outcome that can be made again."""
+    """What may be missing without a word: the heartbeat, a snapshot, what can be made again."""
     last = lab.stored.segments()[-1]  # see below
     alone = [name for name in lab.names if "/" not in name or name.startswith("snapshots")]
     many = [name for name in lab.names if name not in alone and name != last]
-    may_be_missing = ("progress.json", "outcome.json", "snapshots")
+    may_be_missing = ("progress.json", "outcome.json", "summary.json", "snapshots")
     for name in [*alone, *many[::every]]:
         with lab.damaged(name, None):
             if name.startswith(may_be_missing):

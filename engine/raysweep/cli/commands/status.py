@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import compress
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
@@ -19,6 +19,7 @@ from raysweep.cli.training_summary import show_training
 from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError, SweepNotFoundError
 from raysweep.live import draw_progress
+from raysweep.outcome import SweepStatus, UnfinishedStatus
 from raysweep.outcome.formatting import show_age, show_duration, show_number
 from raysweep.runs.reading.lookup import find_training
 from raysweep.runs.reading.nights import Night, nights_at
@@ -28,11 +29,7 @@ from raysweep.runs.reading.summaries import ids_of
 from raysweep.specs.identity import slug
 from raysweep.storage.objects.opening import open_store
 
-AT_WORK: Final = ("starting", "running", "stopping")
-STATES: Final = (
-    "running", "interrupted", "completed", "deadline", "budget", "target", "plateau", "cancelled", "failed",
-    "damaged"
-)  # fmt: skip
+STATES: Final[tuple[str, ...]] = (*get_args(UnfinishedStatus), *get_args(SweepStatus), "damaged")
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(min|h|d|w)")
 _UNITS_S: Final = {"min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 7 * 86_400.0}
 
@@ -70,7 +67,7 @@ class Filters:
         begin = self.begins_at(now)
         if begin is not None and (night.run.started_at or 0.0) < begin:
             return False
-        states = {"running" if part.status in AT_WORK else part.status for part in night.parts}
+        states = {"running" if part.is_running else part.status for part in night.parts}
         return not self.states or not states.isdisjoint(self.states)
 
 

@@ -198,7 +198,7 @@ def _row(status: RunStatus) -> dict[str, Any]:
         "status": status.status,
         "is_running": status.is_running,
         "ended": status.counts.ended,
-        "failed": status.counts.get("failed", 0),
+        "failed": status.counts.failed,
         "num_trials": status.num_trials,
         "metric": status.metric,
         "best": best.score if best is not None else None,

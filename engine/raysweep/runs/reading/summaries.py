@@ -20,6 +20,7 @@ from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder
 from raysweep.specs.identity import slug
 from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.sealed import unseal
 from raysweep.storage.objects.store import Store
 
 T = TypeVar("T")
@@ -104,7 +105,8 @@ def read_summary(store: Store, run_id: str, *, is_checked: bool = True) -> RunSu
 
 def _stored(store: Store, run_id: str, *, is_checked: bool) -> RunSummary | None:
     data = store.get(f"{run_id}/{SUMMARY}")
-    found = RunSummary.from_stored(data) if data is not None else None
+    whole = unseal(data) if data is not None else None
+    found = RunSummary.from_stored(whole) if whole is not None else None
     if found is None:
         return None
     run, outcome_bytes = found

@@ -22,7 +22,6 @@ import math
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -279,7 +278,6 @@ def _size(distribution: Any) -> int:
     return round((distribution.high - distribution.low) / step) + 1 if step else 0
 
 
-@cache
 def _has_hook() -> bool:
     """Whether Optuna's acquisition function can be changed: in 5.0 it can."""
     found = getattr(GPSampler, "_optimize_acqf", None)

@@ -377,7 +377,7 @@ def test_gc_takes_name_and_slug_and_the_option(cli: Cli, sweeps: list[Stored]) -
     assert said[0] == said[1] == said[2]
     ran = cli("gc", "nights", *storage)
     assert ran.code == 2
-    assert "night-" in ran.err
+    assert "did you mean night?" in ran.err
 
 
 def test_gc_takes_the_budget_of_the_newest_spec(cli: Cli, tmp_path: Path) -> None:
