@@ -9,11 +9,12 @@ import orjson
 from raysweep.core import SweepState, make_outcome
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
-from raysweep.outcome.summary import SUMMARY
+from raysweep.outcome.summary import SUMMARY, RunSummary
 from raysweep.runs.folder import SweepFolder, SweepRecord, sealed_summary
 from raysweep.runs.ownership.replay import replay
 from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.objects.sealed import unseal
 from raysweep.verify.report import Finding
 from raysweep.version import __version__
 
@@ -131,6 +132,10 @@ def check_summary(folder: SweepFolder) -> Iterator[Finding]:
         return
     if stored is None or outcome is None or outcome_json is None:
         return
+    whole = unseal(stored)
+    found = RunSummary.from_stored(whole) if whole is not None else None
+    if found is not None and found[1] != len(outcome_json):
+        return  # of the outcome before: it counts as absent
     if stored != sealed_summary(outcome, len(outcome_json)):
         yield Finding(
             severity="damage",

@@ -19,6 +19,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership import holder
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.progress import make_progress
+from raysweep.runs.snapshots import SNAPSHOT_FORMAT
 from raysweep.storage.journal.compaction import SINGLES
 from raysweep.storage.journal.objects import ObjectJournal
 from raysweep.storage.objects.opening import open_store
@@ -255,13 +256,13 @@ def test_a_snapshot_that_is_not_the_state_of_its_number(cli: Cli, unfinished: St
     assert body.state is not None
     key = f"{folder.sweep_id}/snapshots/000000000012.json"
     other = body.state | {"search": body.state["search"] | {"suggested": 3}}
-    folder.store.put(key, encode_sealed({"format": 2, "number": 12, "state": other}))
+    folder.store.put(key, encode_sealed({"format": SNAPSHOT_FORMAT, "number": 12, "state": other}))
     (finding,) = verify_sweep(folder).damage
     assert finding.problem == "is not the state that the journal gives (search)"
-    folder.store.put(key, encode_sealed({"format": 3, "number": 12, "state": {}}))
+    folder.store.put(key, encode_sealed({"format": SNAPSHOT_FORMAT + 1, "number": 12, "state": {}}))
     report = verify_sweep(folder)
     assert report.is_sound
-    assert any("has format 3" in each.problem for each in report.findings)
+    assert any(f"has format {SNAPSHOT_FORMAT + 1}" in each.problem for each in report.findings)
     folder.store.put(key, b"junk")
     assert cli("verify", unfinished.path, "--repair").code == 0
     assert not (unfinished.path / "snapshots").exists()
