@@ -99,9 +99,10 @@ def tune(
     *,
     reuse_actors: bool,
     units: int | None = None,
+    at_once: int | None = None,
 ) -> Contender:
-    """`Tuner.fit` with the default settings; `warm` is from the first trial's start to the last one's end, by
-    a callback."""
+    """`Tuner.fit` with the default settings, with up to `at_once` trials at a time (default: as many as
+    fit); `warm` is from the first trial's start to the last one's end, by a callback."""
 
     def run() -> Sample:
         from ray import tune
@@ -113,7 +114,11 @@ def tune(
                 trainable,
                 param_space=dict(space),
                 tune_config=tune.TuneConfig(
-                    metric="loss", mode="min", num_samples=trials, reuse_actors=reuse_actors
+                    metric="loss",
+                    mode="min",
+                    num_samples=trials,
+                    reuse_actors=reuse_actors,
+                    max_concurrent_trials=at_once,
                 ),
                 run_config=tune.RunConfig(storage_path=str(folder), verbose=0, callbacks=[clock]),
             )
