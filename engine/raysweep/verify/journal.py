@@ -28,7 +28,7 @@ class JournalCheck:
 
     `is_whole`: it could be read to its end, and `state` is that of the sweep. `unsealed`: by trial id
     and number, the checkpoints that its last segment alone makes needless: should that be torn, they are
-    needed again (ADR 26).
+    needed again (docs/design/storage.md).
     """
 
     findings: list[Finding] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 `Published` follows the words of Bohdal et al. (2023), section 4, and what their own implementation in Syne
 Tune (0.13, `hyperband_pasha.py`) does: after each report it looks at all curves anew. The two differ in which
-pairs of trials tell the noise; so do we (ADR 61): the paper's, of trials that have both come to the highest
+pairs of trials tell the noise; so do we: the paper's, of trials that have both come to the highest
 rung, at the moment when one comes there. Syne Tune adds those on their way there, at each report.
 """
 

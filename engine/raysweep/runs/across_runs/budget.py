@@ -7,7 +7,8 @@ A sweep lets go of a checkpoint in this order; what a crash anywhere leaves, the
 
 1. A claim of its journal names the checkpoints (`ControllerStarted.released`). It fails where anybody else
    has taken the sweep up since it was looked at: then nothing of it goes.
-2. Another claim seals the first: no torn end of the journal can bring back what is deleted next (ADR 26).
+2. Another claim seals the first: no torn end of the journal can bring back what is deleted next
+   (docs/design/storage.md).
 3. `outcome.json` names them no more, unless it has been replaced meanwhile.
 4. They are deleted.
 """

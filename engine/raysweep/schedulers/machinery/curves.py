@@ -2,7 +2,7 @@
 
 All that a curve leaves behind are sums, so that what is remembered of a trial does not grow with its reports,
 and the prediction is closed. Values are losses here: the less the better. Plain Python, as verdicts that
-follow from it are replayed (ADR 82).
+follow from it are replayed (docs/design/search.md).
 """
 
 from __future__ import annotations

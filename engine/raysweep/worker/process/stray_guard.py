@@ -6,7 +6,7 @@ ends every process with the mark.
 
 The mark is the soft limit RLIMIT_RTTIME: each worker sets a random one, of thousands of years. A process
 inherits it, forked or executed, whatever its session, environment and parent are, and `/proc/<pid>/limits`
-shows it. The kernel applies it only to real-time scheduling. ADR 107 has the alternatives.
+shows it. The kernel applies it only to real-time scheduling. ADR 106 has the alternatives.
 
 This file is also the guard's program: as such it imports nothing of raysweep.
 """
