@@ -153,7 +153,7 @@ class CheckpointDamaged(AttemptMessage, frozen=True):
 
 
 class TrialNoted(AttemptMessage, frozen=True):
-    """What whoever runs the sweep should know of this attempt; the trial goes on.
+    """A note about this attempt for the sweep's user; the trial continues.
 
     `count`: how often that was so up to now; the highest one is noted. `is_shared`: a sweep notes it once,
     with the first trial that says so.

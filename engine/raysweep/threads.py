@@ -32,7 +32,7 @@ def result_of(running: Future[T]) -> T:
     """Wait for what a thread returns, or raise what it raised. A signal is heard meanwhile.
 
     A wait without a limit may sleep through one: Python looks for signals before it begins to wait, and one
-    that comes right then, or that the system gives to another thread, wakes nobody.
+    that comes right then, or that the system gives to another thread, wakes no thread.
     """
     while not wait([running], LISTEN_S).done:
         pass
@@ -40,7 +40,7 @@ def result_of(running: Future[T]) -> T:
 
 
 async def on_thread(call: Callable[[], T], *, within_s: float | None = None) -> T:
-    """Await a call that may block, on a thread that nobody else waits for.
+    """Await a call that may block, on a thread of its own.
 
     The threads of an event loop are few and shared: one mount that hangs would hold up whatever else runs on
     the loop. Raises TimeoutError after `within_s`; the call itself goes on.

@@ -97,7 +97,7 @@ def interruptible() -> Iterator[None]:
 
 
 def _note(asker: Asker | None, job: RunningJob, *, place: object, logger: Logger) -> None:
-    """Before the job is submitted: whoever cancels the flow run at that moment finds its name."""
+    """Before the job is submitted: a cancel of the flow run at that moment finds its name."""
     if asker is None or not job.job_id:
         return
     try:

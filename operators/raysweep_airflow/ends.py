@@ -37,5 +37,5 @@ def summary_of(outcome: Outcome) -> dict[str, Any]:
 
 
 def extra_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What an asset's event tells whoever is scheduled on it: no more than it needs."""
+    """The content of an asset's event: no more than a DAG that is scheduled on it needs."""
     return {name: value for name, value in result.items() if name not in ("top_k", "cut")}

@@ -78,7 +78,7 @@ class RaySweepHook(BaseHook):
             was_there: It is known to have been there: that it is not found is not believed.
 
         Raises:
-            SpecError: It cannot be used, or whoever was asked says that there is none.
+            SpecError: It cannot be used, or the backend says that there is none.
             ConnectionUnreadableError: Whether there is one is not known: a secrets backend, the API server or
                 its database failed.
         """
@@ -141,7 +141,7 @@ def _renewed(conn_id: str) -> ClusterConnection:
 
 
 def why_unread(conn_id: str) -> str:
-    """Why Airflow 3.3 said "not found": what failed, of which it tells nobody; empty where it is true.
+    """Why Airflow 3.3 said "not found": what failed, which Airflow does not tell; empty where it is true.
 
     Each secrets backend of this process is asked once more, without Airflow's way of passing over its errors;
     so is the API server. A database that fails behind the API server is answered 404 there, and is not told

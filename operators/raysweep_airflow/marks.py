@@ -40,7 +40,7 @@ PAUSES_S: Final = (1.0, 3.0, 9.0, 27.0)
 
 
 class Marks:
-    """Airflow's listener: its hooks are called by whoever changes a task's state, within its transaction."""
+    """Airflow's listener: the process that changes a task's state calls its hooks, within its transaction."""
 
     def __init__(self) -> None:
         self._marked: queue.Queue[TaskId] = queue.Queue(MAX_WAITING)

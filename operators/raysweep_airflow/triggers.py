@@ -23,7 +23,7 @@ from raysweep_airflow.identity import TaskId
 
 SETTLE_S: Final = 8.0
 """Nothing fires so soon after the task was deferred: the scheduler might take it for a failure."""
-# A stop that has begun is finished, even where nobody waits for it any more.
+# A stop that has begun is finished, even where no caller waits for it any more.
 _stops: set[asyncio.Task[None]] = set()
 
 Event = dict[str, Any]
@@ -98,13 +98,13 @@ class SweepTrigger(BaseTrigger):
     async def stop_if_over(
         self, cluster: ClusterConnection | None = None, grace_s: float = CANCEL_GRACE_S
     ) -> None:
-        """Cancel the job if the task's state says that nobody wants it any more; never raises."""
+        """Cancel the job if the task's state says that it is not wanted any more; never raises."""
         to = self._connect if cluster is None else connected(cluster)
         canceller = Canceller(to=to, by=self.task_of.canceller, log=self.log, grace_s=grace_s)
         await canceller.cancel_if_over(self.job, self.task_of.why_over)
 
     async def on_kill(self) -> None:
-        """Cancel the job if the task's state says that nobody wants it any more.
+        """Cancel the job if the task's state says that it is not wanted any more.
 
         Airflow calls this also when the task was cleared, and when another triggerer has it by now; and it
         gives it about a second. So the stop goes on alone, and first asks for the state.

@@ -2,7 +2,7 @@
 
 Both ways to wait end in `Try.complete`, with the same event. The sweep's key follows from the task's ids, and
 what else a later try must know is in the task state store (`tries.py`). A task that is killed kills nothing
-by itself: whoever kills it leaves a state, and that is asked for, at whatever moment of the try.
+by itself: a kill leaves a state, which is asked for, at whatever moment of the try.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ KILL_S: Final = 4.0
 LEASE_S: Final = 4 * 3600.0
 """A job that no task has waited for so long ends, resumably: longer than outages and delays of retries."""
 FIRST_LEASE_S: Final = 900.0
-"""… until its trigger runs: a task that is marked between its deferral and that moment tells nobody."""
+"""… until its trigger runs: a mark between its deferral and that moment reaches no process."""
 ASK_PAUSES_S: Final = (1.0, 3.0, 6.0)
 """Between the times that a connection, or a refused token, is tried, before it counts."""
 
@@ -100,7 +100,7 @@ def stop_in_time(stopping: Coroutine[Any, Any, None]) -> None:
     """Run it within the seconds that Airflow leaves."""
     thread = threading.Thread(target=asyncio.run, args=(stopping,), daemon=True)
     thread.start()
-    # Whoever handles the signal may hold what the thread waits for: not for ever.
+    # The signal's handler may hold what the thread waits for: not for ever.
     thread.join(KILL_S)
 
 
@@ -244,7 +244,7 @@ class Try:
         return step.submit(self.intent.announce)
 
     def _end_superseded(self, job: RunningJob, access: Access) -> None:
-        """Where an earlier try ran something else, as the sweep has found more since: nobody waits for it."""
+        """Where an earlier try ran something else, as the sweep has found more since: it is not needed."""
         earlier = self.store.get(JOB_KEY)
         place = JobPlace.of_job(earlier)
         if place is None or not place.is_of(self.task.dag_id) or place.storage_path != job.storage_path:

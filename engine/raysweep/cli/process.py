@@ -27,7 +27,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         try:
             return _call(given)
         except BrokenPipeError:
-            # Whoever read our output has had enough. Nothing may be flushed into the pipe at exit.
+            # The reader of our output has closed it. Nothing may be flushed into the pipe at exit.
             _silence_stdout()
             return DONE
         except KeyboardInterrupt as error:

@@ -71,7 +71,7 @@ class Interrupts:
             request(controller)
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt for one that nobody has taken, unless it is kept for the controller."""
+        """Raise KeyboardInterrupt for one that was not taken, unless it is kept for the controller."""
         if self._breaks_off and self._early:
             raise KeyboardInterrupt
 
@@ -105,7 +105,7 @@ def heard_by(interrupts: Interrupts, *, is_here: bool) -> Iterator[None]:
 
     Also where asyncio has a handler of its own for Ctrl-C, which would cancel the task that waits here and
     lose the outcome. `is_here`: the sweep runs on this thread, and what comes before its controller may be
-    raised on the spot, by whoever had the signal before.
+    raised on the spot, by the handler that was there before.
     """
     before: dict[int, Any] = {}
     count = 0

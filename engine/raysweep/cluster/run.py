@@ -82,7 +82,7 @@ def run_sweep(
             asked,
         )
     except KeyboardInterrupt as error:
-        # Raised anew: of where it was caught inside, nobody who pressed Ctrl-C wants to read.
+        # Raised anew: of where it was caught inside, a user who pressed Ctrl-C does not want to read.
         raise _interrupted(folder, error) from None
 
 
@@ -265,7 +265,7 @@ def _carry_through(
         outcome = outcome.model_copy(update={"notes": (*outcome.notes, *notes)})
     folder.write_outcome_if_absent(outcome)
     progress = controller.progress()
-    with suppress(StorageError):  # the outcome is there: nobody needs it
+    with suppress(StorageError):  # the outcome is there: it is not needed
         folder.write_progress(progress)
     if on_progress is not None:
         on_progress(progress)
@@ -303,7 +303,7 @@ def _make_way(folder: SweepFolder, state: SweepState, progress: SweepProgress) -
 
 
 def _leave(folder: SweepFolder, progress: SweepProgress) -> None:
-    """Say that nobody runs the sweep any more: this process may live on, and even be the one to resume it."""
+    """Say that no process runs the sweep any more: this one may live on, and may even resume it."""
     with suppress(StorageError):
         folder.check_is_there()
         folder.write_progress(progress.model_copy(update={"has_left": True}))

@@ -29,7 +29,7 @@ from raysweep.documents import user_code
 from raysweep.search import Searcher
 
 SWITCH_INTERVAL_S: Final = 0.0005
-# Who ends does not wait for an ask under way: nobody needs its answer.
+# A sweep that ends does not wait for an ask under way: its answer is not needed.
 _JOIN_S: Final = 0.2
 Told = cmd.TellSearch | cmd.TellRung
 Work = cmd.SuggestConfigs | Told

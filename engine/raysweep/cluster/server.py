@@ -38,7 +38,7 @@ log = logging.getLogger("raysweep")
 
 
 class Connection(asyncio.Protocol):
-    """One worker's connection. Until it has said who it is, it is nobody and may say nothing else."""
+    """One worker's connection. Until it has said which worker it is, it may say nothing else."""
 
     def __init__(self, server: LinkServer) -> None:
         self._server = server
@@ -128,7 +128,7 @@ class LinkServer:
         self._on_connected = on_connected
         self.is_held = False
         self._connections: dict[str, Connection] = {}
-        # All that are open, in the order in which they came: also those of nobody, and those being closed.
+        # All that are open, in the order in which they came: also unknown ones, and those being closed.
         self._open: dict[Connection, None] = {}
         self._strangers: dict[Connection, None] = {}
         self._max_strangers = MAX_STRANGERS

@@ -20,7 +20,7 @@ VARIABLE: Final = "RAYSWEEP_LOG_BYTES"
 """How much is kept of an attempt's output; 0: nothing, and it goes where Ray has its workers write."""
 # A worker starts the first keeper when it starts itself.
 START_S: Final = 5.0
-# A storage that does not answer holds nobody up for longer; the keepers go on without the controller.
+# A storage that does not answer delays the end no longer; the keepers continue without the controller.
 FINISH_S: Final = 10.0
 HURRIED_S: Final = 0.3
 log = logging.getLogger("raysweep")

@@ -408,7 +408,7 @@ def _on_trial_stopped(state: SweepState, event: ev.TrialStopped, out: Out) -> No
     if trial.state == "stopping":
         attempts.stop_attempt(state, trial, event.at, out, event.where)
     elif trial.state == "running":
-        # Nobody asked: user code raised TrialStopped by itself, which is its way to say that it is done.
+        # It was not asked: user code raised TrialStopped by itself, which is its way to say that it is done.
         attempts.return_attempt(state, trial, event.at, out)
 
 

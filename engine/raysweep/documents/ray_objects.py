@@ -46,7 +46,7 @@ def is_placement_group_factory(value: Any) -> bool:
 
 
 _RAYS_INTERVAL_S: Final = 60.0
-"""What `elastic_resize_monitor_interval_s` of a ScalingConfig is where nobody has said it."""
+"""What `elastic_resize_monitor_interval_s` of a ScalingConfig is by default."""
 
 
 def is_scaling_config(value: Any) -> bool:

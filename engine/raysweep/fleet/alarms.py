@@ -1,4 +1,4 @@
-"""Times at which something may be due. Whoever sets one says whether it still is, when it comes."""
+"""Times at which something may be due. The code that set one says whether it still is, when it comes."""
 
 from __future__ import annotations
 

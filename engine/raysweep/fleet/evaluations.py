@@ -218,7 +218,7 @@ class Evaluations:
     # -- from the evaluators -----------------------------------------------------------------------
 
     def done(self, number: int, metrics: dict[str, JsonValue], at: float) -> None:
-        """An evaluation gave these metrics; one that nobody waits for any more is passed over."""
+        """An evaluation gave these metrics; one that is no longer waited for is ignored."""
         watched, mark = self._open.pop(number, (None, None))
         if watched is not None and mark is not None:
             mark.state, mark.metrics = "in", metrics

@@ -75,7 +75,7 @@ def addressed(
                     said.append(message)
             case msg.Stop() if member.rank:
                 handed = slot.find(*message.who)
-                if handed is not None and 0 in handed.ends:  # there is nobody to follow any more
+                if handed is not None and 0 in handed.ends:  # there is no rank to follow any more
                     said.append(msg.Follow(*message.who, report=0, reason=message.reason))
             case msg.Answer() | msg.Recall() if member.rank:
                 pass

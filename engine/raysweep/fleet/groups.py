@@ -1,4 +1,4 @@
-"""The placement groups of a sweep: one a slot, and none that nobody is about to use."""
+"""The placement groups of a sweep: one a slot, and none without a use."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class Groups:
         return True
 
     def drop(self, group: Group) -> None:
-        """Remove a group that a slot had, or that nobody has."""
+        """Remove a group that a slot had, or that no slot has."""
         group.move("dropped")
         self._free.pop(group.number, None)
         del self._all[group.number]
         self._act(RemoveGroup(group=group.number))
 
     def drop_free(self, nodes: Collection[str] | None = None) -> None:
-        """Remove the groups that nobody uses: all, or those on some nodes."""
+        """Remove the groups without a use: all, or those on some nodes."""
         for group, places in list(self._free.values()):
             if nodes is None or not places.isdisjoint(nodes):
                 self.drop(group)

@@ -5,7 +5,7 @@ Rules:
 1. It reads no clock: every input carries its time (`at`, Unix seconds). What is to be done later waits in
    `alarms`, and is looked at anew when its time comes: an alarm that has outlived what it was set for does
    nothing.
-2. `events` are for the core, `actions` for Ray and the links; both are in order, and whoever drives the fleet
+2. `events` are for the core, `actions` for Ray and the links; both are in order, and the caller of the fleet
    takes them out after each input.
 3. Each trial that was handed over is accounted for by exactly one of: its end, as its worker tells it; a kill
    (`TrialStopped`, for the one that would not end; `TrialFailed` as a loss that costs nothing, for one that
@@ -62,7 +62,7 @@ class Fleet(Roster):
         self.alarms.set(at + self.policy.placement_timeout_s, lambda at: self._say_delayed(slot, worker))
 
     def close(self, command: cmd.CloseSlot) -> None:
-        """End an idle worker, and give its resources back: whoever waits for them may be ourselves."""
+        """End an idle worker, and give its resources back: this sweep itself may wait for them."""
         slot = self.slots.get(command.slot)
         if self.evaluations is not None:
             self.evaluations.close(command)
@@ -140,7 +140,7 @@ class Fleet(Roster):
         self.dirty.clear()
 
     def take_events(self) -> deque[ev.Event]:
-        """The events that the core is to have now, in order: whoever drives the fleet takes them out."""
+        """The events that the core is to have now, in order: the caller of the fleet takes them out."""
         evaluations = self.evaluations
         if evaluations is None:
             return self.events

@@ -42,7 +42,7 @@ class Worker:
 
     `has_link`: its connection is open; `failure`: how it died, once Ray has said so. `has_run`: it was handed
     a trial (with `isolation="actor"` it gets no second one). `is_loaded`: it was ready once.
-    `is_ending`: with its trial, which has said so; nobody else is to blame. `is_spent`: it begins no other
+    `is_ending`: with its trial, which has said so; no other trial is charged. `is_spent`: it begins no other
     trial (see `messages.Spent`). `host`, `devices`: see `messages.Ready`.
     """
 

@@ -1,6 +1,6 @@
 """`webhook`: a message to an address when a sweep needs a person: generic JSON, Slack, or Teams.
 
-The address is a secret: whoever has it can post. It is in no message and no error, and is stored masked.
+The address is a secret: anyone who has it can post. It is in no message and no error, and is stored masked.
 """
 
 from __future__ import annotations

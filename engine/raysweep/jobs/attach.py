@@ -66,7 +66,7 @@ _SHOWN: Final = 8
 LEFT_OUT_LINES: Final = 50
 LEFT_OUT_CHARS: Final = 160
 _USUAL: Final = frozenset({TOOL_REASON, "excluded", "in an ignore file"})
-"""Why files are left out that nobody misses."""
+"""Why files without use on the cluster are left out."""
 
 Cluster = JobsClient | ClusterConnection | str
 Announce = Callable[["RunningJob"], None]
@@ -76,7 +76,7 @@ Announce = Callable[["RunningJob"], None]
 class RunningJob:
     """A sweep, or a training run, on a cluster: all that is needed to follow it from another process.
 
-    Two handles of one job are equal, whoever submitted it. As JSON: `to_dict`, `from_dict`.
+    Two handles of one job are equal, whichever process submitted it. As JSON: `to_dict`, `from_dict`.
     """
 
     address: str

@@ -275,7 +275,7 @@ class _Heartbeats:
         self._last: SweepProgress | None = None
 
     async def newest(self) -> SweepProgress | None:
-        """The newest one, if it is new and somebody takes it."""
+        """The newest one, if it is new and a caller takes it."""
         if self._take is None:
             return None
         progress = await stored(self._view.progress, self._view)

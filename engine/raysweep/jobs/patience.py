@@ -10,9 +10,9 @@ from raysweep.errors import RaysweepError
 
 LOG: Final = logging.getLogger("raysweep.jobs")
 UNREACHABLE_S: Final = 300.0
-"""How long somebody who does not answer is waited for, where nobody says otherwise."""
+"""How long a server that does not answer is waited for, by default."""
 REFUSED_S: Final = 60.0
-"""How long somebody who did answer well may refuse: an ingress that restarts answers 403 and 404."""
+"""How long a server that has answered well may refuse: an ingress that restarts answers 403 and 404."""
 
 
 class Patience:

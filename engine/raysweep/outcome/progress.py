@@ -107,7 +107,7 @@ class Cancellation(Record):
     reason: str = ""
     """Why; becomes the outcome's `why`."""
     number: int = 0
-    """The job that is to end, by its number, whether it has started yet or not; 0: whoever runs it now."""
+    """The number of the job that is to end, even if it has not started; 0: the one that runs now."""
 
     def names(self, number: int) -> bool:
         """Whether job `number` is to end, however long before its start this was asked for."""

@@ -26,7 +26,7 @@ _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """While records are made of many trials, all of which stay, nobody looks for some that do not.
+    """While records are made of many trials, all of which stay, the collector does not run.
 
     That would take a third of the time.
     """

@@ -457,7 +457,7 @@ def _best_or_why(outcome: SweepOutcome) -> TrialOutcome | None:
 
 
 # Over the field of the same name, which stays in documents: in a script `outcome.best.config` comes next,
-# and 'NoneType' object has no attribute 'config' helps nobody.
+# and 'NoneType' object has no attribute 'config' does not help.
 SweepOutcome.best = property(_best_or_why)  # type: ignore[assignment]
 
 

@@ -286,7 +286,7 @@ def _full_length(
     if not spec.scheduler.is_plugin:
         scheduler = make_scheduler(spec)
         return {} if scheduler.max_t is None else {scheduler.time_attr: scheduler.max_t}
-    # Whoever prepares a gate need not have the class: what its candidates reached tells the same.
+    # The process that prepares a gate need not have the class: its candidates' results tell the same.
     names = {candidate.trial_id for candidate in candidates}
     reached = [trial.metrics.get(TRAINING_ITERATION) for trial in outcome.trials if trial.trial_id in names]
     lengths = [float(length) for length in reached if isinstance(length, int | float)]

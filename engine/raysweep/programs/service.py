@@ -58,7 +58,7 @@ class Service:
         deadline = time.monotonic() + within_s
         while True:
             why = _ask(address)
-            self.check()  # what answers may be somebody else
+            self.check()  # another program may answer
             if not why:
                 return
             left_s = deadline - time.monotonic()

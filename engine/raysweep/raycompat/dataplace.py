@@ -129,7 +129,7 @@ _their_own: Final[dict[tuple[Any, str], Any]] = {}
 
 
 _executors: Final[WeakSet[Any]] = WeakSet()
-"""Those that may run still: they end by themselves when they are done, or nobody refers to them any more."""
+"""Those that may run still: they end by themselves when they are done, or once nothing refers to them."""
 
 
 def _noting(theirs: Any) -> Any:

@@ -38,7 +38,7 @@ class TrainWorker(TrainFnUtils):
         if validation:
             _refuse("report(validation=…)", "report the validation's metrics instead")
         self._calls.report(metrics, checkpoint)
-        # Returns when the directory is copied; whoever says so hands its own over.
+        # Returns when the directory is copied; a caller that says so hands its own over.
         if checkpoint is not None and delete_local_checkpoint_after_upload:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
 

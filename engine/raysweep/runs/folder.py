@@ -35,7 +35,7 @@ _REBUILD_FIX = "`raysweep verify --repair` writes it anew from the journal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """Somebody began to put a sweep aside (`target` says where to), or to remove it; it is not whole now."""
+    """A process began to put a sweep aside (`target` says where to), or to remove it; it is not whole now."""
 
     by: str
     target: str = ""
@@ -65,7 +65,7 @@ class SweepRecord:
     warm: Mapping[str, Any] | None = None
     """What the sweep began with from earlier ones, if its spec asked for that."""
     leaving: Leaving | None = None
-    """Set while it is moved out of its key's way, which nobody else may see half done."""
+    """Set while it is moved out of its key's way, which no other process may see half done."""
 
 
 class SweepFolder:
@@ -162,7 +162,7 @@ class SweepFolder:
             return None
 
     def write_cancellation(self, cancellation: Cancellation) -> None:
-        """Ask whoever runs the sweep to cancel it: seen at the next heartbeat.
+        """Ask the process that runs the sweep to cancel it: seen at the next heartbeat.
 
         A controller that starts later passes it over.
         """
@@ -199,7 +199,7 @@ class SweepFolder:
             self.store.put(self._key(SUMMARY), sealed_summary(outcome, len(data)))
 
     def mend_outcome(self, mended: Callable[[SweepOutcome], SweepOutcome]) -> None:
-        """Replace outcome.json where that makes a difference; not where somebody else changes it meanwhile.
+        """Replace outcome.json where that makes a difference; not where another process changes it meanwhile.
 
         One that is damaged stays as it is. Raises: StorageError.
         """

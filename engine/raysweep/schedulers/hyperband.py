@@ -9,7 +9,7 @@ and the others stop.
 As in `ray.tune.schedulers.HyperBandScheduler`, of n trials ceil(n / reduction_factor) go on (the paper
 rounds down), and a trial that ends by itself or fails leaves its bracket. Other than Ray's:
 
-- Ray begins with the bracket that stops nobody, and ends with the one that stops most;
+- Ray begins with the bracket that stops no trial, and ends with the one that stops most;
 - a bracket waits until it has all of its trials; only when there are no more does it go on with those it
   has;
 - the last rung is at `max_t`, also where that is no power of the reduction factor;

@@ -3,7 +3,7 @@
 Algorithm: Schmucker et al., "Multi-objective Asynchronous Successive Halving", 2021, arXiv:2106.12639,
 with the sort of Salinas et al., "A Multi-objective Perspective on Jointly Tuning Hardware and
 Hyperparameters", ICLR workshop on NAS 2021, as the default of Syne Tune's `MOASHA` is meant: fronts one
-after the other, and in each the trial that is best by the first metric, then whoever is furthest from those
+after the other, and in each the trial that is best by the first metric, then the furthest from those
 that were taken (an epsilon net). Same rungs, same brackets, same rule: of n trials at a rung, with the one
 that came last, it goes on if no more than n / reduction_factor are ahead of it. What differs:
 

@@ -235,7 +235,7 @@ class PbtScheduler:
         return ((trial, self._exploit(trial, upper)),) if trial in lower else NOTHING
 
     def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
-        """Take a trial that has completed out of the population: it is nobody's donor any more."""
+        """Take a trial that has completed out of the population: it is no donor any more."""
         return self.remove(trial)
 
     def remove(self, trial: int) -> Decisions:

@@ -53,7 +53,7 @@ class StoppingSpec(KindSpec):
         if (pauses := self.options.pauses_by) is not None:
             option, value = pauses
             where = (self.kind, option)
-            raise Problem("pauses trials, whose share nobody has", f"set {option}: {value}", where)
+            raise Problem("pauses trials, whose shares stay unused", f"set {option}: {value}", where)
         return self
 
 

@@ -2,7 +2,7 @@
 
 Algorithm: Awad, Mallik and Hutter, "DEHB: Evolutionary Hyperband for Scalable, Robust and Efficient
 Hyperparameter Optimization", IJCAI 2021, arXiv:2105.09821, with the rules of the authors' package. Each rung
-has a population of its own. A trial competes for one place in its rung's: whoever is better has it. In the
+has a population of its own. A trial competes for one place in its rung's: the better one has it. In the
 first band, the rungs above a bracket's first one get the best configs of the rung below; everywhere else a
 config is a parent's, with about half of its parameters replaced (binomial crossover) by those of a mutant
 a + F (b - c) of three configs of the pool: the best of the rung below, and in a bracket's first rung, of the

@@ -4,7 +4,7 @@ Such a searcher keeps state, and is told as trials end. A resume builds it anew:
 the order in which it was at first, which the journal knows, and must suggest what it suggested then. One that
 does not (it draws from a generator without a seed) is refused there.
 
-Ray is not imported here: whoever named such a class has.
+Ray is not imported here: the import of such a class has imported it.
 """
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ class RaySearcher:
 
     @contextmanager
     def _seeded(self, number: int) -> Iterator[None]:
-        """The generators that all share, for whoever draws from these, as the sweep's seed has them."""
+        """The generators that all share, for classes that draw from these, as the sweep's seed has them."""
         numpy: Any = sys.modules.get("numpy")
         seed = derived_seed(self._setup.seed, number)
         state, others = random.getstate(), numpy.random.get_state() if numpy is not None else None

@@ -200,7 +200,7 @@ class VariantSearcher:
 
     def _drawing(self, number: int, grid: Mapping[LeafPath, Any]) -> Callable[[int], dict[LeafPath, Any]]:
         """What draws the values of a trial at a point of the grid, anew at each call."""
-        # The same as `derived_rng`, which seeds twice; nobody keeps it.
+        # The same as `derived_rng`, which seeds twice; it is not kept.
         rng = self._rng
         rng.seed(derived_seed(self._seed, number))
 

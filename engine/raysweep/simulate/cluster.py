@@ -275,7 +275,7 @@ class SimulatedCluster:
             self._in_order(actor, "out", lambda: self._close_link(actor))
 
     def cut_link(self, actor: Actor) -> None:
-        """The connection breaks; the process ends for that, and nobody tells."""
+        """The connection breaks; the process ends for that, without a message."""
         self.end_process(actor)
 
     def _close_link(self, actor: Actor) -> None:

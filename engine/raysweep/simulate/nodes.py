@@ -11,7 +11,7 @@ from raysweep.space.amounts import Needs, Size, amounts_of
 
 @dataclass(eq=False, kw_only=True)
 class Node:
-    """A machine. `memory_bytes` 0: nobody looks at it. `is_draining`: nothing new is placed there.
+    """A machine. `memory_bytes` 0: it is not looked at. `is_draining`: nothing new is placed there.
 
     `goes_at`: when a draining one goes, if that is known.
     """

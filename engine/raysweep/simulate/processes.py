@@ -1,6 +1,6 @@
 """A worker's process without time: the machine that real workers have, and a model of the trial that it runs.
 
-Whoever moves it along decides what happens when.
+The code that moves it along decides what happens when.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Process:
                 case Tell(order=order):
                     self._tell(order)
                 case _:
-                    pass  # whoever moves it along ends it
+                    pass  # the code that moves it along ends it
 
     def _tell(self, order: msg.Order) -> None:
         job = self.job

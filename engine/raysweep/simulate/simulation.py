@@ -240,7 +240,7 @@ class _Simulation:
             return outcome
         held = hold(self.folder, self.asked, at=self.clock.wall(), holder=HOLDER)
         if held is None:
-            raise RaysweepError("nobody else claims a simulated sweep")
+            raise RaysweepError("no other process claims a simulated sweep")
         self.generation = held.claim.generation
         if self.generation > MAX_GENERATIONS:
             raise SimulationStuckError(f"{self.generation} controllers have not ended the sweep")

@@ -115,7 +115,7 @@ def _find(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSp
     for finder in sys.meta_path:
         try:
             spec = finder.find_spec(name, path)
-        except Exception:  # noqa: BLE001  a finder of somebody else's: then the code is not known
+        except Exception:  # noqa: BLE001  a finder of another package: then the code is not known
             return None
         if spec is not None:
             return spec

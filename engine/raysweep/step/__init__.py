@@ -2,7 +2,7 @@
 
 All that Airflow, Prefect and a plain loop have in common. `step.py` is the sequence, `verdict.py` says what
 an end means, `brief.py` what goes downstream; `waiting.py` waits where no process stays, `cancelling.py`
-stops what nobody wants any more. A face keeps the calls of its orchestrator.
+stops jobs that are not wanted any more. A face keeps the calls of its orchestrator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cancel what nobody wants any more, and only that: who kills a step leaves a state, which is asked for.
+"""Cancel jobs that are not wanted any more, and no others. A kill leaves a state, which decides.
 
 The request goes to the storage first, and names the job: its driver finds it also where the cluster cannot be
 reached from here, and also where it starts only afterwards.
@@ -69,7 +69,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canceller:
-    """Cancels a step's jobs where nobody wants them any more. Nothing raises: nobody waits for it."""
+    """Cancels a step's jobs that are not wanted any more. Nothing raises: no caller waits for it."""
 
     to: Connect
     """Connects to the cluster."""

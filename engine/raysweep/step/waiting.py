@@ -1,4 +1,4 @@
-"""Wait for a job on behalf of whoever is not there any more, and say how it ended as JSON data."""
+"""Wait for a job in place of a process that has left, and return its end as JSON data."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _train(
         result = end.result
         ended_by = ending.reason if end.is_ended_by_limit else ""
         checkpoint = _checkpoint_name(result)
-        # Whoever serves a model, or registers it, wants files.
+        # Servers and registries of models want files.
         model_uri = None if result.error else keeper.export(checkpoint)
         error = _error(result, watch) if result.error else None
         if ended_by and checkpoint is None:

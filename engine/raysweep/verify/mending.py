@@ -2,7 +2,7 @@
 
 Pruning is safe beside a controller that starts meanwhile: objects are listed before the journal is read, so
 whatever a later controller refers to was not listed, or is in the journal. A worker that outlives its
-controller unseen is the other danger; where nobody can say for certain that the last controller is gone,
+controller unseen is the other danger; where it is not certain that the last controller is gone,
 only what has not changed for an hour is deleted.
 """
 

@@ -106,7 +106,7 @@ class TrialWorker:
 
 
 def announce_exits(shell: WorkerShell) -> None:
-    """From now on `os._exit` in a trial says first that it is called: its exit code is seen by nobody else.
+    """From now on `os._exit` in a trial says first that it is called: no other process sees its exit code.
 
     Not in the processes that a trial forks: those of `multiprocessing` end in this way.
     """

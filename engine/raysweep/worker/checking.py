@@ -56,7 +56,7 @@ def check_trainable(found: Callable[..., Any]) -> None:
     called = found if is_plain else type(found).__call__
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         fix = "make it a plain function; what has to be awaited, give to asyncio.run in it"
-        raise TrainableImportError(_FIELD, f"{name!r} is an async function, which nobody would await", fix)
+        raise TrainableImportError(_FIELD, f"{name!r} is an async function, which is never awaited", fix)
     if inspect.isgeneratorfunction(called):
         fix = "call raysweep.report(…) where it yields"
         raise TrainableImportError(_FIELD, f"{name!r} yields, so that a call would run nothing of it", fix)

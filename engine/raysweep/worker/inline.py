@@ -2,7 +2,7 @@
 
 So a debugger, a breakpoint and what is printed are where they would be without a sweep. The controller runs
 on a thread beside it and talks to this worker as to any other, on a socket. What differs: nothing here may
-end the process. A trial that is to be killed is interrupted, and nobody hears it any more.
+end the process. A trial that is to be killed is interrupted, and its messages are dropped.
 """
 
 from __future__ import annotations

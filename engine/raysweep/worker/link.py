@@ -122,7 +122,7 @@ class SocketLink:
         self._is_closed = False
         self._is_gone = False
         self._is_tcp = sock.family != socket.AF_UNIX and sys.platform == "linux"
-        # Held by whoever takes messages out of the queue and sends them: they leave in order.
+        # Held by the thread that takes messages out of the queue and sends them: they leave in order.
         self._sending = threading.Lock()
         self._rest = b""
         self._on_gone: Callable[[], None] | None = None
@@ -148,7 +148,7 @@ class SocketLink:
     def send_now(self, message: FromWorker) -> None:
         """Queue one message, and have the kernel take over all that is queued before this returns.
 
-        So it arrives even if this process is killed next. Not so where the link is backed up: nobody waits
+        So it arrives even if this process is killed next. Not so where the link is backed up: no thread waits
         for it here.
         """
         with self._changed:
@@ -352,7 +352,7 @@ class SocketLink:
     def _hang_up(self, error: OSError) -> None:
         """The controller is gone: nothing is kept any more. The link's reader sees it too and ends all.
 
-        Not so where user code closed the descriptor: whoever reads from it then waits for ever.
+        Not so where user code closed the descriptor: a reader of it then waits for ever.
         """
         if error.errno in CLOSED_HERE and not self._is_closed:
             threading.Thread(target=self._say_gone, name="raysweep-link-gone", daemon=True).start()

@@ -4,12 +4,12 @@ Without sockets, threads or clocks. The warm worker, the forked child and `testi
 machine (`worker.shell`). Rules:
 
 1. One attempt at a time, in the order of the queue. `Begin` is followed by exactly one of: `end`, `die`.
-2. An order reaches the attempt that it names, or nobody. What comes before that can be told anything is kept
+2. An order reaches the attempt that it names, or none. What comes before that can be told anything is kept
    for it, in order.
 3. The controller hears `TrialStarted` of an attempt whose user code runs, and exactly one end of each
    attempt.
 4. Each `Recall` is answered by one `TrialsRecalled`: the attempts that had not begun, and never will.
-5. After `Exit` nothing begins, nor after an attempt with a leftover. When the link is gone, nobody could
+5. After `Exit` nothing begins, nor after an attempt with a leftover. When the link is gone, nothing could
    learn of what the present attempt does: it is abandoned.
 """
 
@@ -59,7 +59,7 @@ Action = Begin | Tell | Say | Abandon | Leave
 class WorkerMachine:
     """One worker. `is_forked`: each attempt has a process of its own, which can end without the worker.
 
-    Whoever drives it carries out `actions`, in order, after each input.
+    Its caller carries out `actions`, in order, after each input.
     """
 
     def __init__(self, *, is_forked: bool = False) -> None:
@@ -137,7 +137,7 @@ class WorkerMachine:
         self.actions.append(Abandon(has_news=True))
 
     def end(self, end: End, *, goes_on: bool = True, leftover: str = "") -> None:
-        """The attempt says how it ended; one that has ended already says it to nobody.
+        """The attempt says how it ended; of one that has ended already it is ignored.
 
         With a `leftover` no other attempt begins: the controller replaces the worker.
         """

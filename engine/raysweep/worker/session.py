@@ -204,7 +204,7 @@ class Session:
                 self.note(text)
 
     def note(self, text: str) -> None:
-        """Tell whoever runs the sweep; the same note of other trials is not repeated."""
+        """Add a note to the sweep; the same note of other trials is not repeated."""
         self._link.send(TrialNoted(*self.job.who, text=text, is_shared=True))
 
     def _say_upcoming(self, report: int) -> None:

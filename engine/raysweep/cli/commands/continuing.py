@@ -69,7 +69,7 @@ def rm(name: str, storage: str | None, *, is_sure: bool, is_json: bool) -> int:
     folder = open_sweep(name, storage)
     if not is_sure:
         if not sys.stdin.isatty():
-            raise SpecError("--yes", "nobody can be asked here whether to remove it", "give --yes")
+            raise SpecError("--yes", "there is no terminal to ask whether to remove it", "give --yes")
         console = make_console(is_stderr=True)
         console.print(f"{folder.uri}: {_what(folder)}", markup=False, soft_wrap=True)
         if not typer.confirm("Remove it, with its journal and its checkpoints?", err=True):

@@ -37,7 +37,7 @@ class Holdings:
 
 @dataclass(slots=True)
 class DemandWatch:
-    """Remembers since when each thing has waited. `timeout_s`: what is younger is nobody's trouble yet."""
+    """Remembers since when each thing has waited. `timeout_s`: what is younger is no trouble yet."""
 
     timeout_s: float
     _since: dict[str, float] = field(default_factory=dict)

@@ -25,7 +25,7 @@ MAX_OF_A_KIND: Final = 64
 class Room:
     """How many trials fit at once on how many usable nodes; the most memory that one can get, in bytes.
 
-    `memory_bytes` 0: nobody looks at it. `beyond`: of the sizes that trials need, those that do not fit.
+    `memory_bytes` 0: it is not looked at. `beyond`: of the sizes that trials need, those that do not fit.
     """
 
     slots: int
@@ -96,7 +96,7 @@ def addable_nodes() -> list[Node]:
     """Nodes that the autoscaler could add, as far as the cluster's configuration says."""
     found: list[Node] = []
     for kind in node_kinds():
-        # A strategy may need several; more than there are bundles help nobody.
+        # A strategy may need several; more than there are bundles do not help.
         count = MAX_OF_A_KIND if kind.max_count is None else min(kind.max_count, MAX_OF_A_KIND)
         found += [Node(name=kind.name, total=kind.resources, labels={})] * count
     return found

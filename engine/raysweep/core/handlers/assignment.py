@@ -131,7 +131,7 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
         text = f"scheduler {kind} pauses trials, and one without a checkpoint restarts from zero each time"
         transitions.note(state, f"{text}: report checkpoints, or use a scheduler that does not pause trials")
     transitions.move(state, trial, "assigned")
-    # Which of its nodes a gang's failure is to be blamed on, nobody knows.
+    # It is not known which of its nodes caused a gang's failure.
     trial.slot, trial.node = slot.number, "" if slot.others else slot.node
     trial.attempt += 1
     results.attempt_reports = 0

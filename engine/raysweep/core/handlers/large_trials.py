@@ -9,7 +9,7 @@
 
 A large slot that cannot be started, several times in a row, is out of reach as well. Where the wait is over
 and no trial has a result yet, none fails: the sweep is left, and can be resumed where there are such nodes.
-That is what helps whoever is called at night: results are not held up by a trial that has none, and what
+That helps the person on call: results are not held up by a trial that has none, and what
 could still bring the first ones is not thrown away.
 
 A slot with more memory does for every trial of its size; trials of another size (`resources.by_config`: CPUs,
@@ -208,7 +208,7 @@ def watch(state: SweepState, at: float) -> None:
 
 
 def due_at(state: SweepState) -> float | None:
-    """When the wait for more memory is over; None: nobody waits for it."""
+    """When the wait for more memory is over; None: no trial waits for it."""
     if state.room.no_memory_since is None or state.phase != "running" or state.end.is_interrupted:
         return None
     return state.room.no_memory_since + state.rules.slots.placement_timeout_s

@@ -230,7 +230,7 @@ def _is_past_verdict(trial: Trial, iteration: int) -> bool:
 def _is_past_end(state: SweepState, trial: Trial, iteration: int) -> bool:
     """Whether a trial that ends for good was to end before a checkpoint, as an older one of it shows.
 
-    Its metrics are those of its end: extended, or trained, from past them it would begin where nobody knows
+    Its metrics are those of its end: from past them it would begin where it is not known
     what it had reached. Where it has no other, that is still better than none.
     """
     if iteration <= trial.results.iteration or not trial.results.overrun or not trial.checkpoints:
@@ -257,7 +257,7 @@ def drop_damaged(state: SweepState, trial: Trial, event: CheckpointDamaged, out:
 
 
 def let_go(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out) -> None:
-    """Delete what an attempt committed that nobody waits for any more, unless the trial has it already."""
+    """Delete what an attempt committed and nothing waits for any more, unless the trial has it already."""
     if all(checkpoint.number != event.number for checkpoint in trial.checkpoints):
         continuations.discard(state, trial.number, _checkpoint(event, 0, None), out)
 

@@ -70,7 +70,7 @@ def rank(state: SweepState, out: Out) -> None:
     """
     ended, state.work.unranked = state.work.unranked, []
     limit = state.rules.checkpoints.keep_top
-    assert limit is not None, "nobody ranks where all are kept"
+    assert limit is not None, "no ranking where all are kept"
     numbers = dict.fromkeys([*state.ranking.top, *ended])
     there = [state.trials[number] for number in numbers if state.trials[number].state in RANKED]
     there.sort(key=lambda trial: _place(state, trial))

@@ -119,7 +119,7 @@ def _take_turn(state: SweepState, trial: Trial) -> None:
 
 
 def leave_line(state: SweepState, trial: Trial) -> None:
-    """Take a pending or waiting trial out of the line; whoever calls this moves it."""
+    """Take a pending or waiting trial out of the line; the caller moves it."""
     if trial.state == "pending":
         state.line.pending.remove(trial.number)
     else:

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def hot_value(cls: type[T]) -> type[T]:
-    """A dataclass with slots and keywords, of which nobody changes anything once it is made.
+    """A dataclass with slots and keywords, whose fields do not change once it is made.
 
     A frozen dataclass sets each field by a call of `object.__setattr__`: of what the controller did for a
     short trial, a tenth. Here only the type checker forbids it.

@@ -1,6 +1,6 @@
 """Whether a sweep can still move: work is pending, there is room, and something must be under way or due.
 
-A sweep that stands still raises nothing and logs nothing. So whoever runs the core without a cluster (the
+A sweep that stands still raises nothing and logs nothing. So code that runs the core without a cluster (the
 tests' world, the simulator) asks here each time that the shell has nothing left to do.
 """
 
@@ -64,15 +64,15 @@ def _explain_idle(state: SweepState, under_way: UnderWay) -> str:
     if state.rules.ends.has_end and not sweep_end.admits(state, state.clock.last_at):
         return f"nothing that begins now can report in time, and the sweep does not end ({_where(state)})"
     if in_reach and not sequential.holds(state):
-        return f"{in_reach} trials are pending, and nobody runs or opens a slot ({_where(state)})"
+        return f"{in_reach} trials are pending, and no slot runs or opens ({_where(state)})"
     if line.waiting:
         return ""
     if not state.search.is_exhausted:
-        return f"the searcher has more trials, and nobody asks it ({_where(state)})"
+        return f"the searcher has more trials, and is not asked ({_where(state)})"
     if beyond and under_way.timer_at is None:
         return f"{beyond} trials wait for memory that no node has, and no timer ends that ({_where(state)})"
     if (paused := line.counts.get("paused", 0)) and not in_reach:
-        return f"{paused} trials are paused, and nobody asks the scheduler about them ({_where(state)})"
+        return f"{paused} trials are paused, and the scheduler is not asked about them ({_where(state)})"
     if not line.active:
         return f"every trial has ended, and the sweep goes on ({_where(state)})"
     return ""

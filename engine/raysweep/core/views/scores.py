@@ -157,7 +157,7 @@ def tell_search(number: int, known: Told) -> TellSearch:
 def cost_of(last: Metrics, attempts: Iterable[Ran], rule: CostRule) -> float | None:
     """What a trial cost, by its last report; else, where it is its time, as long as its attempts ran.
 
-    None where that is not known: an attempt that was lost ended nobody knows when.
+    None where that is not known: the end of an attempt that was lost is unknown.
     """
     cost = as_number(last.get(rule.name))
     if cost is None and rule.name == TRIAL_TIME:

@@ -134,7 +134,7 @@ class SlotFailed:
 class SlotLost:
     """A worker is gone, with whatever it was running (`failure` says how it went).
 
-    `was_handed`: whether it had been handed a trial. One that died before that is charged to nobody.
+    `was_handed`: whether it had been handed a trial. The death of one before that is charged to no trial.
     """
 
     at: float
@@ -293,7 +293,7 @@ class CheckpointDamaged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialNoted:
-    """What whoever runs the sweep should know of this attempt; nothing follows from it.
+    """A note about this attempt for the sweep's user; nothing follows from it.
 
     `count`: how often that was so up to now; the highest one is noted. `is_shared`: a sweep notes it once,
     with the first trial that says so.

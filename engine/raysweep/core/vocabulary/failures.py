@@ -164,7 +164,7 @@ def more_memory(base: int | None, factor: float, largest: int) -> int | None:
     """What a trial that ran out of memory with `base` bytes gets next; None: no node has more.
 
     `largest` is what the largest node offers, 0 where that is not known. Without `base` nothing is asked for
-    (0): nobody knows what the trial needs.
+    (0): the trial's need is unknown.
     """
     if base is None or factor == 1:
         return base or 0

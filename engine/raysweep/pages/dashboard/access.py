@@ -1,4 +1,4 @@
-"""Who may ask the dashboard: anyone on this machine, or whoever knows the token."""
+"""Access to the dashboard: anyone on this machine, or anyone with the token."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def _ended(folders: Sequence[SweepFolder], planning: _Planning) -> Iterator[_End
 
 
 def _read_ended(folder: SweepFolder) -> _Ended | None:
-    """A sweep that has ended, and is run by nobody."""
+    """A sweep that has ended, and that no process runs."""
     record = folder.read_spec()
     if record is None or record.leaving is not None or folder.read_outcome() is None:
         return None
@@ -324,7 +324,7 @@ def _let_go(folder: SweepFolder, releases: Sequence[Release]) -> list[Release]:
 
 
 def _claim(journal: Journal, released: tuple[tuple[int, int], ...]) -> ControllerStarted | None:
-    """Write down what is let go of; None: somebody else has taken the sweep up."""
+    """Write down which checkpoints are released; None: another process has claimed the sweep."""
     holder, events = current_holder(), []
 
     def make_record(generation: int) -> bytes:
@@ -346,7 +346,7 @@ def _claim(journal: Journal, released: tuple[tuple[int, int], ...]) -> Controlle
 
 
 def _seal(journal: Journal) -> None:
-    """Put a segment behind the last one. Whoever else does so at this moment does it for us."""
+    """Put a segment behind the last one. Another process that does so at this moment does it for us."""
     _claim(journal, ())
 
 

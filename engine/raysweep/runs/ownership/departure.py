@@ -52,7 +52,7 @@ def put_aside(folder: SweepFolder) -> str:
 def archive(folder: SweepFolder, by: str) -> str:
     """As `put_aside`, of any sweep; repeated after a crash, it completes what was begun.
 
-    From its beginning to its end nobody can run the sweep: sweep.json says so.
+    From its beginning to its end no process can run the sweep: sweep.json says so.
     """
     record = folder.read_spec()
     if record is None:

@@ -1,4 +1,4 @@
-"""The lease of a sweep or training run: whoever waits for it renews `lease.json`; the driver watches that.
+"""The lease of a sweep or training run: the waiting process renews `lease.json`; the driver watches it.
 
 An orchestrator that is gone for good does not leave a sweep running for ever: once the lease has not been
 renewed for its `ttl_s`, the driver leaves the sweep as it is, and the next attach goes on with it. Without

@@ -46,7 +46,7 @@ def remove(storage_path: str, sweep_id: str) -> None:
 
 
 def _fence(folder: SweepFolder) -> None:
-    """See that nobody runs the sweep, nor can go on with it from here on."""
+    """Make sure that no process runs the sweep or can continue it from here on."""
     record = folder.read_spec()
     if record is None:
         raise SweepNotFoundError(folder.sweep_id, folder.store.url)

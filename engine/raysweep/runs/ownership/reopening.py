@@ -140,7 +140,7 @@ def stored_changes(
 
 
 def check_whole(folder: SweepFolder, record: SweepRecord) -> None:
-    """See that nobody is about to move the sweep away. Raises: SweepDamagedError."""
+    """Make sure that no process is about to move the sweep away. Raises: SweepDamagedError."""
     if record.leaving:
         problem = f"was being {record.leaving.what} by {record.leaving.by}, and is not whole any more"
         fix = f"if that process is gone, `{_command(record.leaving.verb, folder)}` completes it"

@@ -113,7 +113,7 @@ def find_outcome(folder: SweepFolder, asked: SweepRequest) -> SweepOutcome | Non
 
 
 def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
-    """The heartbeat of the controller that has the sweep and lives (None: nobody has it), and the newest
+    """The heartbeat of the controller that has the sweep and lives (None: none does), and the newest
     generation, which this is the verdict about.
     """
     journal = folder.journal()
@@ -151,7 +151,7 @@ def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:
 
 
 def ask_to_cancel(folder: SweepFolder, *, by: str, reason: str) -> bool:
-    """Ask whoever runs the sweep to cancel it; False, and nobody is asked, where nobody does."""
+    """Ask the process that runs the sweep to cancel it; False, without a request, where none does."""
     if folder.read_outcome() is not None or find_living(folder.read_progress) is None:
         return False
     folder.write_cancellation(Cancellation(at=time.time(), by=by, reason=reason))
@@ -272,7 +272,7 @@ def rebuild_searcher(
 def in_order(state: SweepState) -> Iterator[tuple[int, bool]]:
     """Each trial, when it was asked for and (True) when its end was told; by number where that was not noted.
 
-    Of what was asked or told several times, the last counts: an ask that nobody answered, a trial run again.
+    Of what was asked or told several times, the last counts: an ask without an answer, a trial run again.
     """
     log = list(dict.fromkeys(reversed(state.search.log)))[::-1]
     if not log:

@@ -3,8 +3,8 @@
 `attempts/000001.json`, `000002.json`, … are a log, and the run's lock. Each number is created once, under a
 condition that only one can win; none is ever deleted.
 
-- A process takes the run by creating the number right after the one that it found to be at rest. Whoever was
-  faster has that number: then it is judged anew.
+- A process takes the run by creating the number right after the one that it found at rest. Another process
+  that was faster has that number: then it is judged anew.
 - What is written over in the folder is replaced only in the version that was read before the look whether a
   newer attempt exists. So an attempt that was superseded, and does not know it yet, writes over nothing of
   the newer one's.
@@ -49,7 +49,7 @@ class Attempt:
 
 
 class Claim:
-    """The right to write in a run's folder, as long as nobody claims after it."""
+    """The right to write in a run's folder, as long as no other claim comes after it."""
 
     def __init__(self, folder: RunFolder, number: int) -> None:
         self.folder = folder
@@ -89,10 +89,10 @@ class Claim:
         )
 
     def end(self, outcome: TrainOutcome) -> None:
-        """Write how the run ended, once and for all; from now on nobody can claim it.
+        """Write how the run ended, once and for all; from now on it cannot be claimed.
 
         Raises: FencedError if another process has claimed it. StorageError, also where the run's folder went
-            away while it ran: what is written would make one anew that nobody could read.
+            away while it ran: what is written would make a new one that cannot be read.
         """
         if not retrying(GIVE_UP_AFTER_S)(self.folder.has_attempt, self.number):
             problem = "is gone: the run's folder was deleted, moved or unmounted while it ran"

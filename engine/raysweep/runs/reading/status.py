@@ -43,7 +43,7 @@ MAX_NOTES: Final = 20
 MAX_PARETO: Final = 100
 """How many trials of the Pareto front a status names."""
 INTERRUPTED: Final = "interrupted"
-"""The status of a run that has not ended, and that nobody runs."""
+"""The status of a run that has not ended, and that no process runs."""
 STARTING: Final = "starting"
 """The status of a run that a controller has, and that there is no heartbeat of yet."""
 _MIN_ENDED: Final = 3

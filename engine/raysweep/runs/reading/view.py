@@ -123,13 +123,13 @@ class RunView:
         renew_lease(self.store, self.run_id, ttl_s, whoami())
 
     def ask_to_cancel(self, reason: str, by: str, *, number: int = 0) -> None:
-        """Leave a request to cancel for whoever runs it, wherever that is.
+        """Leave a request to cancel for the process that runs it, wherever that is.
 
         Args:
             reason: Why.
             by: Who asks.
             number: The job that is meant: also one that has not started yet, and never a later one. 0:
-                whoever runs it at this moment.
+                the one that runs it at this moment.
         """
         folder = SweepFolder(self.store, self.run_id)
         found = folder.read_cancellation()

@@ -2,7 +2,7 @@
 
 Parker-Holder et al., "Provably Efficient Online Hyperparameter Optimization with Population-Based Bandits",
 NeurIPS 2020, arXiv:2002.02518: the kernel, the bound and the scaling of `ray.tune.schedulers.pb2`. In plain
-Python, so that whoever replays a sweep comes to the same configs, with no package and whatever their number
+Python, so that each replay of a sweep gives the same configs, with no package and whatever their number
 of threads: the kernel's parameters are those of a few that explain the data best, and the bound is compared
 at drawn places.
 """

@@ -269,11 +269,11 @@ class PromotionScheduler:
         return True
 
     def _promote_all(self, trial: int) -> Decisions:
-        """Promote whoever is among the best of a rung of this trial's bracket."""
+        """Promote a trial that is among the best of a rung of this trial's bracket."""
         return tuple(self._promote_from(self._rungs(trial)))
 
     def _promote_from(self, rungs: list[Rung], *, late: bool = False) -> list[tuple[int, Verdict]]:
-        """Promote whoever is among the best of one of these rungs; where that is delayed, not `late`, as many
+        """Promote a trial among the best of one of these rungs; where that is delayed, not `late`, as many
         as it has a place for."""
         decisions: list[tuple[int, Verdict]] = []
         for index in range(self._top(rungs)):

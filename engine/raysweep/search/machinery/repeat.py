@@ -99,7 +99,7 @@ class RepeatSearcher:
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`; None if there are no more.
 
-        Of a config that could not be made, the next repeat asks again: nobody has taken note of it.
+        Of a config that could not be made, the next repeat asks again: no note was taken of it.
         """
         index, repeat = divmod(number, self._times)
         config = self._configs.get(index)

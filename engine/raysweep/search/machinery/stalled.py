@@ -23,7 +23,7 @@ from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, is_open, to_unit
 
 STARTUP: Final = 10
-"""So many trials are drawn at random first: nobody's fault where they find nothing better."""
+"""So many trials are drawn at random first: random start-up trials do not count as a stall."""
 PATIENCE: Final = 5
 """After so many results without a better one, and as many as run, others have their turns, too."""
 TURNS: Final = ("other", "near", "first")

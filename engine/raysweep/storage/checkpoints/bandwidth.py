@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-# How long is waited at a time: whoever gives up is heard by then.
+# How long is waited at a time: a caller that gives up is noticed by then.
 _STEP_S = 0.25
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint as plain files in its store, for whoever reads it without raysweep."""
+"""A checkpoint as plain files in its store, for readers without raysweep."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What this node has stored or fetched of checkpoints, on its own disk: a restore here need not fetch it.
 
 Retries, clones, siblings and ranks share it. Only workers have one, and only before a store that is not a
-local folder. A part is named by its hash, and what is read is checked as if it came from the store: nobody
+local folder. A part is named by its hash, and reads are checked as those of the store: no process
 has to trust what lies here. It is bounded (the part that was used longest ago goes first), leaves a tenth of
 the disk free, and whatever goes wrong with it only costs time. It lies below `RAYSWEEP_STAGING`, else below
 the folder for temporary files.

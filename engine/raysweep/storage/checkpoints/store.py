@@ -114,7 +114,7 @@ class CheckpointStore:
             number: Higher than that of `parent`.
             directory: What is kept.
             metadata: What is to be known of it.
-            parent: Another checkpoint of this trial, that nobody deletes before this one is committed: what
+            parent: Another checkpoint of this trial, not deleted before this one is committed: what
                 it holds is not stored again.
             carried: Files, by path, that are as they are in `parent`: they are not read, nor need they be
                 there.
@@ -332,7 +332,7 @@ class CheckpointStore:
             self._deletion(trial_id).delete(gone)
 
     def delete_others(self, trial_id: str, kept: Collection[int]) -> None:
-        """Delete all of a trial but these checkpoints, while nobody stores any.
+        """Delete all of a trial but these checkpoints, while none is being stored.
 
         Raises: StorageError. CheckpointDamagedError: one that is kept cannot be read; nothing is deleted that
             it might refer to.
@@ -412,7 +412,7 @@ def open_checkpoint(uri: str) -> Iterator[Path]:
 
 
 def _refuse_own(uri: str) -> None:
-    """A checkpoint of a sweep is that sweep's to delete: nobody else may count on it."""
+    """A checkpoint of a sweep is that sweep's to delete: no other sweep may count on it."""
     try:
         storage_path, sweep_id, trial_id, number = parse_uri(absolute(uri))
     except SpecError:

@@ -1,7 +1,7 @@
 """Storing what a checkpoint directory holds: cut, hashed, put only where the one before has it not.
 
 What may be referred to without being stored again is what one other checkpoint, the parent, refers to: it is
-the trial's newest, which nobody deletes before the new one is committed. So nobody needs to ask the store
+the trial's newest, which is not deleted before the new one is committed. So no process needs to ask the store
 what is there, and what is being deleted can never be what is being referred to.
 """
 

@@ -64,7 +64,7 @@ class CompactableBackend(JournalBackend, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to append, as long as nobody claims after it."""
+    """The right to append, as long as no other claim comes after it."""
 
     generation: int
     number: int

@@ -26,7 +26,7 @@ from raysweep.storage.objects.store import CHUNK_BYTES, ObjectInfo, check_key
 
 TEMPORARY_MARK = ".raysweep-tmp-"
 LOCK_MARK = f"{TEMPORARY_MARK}lock-"
-"""Of the files that replacements of an object are locked with; they stay: somebody may wait there."""
+"""Of the files that replacements of an object are locked with; they stay: a process may wait there."""
 _CREATE_TRIES = 60
 _TRIES_AT_ONCE = 10
 _BREATH_S = 0.01
@@ -55,7 +55,7 @@ class LocalStore:
     def __init__(self, root: Path) -> None:
         self._root = root
         # The folders that writes of ours gave a new folder, which may not be on the disk yet; and those above
-        # our objects that were synced once, whoever made what is in them.
+        # our objects that were synced once, whichever process made their content.
         self._owed: dict[Path, tuple[Path, ...]] = {}
         self._synced: set[Path] = set()
 
@@ -214,7 +214,7 @@ class LocalStore:
         return named
 
     def _keep_name(self, key: str, path: Path) -> None:
-        """Sync what the name hangs on: its folder, and those above that nobody may have synced yet.
+        """Sync what the name hangs on: its folder, and those above that may not have been synced yet.
 
         An attempt before this one, or another process, may have given the name, or made a folder, and failed
         right then.
@@ -363,7 +363,7 @@ def _sync_opened(descriptor: int) -> None:
 
 
 def _raise_file_limit() -> None:
-    """Let this process open as many files as it may: the next try finds room, whoever has used up the rest.
+    """Let this process open as many files as it may: the next try finds room, whatever has used up the rest.
 
     A trial may have lowered the limit while its checkpoint is stored.
     """

@@ -228,7 +228,7 @@ def _take_from(last: Capture, there: str, capture: Capture, path: str) -> bool:
     target = capture.folder / path
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(last.folder / there, target)  # of the copy, which nobody writes to
+        os.link(last.folder / there, target)  # of the copy, which does not change
     except OSError:
         return False
     return True

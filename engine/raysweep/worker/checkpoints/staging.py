@@ -99,7 +99,7 @@ class Staging:
             parent = self.parent
             parent.mkdir(parents=True, exist_ok=True)
             _sweep_up(parent)
-            # It gets its name once it is locked: nobody takes it for one that a killed process left.
+            # It gets its name once it is locked: no process takes it for one that a killed process left.
             unlocked = Path(tempfile.mkdtemp(prefix=_UNLOCKED, dir=parent))
             try:
                 self._lock = open(unlocked / _LOCK, "wb")  # noqa: SIM115  held until the attempt ends

@@ -2,7 +2,7 @@
 
 With `block`, at most `MAX_WAITING` wait beside the one that is being stored: then the trial waits. So the
 disk holds three at most, and a trial that checkpoints faster than its storage takes is slowed down. With
-`latest` the trial never waits: what waits is overtaken by the next one, unless somebody waits for it.
+`latest` the trial never waits: the next one replaces what waits, unless a caller waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NICENESS: Final = 10
 
 
 class UploadAbandonedError(Exception):
-    """Nobody waits for this upload any more."""
+    """No caller waits for this upload any more."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -85,7 +85,7 @@ class Uploader:
         return overtaken
 
     def go_on(self) -> None:
-        """Raises: UploadAbandonedError: nobody waits for it any more."""
+        """Raises: UploadAbandonedError: no caller waits for it any more."""
         if self._is_abandoned:
             raise UploadAbandonedError
 

@@ -68,7 +68,7 @@ class HorovodGroup:
         """See `Group`."""
         for name in _FRAMEWORKS:
             module = sys.modules.get(name)
-            # The connections may be broken, and nobody is interested any more.
+            # The connections may be broken, which no longer matters.
             with suppress(Exception):
                 if module is not None and module.is_initialized():
                     module.shutdown()

@@ -42,7 +42,7 @@ class TensorFlowGroup:
 
 
 def _take_port() -> socket.socket:
-    """A free port, kept for TensorFlow: nobody else gets it meanwhile.
+    """A free port, kept for TensorFlow: no other process gets it meanwhile.
 
     Linux gives no bound port to others, and lets a second socket listen at one that is bound if both say that
     addresses may be reused, as TensorFlow's does. The first bind does not say so: it gets a port of its own.

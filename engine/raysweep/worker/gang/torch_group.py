@@ -52,7 +52,7 @@ class TorchGroup:
         """See `Group`."""
         dist = sys.modules.get("torch.distributed")
         if dist is not None and dist.is_initialized():
-            # It may find the connections broken, and nobody is interested any more.
+            # It may find the connections broken, which no longer matters.
             with suppress(RuntimeError):
                 dist.destroy_process_group()
 

@@ -37,7 +37,7 @@ log = logging.getLogger("raysweep")
 class GpuMemory:
     """That of the GPUs of one worker. The first answer that the driver owes ends all waits.
 
-    `is_whole`: nobody else is meant to use them. `wait_s`: how long a wait may be.
+    `is_whole`: no other trial is meant to use them. `wait_s`: how long a wait may be.
     """
 
     def __init__(self, driver: Driver, devices: Sequence[str], *, is_whole: bool, wait_s: float) -> None:
@@ -134,7 +134,7 @@ class GpuMemory:
 
 
 def watch_gpus(gpus: float) -> GpuMemory | None:
-    """What a worker with so many GPUs waits for; None where it has none, or there is nobody to ask."""
+    """What a worker with so many GPUs waits for; None where it has none, or there is no driver to ask."""
     devices = [each.strip() for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
     wait_s = _wait_s()
     if not gpus or not devices or wait_s <= 0:

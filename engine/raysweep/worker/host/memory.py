@@ -1,4 +1,4 @@
-"""How much memory a trial holds, and what is done when that is too much. Linux; elsewhere nobody knows."""
+"""How much memory a trial holds, and what is done when that is too much. Linux; unknown elsewhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def held_bytes(pid: int) -> int:
 
 
 def count_kernel_ooms() -> int:
-    """How many processes of this container the kernel has ended for want of memory; 0 where nobody knows."""
+    """Processes of this container that the kernel has ended for want of memory; 0 where unknown."""
     with suppress(OSError, ValueError):
         for line in _EVENTS.read_text().splitlines():
             name, _, number = line.partition(" ")

@@ -1,7 +1,7 @@
 """What an attempt writes goes to a file of its own: the descriptors 1 and 2 point there while it runs.
 
 So C code and child processes are heard too, a line costs what it costs in a file, and whatever ends the
-process, the kernel has what was written. Somebody else stores it: see `log_store`.
+process, the kernel has what was written. Another process stores it: see `log_store`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Output:
         """It is over; `last_words` are written to its log."""
 
     def rest(self) -> None:
-        """No attempt follows at once: what is written from now on is nobody's."""
+        """No attempt follows at once: what is written from now on belongs to no attempt."""
 
     def settle(self, last_words: str = "") -> None:
         """A process that was forked from this one, and ran an attempt, has ended; `last_words`: see `end`."""
@@ -183,7 +183,7 @@ class CapturedOutput(Output):
         if self._shown is None:
             self._shown = self._own()
             self._keep_streams()
-        # In this order: whoever finds the file knows whose it is.
+        # In this order: a process that finds the file knows whose it is.
         self._shown[:] = self._mark = mark
         if self._file < 0:
             self._open()

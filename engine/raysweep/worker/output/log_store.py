@@ -307,7 +307,7 @@ def _find_left(folder: Path, storage_path: str) -> list[Path]:
 
 
 def _clear_old(root: Path, wanted: Collection[Path]) -> None:
-    """Remove the spools of sweeps that nobody has resumed for long."""
+    """Remove the spools of sweeps that have not been resumed for long."""
     for path in set(root.glob("*/*")) - {*wanted}:
         with suppress(OSError):
             is_old = time.time() - path.stat().st_mtime > OLD_S

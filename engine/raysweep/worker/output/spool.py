@@ -47,7 +47,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The same for all files of an attempt, whoever owns them, and of no other."""
+        """The same for all files of an attempt, whichever process owns them, and of no other."""
         return f"{self.trial}-{self.attempt}"
 
 
@@ -65,7 +65,7 @@ def make_spool(folder: Path) -> None:
     """Create the folder, for this user alone.
 
     Raises:
-        OSError: It cannot be had, or its root is somebody else's.
+        OSError: It cannot be had, or its root belongs to another user.
     """
     root = spool_root()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def become_owner(folder: Path) -> tuple[str, int]:
     The lock is the process's: a child that it forks does not have it.
     """
     owner = f"{os.getpid()}-{secrets.token_hex(4)}"
-    # Locked before it has its name: nobody ever sees it free.
+    # Locked before it has its name: no process ever sees it free.
     path = folder / f"{owner}.new"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -247,7 +247,7 @@ class _Runs:
         """Raises: RaysweepError: A checkpoint would have to be that of one of several runs."""
         if number > 0 and has_checkpoint:
             raise RaysweepError(
-                "a trial whose Ray Train run reports checkpoints has one run: of several, nobody knows which"
+                "a trial whose Ray Train run reports checkpoints has one run: of several, it is unclear which"
                 " one a checkpoint belongs to when the trial is resumed; make trials of them, or report no"
                 " checkpoints"
             )
