@@ -263,13 +263,14 @@ mutants: setup
 structure: setup
 	@$(BIN)/python -m devtools.structure
 
-## check: ruff, mypy --strict, import contracts, structure, strict build of the documentation
+## check: ruff, mypy --strict, import contracts, structure, plain words, strict build of the documentation
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m devtools.structure --check
+	$(BIN)/python -m devtools.words
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 BENCH ?=

@@ -226,7 +226,7 @@ def _seconds(given: Any) -> float:
     except (TypeError, ValueError):
         seconds = 0.0
     if not 0.0 < seconds < float("inf"):
-        raise SpecError("request_timeout_s", "of the connection is no number of seconds", "write 60")
+        raise SpecError("request_timeout_s", "of the connection is not a number of seconds", "write 60")
     return seconds
 
 

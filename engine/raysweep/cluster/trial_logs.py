@@ -36,7 +36,7 @@ def log_limit() -> int:
     if not text:
         return DEFAULT_LIMIT_BYTES
     if not text.isdigit():
-        raise SpecError(VARIABLE, f"{text!r} is no number of bytes", "give a number such as 1048576, or 0")
+        raise SpecError(VARIABLE, f"{text!r} is not a number of bytes", "give a number such as 1048576, or 0")
     return int(text)
 
 

@@ -197,7 +197,7 @@ def _give_queue_back(state: SweepState, slot: Slot, at: float, out: Out) -> None
 
 
 def _count_failed_start(state: SweepState, event: ev.SlotFailed | ev.SlotLost, node: str, out: Out) -> None:
-    """A worker came to nothing before it had anything to do: after several in a row, no more are started."""
+    """A worker failed before it had a trial: after several in a row, no more are started."""
     room = state.room
     failure = event.failure
     text = f"{failure.type}: {failure.message}".strip(": ")

@@ -64,7 +64,7 @@ def heard(
 def addressed(
     policy: FleetPolicy, slot: FleetSlot, member: Worker, messages: Sequence[msg.ToWorker]
 ) -> list[msg.ToWorker]:
-    """What one member is told of what the slot is told."""
+    """The form that a message to the slot has for one member."""
     said: list[msg.ToWorker] = []
     for message in messages:
         match message:

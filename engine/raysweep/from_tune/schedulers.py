@@ -154,7 +154,7 @@ _INSTEAD: Final = {
 
 
 def _replay(scheduler: Any) -> Objection:
-    """What stands in place of a `PopulationBasedTrainingReplay`: the schedule that it has read."""
+    """The replacement of a `PopulationBasedTrainingReplay`: the schedule that it has read."""
     problem = "PopulationBasedTrainingReplay trains one model by a schedule, and that is no sweep"
     ask = "in the trainable ask rs.get_context().config_at(step, config), which in a trial gives its config"
     if not scheduler._policy:

@@ -204,7 +204,7 @@ def _check_token(token: SecretStr) -> None:
 
 def _check_header(name: object, value: SecretStr) -> None:
     if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-        raise SpecError("headers", f"{name!r} is no name of a header", "use letters, digits and dashes")
+        raise SpecError("headers", f"{name!r} is not a name of a header", "use letters, digits and dashes")
     text = value.get_secret_value()
     if not (text.isascii() and text.isprintable()):
         problem = f"the value of {name!r} has characters that no header can hold"

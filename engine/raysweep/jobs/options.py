@@ -40,7 +40,7 @@ def _check_secrets(given: Any) -> Any:
     found = {}
     for name, value in given.items():
         if not str(name) or "=" in str(name) or "\0" in str(name):
-            raise Problem(f"{name!r} is no name of a variable", "use letters, digits and _")
+            raise Problem(f"{name!r} is not a name of a variable", "use letters, digits and _")
         if not isinstance(value, str | SecretStr):
             raise Problem(f"is a {type(value).__name__}", "write it as text", (str(name),))
         secret = value if isinstance(value, SecretStr) else SecretStr(value)

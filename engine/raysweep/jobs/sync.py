@@ -153,7 +153,7 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
         return await make()
 
-    context = copy_context()  # who is told of the job may have to know on whose behalf it is
+    context = copy_context()  # a listener may need the context of the caller
     running = start_thread(lambda: context.run(asyncio.run, main()), "raysweep-jobs")
     try:
         return result_of(running)

@@ -79,7 +79,7 @@ class TrialOutcome(Record):
     """The metric that ranks the trial; None where it never reported one."""
     violations: dict[str, Number | None] = {}
     """By constraint, how far the report that ranks the trial is from satisfying it: 0 or less, it does; None:
-    that cannot be told of it. Empty in a sweep without constraints."""
+    for which it is unknown. Empty in a sweep without constraints."""
     reports: int = 0
     overrun_reports: int = 0
     """Reports that came after the trial was told to stop; they rank nothing."""

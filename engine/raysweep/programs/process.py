@@ -187,7 +187,7 @@ class ProgramProcess:
             pump.join(_JOIN_S)
 
     def close(self) -> None:
-        """After its end: let go of its pipes."""
+        """After its end: close its pipes."""
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()

@@ -1,4 +1,4 @@
-"""What Ray prints of its own accord."""
+"""Ray's own output."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def split_names(trainer: DataParallelTrainer) -> tuple[str, ...]:
 
 
 class TrialDatasets(WorkerGroupCallback):
-    """Stands in place of Ray Train's callback for data sets.
+    """Replaces Ray Train's callback for data sets.
 
     Args:
         trainer: Whose data sets they are.

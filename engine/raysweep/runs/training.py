@@ -37,7 +37,7 @@ FORMAT_VERSION = 1
 """Of train.json and of the log of attempts."""
 PROGRESS: Final = "train_progress.json"
 CHECKPOINT_OWNER: Final = "training"
-"""What stands in the place of a trial's id in the addresses of a training's checkpoints."""
+"""Replaces a trial's id in the addresses of a training's checkpoints."""
 
 _SAFE = ("failure", "stop", "tags")
 

@@ -121,7 +121,7 @@ def check_grace(grace_period: float, max_t: float, time_attr: str) -> None:
     """See that a grace period is below `max_t`, and whole where reports are counted. Raises Problem."""
     if time_attr == TRAINING_ITERATION and grace_period != int(grace_period):
         raise Problem(
-            f"{grace_period} is no number of reports, which {TRAINING_ITERATION} counts",
+            f"{grace_period} is not a number of reports, which {TRAINING_ITERATION} counts",
             f"write {math.ceil(grace_period)}, or set time_attr to a metric with fractions, such as epochs",
             ("grace_period",),
         )

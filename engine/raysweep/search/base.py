@@ -210,7 +210,7 @@ def tell_rung(searcher: Searcher, number: int, time: float, value: float) -> Non
 class Adopter(Protocol):
     """A searcher to which it makes a difference whether a config is its own suggestion.
 
-    Any other is told of both by `restore`.
+    Any other receives both by `restore`.
     """
 
     def take_given(self, number: int, config: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ class DehbOptions(SearchOptions):
 class DehbModel:
     """A population for each rung, over the leaves that every config has.
 
-    Who has a place is the best of those that were told of it: in whatever order that was.
+    The best of the trials that were told has the place, in whatever order they were told.
 
     Args:
         space: the parsed search space, without `grid_search`; normal distributions and what is in branches

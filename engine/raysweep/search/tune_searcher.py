@@ -207,7 +207,7 @@ class RaySearcher:
                 self._inner.add_evaluated_point(self._flat(config), value)
         except NotImplementedError:
             fix = "leave warm_start out, or take another search"
-            raise SpecError("warm_start", f"{self._name} cannot be told of earlier runs", fix) from None
+            raise SpecError("warm_start", f"{self._name} cannot learn from earlier runs", fix) from None
 
     def take_remark(self) -> str | None:
         """Return what there is to say now."""
@@ -268,7 +268,7 @@ class RaySearcher:
         try:
             self._inner.add_evaluated_point(values, value)
         except NotImplementedError:
-            self._say("cannot be told of configs that it did not suggest: it does not learn from these")
+            self._say("cannot receive configs that it did not suggest: it does not learn from these")
 
     def _check_space(self) -> None:
         refuse_grid(self._space.searched, self._name)

@@ -62,12 +62,12 @@ class Need:
         """So much; None: no more than the usual.
 
         Raises:
-            SpecError: it cannot be told of this config, or no trial can have it.
+            SpecError: it cannot be computed for this config, or no trial can have it.
         """
         try:
             value = self.amount.of(config)
         except (ArithmeticError, TypeError, ValueError) as error:
-            problem = f"{self.amount.text!r} cannot be told of {show(dict(config))}: {error}"
+            problem = f"{self.amount.text!r} cannot be computed for {show(dict(config))}: {error}"
             raise SpecError(self.field, problem, "compute it of numbers") from None
         if value is None or value <= self.usual:
             return None

@@ -72,7 +72,7 @@ class Relation:
         except (TypeError, KeyError, IndexError) as error:
             if isinstance(error, TypeError) and any(_meets_null(config, name) for name in self.names):
                 return False
-            problem = f"{self.text!r} cannot be told of {show(dict(config))}: {_said(error)}"
+            problem = f"{self.text!r} cannot be computed for {show(dict(config))}: {_said(error)}"
             raise SpecError("where", problem, "relate numbers to numbers that each config has") from None
 
 

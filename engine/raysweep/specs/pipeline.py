@@ -73,9 +73,9 @@ def check_gate(sweep: SweepSpec, gate: GateSpec) -> None:
             raise Problem("is the sweep's to say", "leave it out, or name gate.metric", ("gate", "mode"))
     elif sweep.repeat is not None and gate.metric != sweep.metric:
         fix = "leave it out, or leave repeat out of the sweep"
-        raise Problem("cannot be told of the mean of repeats", fix, ("gate", "metric"))
+        raise Problem("cannot be judged by the mean of repeats", fix, ("gate", "metric"))
     elif known is None and gate.mode is None:
-        problem = f"is not said of {show(gate.metric)}, which is no metric of the sweep"
+        problem = f"is required: {show(gate.metric)} is not one of the sweep's metrics"
         raise Problem(problem, "set it to min or max", ("gate", "mode"))
     elif known is not None and gate.mode not in (None, known):
         problem = f"is {gate.mode} for {show(gate.metric)}, of which the sweep says {known}"

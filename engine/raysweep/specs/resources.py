@@ -122,7 +122,7 @@ class Resources(ProcessResources):
         other = "bundles" if self.bundles is not None else ""
         if other or self.gpu:
             fix = f"leave it out, and give {'parts of GPUs in bundles' if other else 'gpu alone'}"
-            raise Problem(f"stands in place of gpu, and not beside {other or 'it'}", fix, ("gpu_memory",))
+            raise Problem(f"replaces gpu, and cannot be combined with {other or 'it'}", fix, ("gpu_memory",))
 
     def _check_bundles(self, bundles: tuple[dict[str, float], ...]) -> None:
         if not any(self._asked()):

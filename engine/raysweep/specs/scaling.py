@@ -67,7 +67,7 @@ def _metrics(given: Any) -> Any:
         raise Problem("names no metric", 'name one: {"loss": "mean"}, or leave metrics out')
     for name, how in given.items():
         if not isinstance(name, str) or not name:
-            raise Problem(f"{show(name)} is no name of a metric", 'write names: {"loss": "mean"}')
+            raise Problem(f"{show(name)} is not a name of a metric", 'write names: {"loss": "mean"}')
         if how not in known:
             raise Problem(f"{show(how)} is not known here", did_you_mean(str(how), known), (name,))
     return dict(given)

@@ -13,7 +13,7 @@ Every orchestrator, deferred or not, embedded or on a cluster, ends in `complete
 | error that is retryable                      | failure     | yes   |
 | any other error                              | failure     | no    |
 
-With `num_samples: null` the deadline or budget is the proper end: `accept_partial` has no say.
+With `num_samples: null` the deadline or budget is the proper end: `accept_partial` is ignored.
 """
 
 from __future__ import annotations

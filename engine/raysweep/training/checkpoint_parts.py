@@ -101,7 +101,7 @@ class Parts:
         if name is None:
             return False
         with self._lock:
-            # What several uploads at once refer to may be let go of before the last of them is committed.
+            # Objects that several uploads refer to may be released before the last of them is committed.
             parent = self._find_parent(name) if not self._storing else None
             self._storing += 1
         try:

@@ -1,4 +1,4 @@
-"""What can be told of a trainable before a trial runs it."""
+"""Checks of a trainable before a trial runs it."""
 
 from __future__ import annotations
 

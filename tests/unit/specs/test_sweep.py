@@ -96,7 +96,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ),
         (
             {"scheduler": {"asha": {"grace_period": 0.5}}},
-            ("scheduler.asha.grace_period: 0.5 is no number of reports, which training_iteration counts;"
+            ("scheduler.asha.grace_period: 0.5 is not a number of reports, which training_iteration counts;"
             " write 1, or set time_attr to a metric with fractions, such as epochs"),
         ),
         ({"storage_path": 3}, 'storage_path: expected a path or a URL, got 3; write "~/raysweep" or "s3://bucket/sweeps"'),

@@ -201,7 +201,7 @@ def _reaches_target(state: SweepState, trial: Trial, metrics: Metrics, value: fl
 
 
 def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out) -> None:
-    """Remember a committed checkpoint, and let go of those that the policy does not keep."""
+    """Remember a committed checkpoint, and release those that the policy does not keep."""
     results = trial.results
     iteration = results.attempt_iteration + event.report + 1
     is_latest = iteration == results.iteration

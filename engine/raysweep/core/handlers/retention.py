@@ -33,7 +33,7 @@ RANKED: Final[frozenset[TrialState]] = frozenset({"completed", "stopped"})
 
 
 def add(state: SweepState, trial: Trial, checkpoint: Checkpoint, out: Out) -> None:
-    """The trial has one more checkpoint: let go of those that its policy does not keep."""
+    """The trial has one more checkpoint: release those that its policy does not keep."""
     trial.results.saved += 1
     rules = state.rules.checkpoints
     every = rules.keep_every

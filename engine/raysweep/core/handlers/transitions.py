@@ -31,7 +31,7 @@ SHORT_TRIAL_S: Final = 1.0
 AHEAD_S: Final = 0.05
 MAX_DEPTH: Final = 64
 MAX_NOTES: Final = 100
-# Workers that came to nothing, one after the other: then no more are started until something changes.
+# Workers that failed to start, one after the other: then no more are started until something changes.
 MAX_SLOT_FAILURES: Final = 3
 # Who stops for one of these was to go on, which the end of the sweep forbids.
 _OVERRULED: Final[frozenset[StopReason]] = frozenset({"interrupt", "pause", "resume", "exploit", "damage"})

@@ -1,4 +1,4 @@
-"""Values that a spec names and trials should report: a misspelt one would be looked for in vain, in silence.
+"""Values that a spec names and trials should report: a note warns about names that were never reported.
 
 What the scheduler looks at is checked at the end of each trial (`attempts`), as nothing goes without it. What
 limits a trial, ranks its checkpoints or counts as its cost may come with few reports: that none came is said

@@ -255,7 +255,7 @@ class SlotRules:
 
 
 def cost_rule(spec: SweepSpec, scheduler: Scheduler) -> CostRule | None:
-    """What is told of a trial's cost; where the scheduler may end it early, for each unit of its time."""
+    """The cost of a trial; where the scheduler may end it early, for each unit of its time."""
     name = spec.search.options.costs_by
     if name is None:
         return None
@@ -270,7 +270,7 @@ def checkpoint_metric(spec: SweepSpec) -> str:
 
 
 def _tells_pauses(spec: SweepSpec, scheduler: Scheduler) -> bool:
-    """Whether the search is told of trials that pause; one of the user's own is told how they end."""
+    """Whether the search receives trials that pause; a user's search receives their ends."""
     search = spec.search
     learns_of_ends = search.options.is_adaptive and not search.options.wants_rungs
     return learns_of_ends and "pause" in scheduler.moves and not search.is_plugin

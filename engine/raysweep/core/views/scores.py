@@ -97,7 +97,7 @@ def may_be_best(state: SweepState, trial: Trial) -> bool:
 
 
 def told(state: SweepState, trial: Trial) -> Told | None:
-    """What the searcher is told of a trial; None: nothing yet.
+    """The result of a trial for the searcher; None: nothing yet.
 
     Of one that went on after its end, what was true at that; of one that has paused, what was true when it
     did.

@@ -51,7 +51,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 TrialEnd = Literal["completed", "stopped", "failed"]
-"""How a trial ends that its searcher is told of."""
+"""Ends of a trial that its searcher receives."""
 ToldEnd = TrialEnd | Literal["paused", "infeasible"]
 """What its searcher receives of a trial: one that pauses may go on; one that failed by its config is
 `infeasible`.

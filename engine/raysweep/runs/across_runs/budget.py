@@ -3,7 +3,7 @@
 All that these sweeps have stored counts; only those that have ended give something up, the oldest first, of
 each the worst trial first, of each the oldest checkpoint first. What is pinned stays.
 
-A sweep lets go of a checkpoint in this order; what a crash anywhere leaves, the next collection completes:
+A sweep releases a checkpoint in this order; after a crash anywhere, the next collection completes it:
 
 1. A claim of its journal names the checkpoints (`ControllerStarted.released`). It fails where anybody else
    has taken the sweep up since it was looked at: then nothing of it goes.

@@ -244,7 +244,7 @@ def rebuild_searcher(
 ) -> Searcher:
     """A searcher that knows every config it ever suggested and every result it was ever told.
 
-    But of those that are `retried`: it is told of them when they end again. Unless the order counts in which
+    But of those that are `retried`: it receives them when they end again. Unless the order counts in which
     it was told: then they stay failed to it.
     """
     searcher = make_searcher(spec, state.seed, warm)

@@ -81,7 +81,7 @@ def _farthest(places: Mapping[str, Place], taken: list[Place], count: int) -> li
 
 
 class AnchoredSearcher:
-    """A searcher that is told of earlier runs once the anchors have ended, as far as they agree.
+    """A searcher that receives earlier runs once the anchors have ended, as far as they agree.
 
     Until then it searches without a past. Then another one is made, told what is worth it, and told again
     what tonight has found, by number: as after a restart, so that a restart gives the same.
@@ -93,7 +93,7 @@ class AnchoredSearcher:
         half_life, is_max: see `judge`.
 
     Raises:
-        SpecError: It cannot be told of earlier runs.
+        SpecError: It cannot learn from earlier runs.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class PluginSearcher:
         self.is_adaptive = self._read("is_adaptive", bool, "True or False")
         if len(setup.modes) > 1 and self.is_adaptive and not isinstance(self._inner, Judging):
             problem = f"{kind} searches by one metric: it has no tell_result"
-            raise SpecError("search", problem, "write tell_result, which is told of all, or give one metric")
+            raise SpecError("search", problem, "write tell_result, which receives all, or give one metric")
         self.total: int | None = self._read("total", int | None, "a number of configs, or None")
 
     @property

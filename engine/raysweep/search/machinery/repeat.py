@@ -59,7 +59,7 @@ def without_seed(config: Mapping[str, Any], name: str | None) -> dict[str, Any]:
 class RepeatSearcher:
     """Wraps a searcher: its config n is that of the trials from n * times on.
 
-    It is told of a config once all repeats have ended: mean and spread of those that completed; as failed,
+    It receives a config once all repeats have ended: mean and spread of those that completed; as failed,
     or failed by its config, where one of them did; as stopped, where the config was dropped.
 
     Args:

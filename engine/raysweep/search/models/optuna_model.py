@@ -126,7 +126,7 @@ class OptunaModel(ABC):
 
 
 def constraints_of(result: Result) -> dict[str, float] | None:
-    """What Optuna is told of the constraints, by their place."""
+    """The distances from the constraints for Optuna, by their place."""
     return {str(place): each for place, each in enumerate(result.violations)} or None
 
 

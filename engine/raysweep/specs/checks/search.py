@@ -131,7 +131,7 @@ def _check_compared(spec: SweepFields) -> None:
     known = spec.objectives.get(metric)
     if known is None and mode is None:
         fix = "set it to min or max"
-        raise Problem(f"is not said of {show(metric)}, which is no metric of the sweep", fix, (*path, "mode"))
+        raise Problem(f"is required: {show(metric)} is not one of the sweep's metrics", fix, (*path, "mode"))
     if known is not None and mode not in (None, known):
         problem = f"is {mode} for {show(metric)}, of which the sweep says {known}"
         raise Problem(problem, "leave it out", (*path, "mode"))

@@ -39,7 +39,7 @@ def check_sweep(spec: SweepFields) -> None:
     check_costs(spec)
     check_where(spec.where, spec.param_space)
     if spec.where and spec.search.options.is_listed:
-        raise Problem("has no say in a list of configs", "leave it out", ("where",))
+        raise Problem("is not used with a list of configs", "leave it out", ("where",))
     check_by_config(spec)
     check_end(spec)
     check_repeat(spec)

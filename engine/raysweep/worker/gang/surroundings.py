@@ -87,7 +87,7 @@ def is_echo(error: BaseException) -> bool:
 
 
 def close() -> None:
-    """The trainable's frames are gone: let go of what connected it."""
+    """The trainable's frames are gone: release its connection."""
     while _present:
         _present.pop().close()
 

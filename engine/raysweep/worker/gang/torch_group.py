@@ -29,7 +29,7 @@ class TorchGroup:
     names: tuple[str, ...] = ("MASTER_ADDR", "MASTER_PORT")
 
     def __init__(self) -> None:
-        # Held until the trainable's frames are gone. Let go of by a model in them, it would wait, with the
+        # Held until the trainable's frames are gone. Released by a model in them, it would wait, with the
         # interpreter's lock, for its threads, which may need that lock to end: only its own object lets go
         # without it.
         self._held: list[Any] = []

@@ -1,0 +1,103 @@
+"""Finds phrases in the project's text that plain English avoids, and prose that is not wrapped.
+
+`make check` runs it over the documentation and over each line of the packages: names, comments, docstrings
+and messages. A phrase is listed with what to write instead. Lines of code, tables and links are as long as
+they need to be; other lines of the documentation have at most 100 columns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+INSTEAD: Final = {
+    r"(nobody|somebody|whoever)": "name the program, the process or the person",
+    r"(go|goes|went|going|gone) on": "continue",
+    r"(is|are|was|were|be|been|being) told of": "receives",
+    r"(has|have|had) no say": "is not used with",
+    r"stands? in (the )?place of": "replaces, or: cannot be combined with",
+    r"(come|comes|came) to nothing": "has no effect",
+    r"(let|lets|letting) go of": "release",
+    r"in vain": "without effect",
+    r"of (its|their) own accord": "by itself",
+    r"is no (option|name|number|metric|text|field) of": "is not one of",
+}
+"""Phrases, and what to write in their place."""
+PAGES: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs")
+PACKAGES: Final = ("engine", "operators", "flows", "dags", "examples")
+MAX_COLUMNS: Final = 100
+_PHRASES: Final = {
+    re.compile(rf"\b{phrase}\b".replace(" ", r"\s+"), re.IGNORECASE): new for phrase, new in INSTEAD.items()
+}
+_LINE_END: Final = re.compile(r"\n[ \t#>]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line to rewrite. `path` is relative to the project."""
+
+    path: str
+    line: int
+    found: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.found}: {self.instead}"
+
+
+def find(root: Path) -> list[Finding]:
+    """All findings of a checkout, by file and line."""
+    found: list[Finding] = []
+    for path in files(root):
+        name, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+        found += phrases(name, text)
+        if path.suffix == ".md":
+            found += long_lines(name, text)
+    return found
+
+
+def files(root: Path) -> Iterator[Path]:
+    """The files that are looked at."""
+    for name in (*PAGES, *PACKAGES):
+        path = root / name
+        suffix = ".py" if name in PACKAGES else ".md"
+        yield from sorted(path.rglob(f"*{suffix}")) if path.is_dir() else filter(Path.is_file, [path])
+
+
+def phrases(name: str, text: str) -> Iterator[Finding]:
+    """Each phrase of a text, also one that is broken by a line's end."""
+    for pattern, instead in _PHRASES.items():
+        for match in pattern.finditer(_LINE_END.sub(lambda gap: re.sub(r"[#>]", " ", gap[0]), text)):
+            found = " ".join(match[0].split())
+            yield Finding(name, text.count("\n", 0, match.start()) + 1, found, f"write: {instead}")
+
+
+def long_lines(name: str, text: str) -> Iterator[Finding]:
+    """Lines of prose that are not wrapped."""
+    is_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        is_free = is_code or line.startswith(("|", "    ", "#", "!", "<"))
+        # A link cannot be broken: what counts is where the last word begins.
+        if not is_free and len(line) > MAX_COLUMNS and " " in line[MAX_COLUMNS:].strip():
+            yield Finding(name, number, f"{len(line)} columns", f"wrap prose at {MAX_COLUMNS}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the findings; 1 if there are any."""
+    parser = argparse.ArgumentParser(prog="python -m devtools.words", description=__doc__)
+    parser.add_argument("root", nargs="?", type=Path, default=Path())
+    found = find(parser.parse_args(argv).root.resolve())
+    for each in found:
+        print(each)  # noqa: T201
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

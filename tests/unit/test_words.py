@@ -1,0 +1,56 @@
+"""`make check` finds phrases that plain English avoids, and prose that is not wrapped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from devtools.words import INSTEAD, find, long_lines, main, phrases
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_project_is_written_plainly() -> None:
+    assert [str(each) for each in find(ROOT)] == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "nobody reads this file",
+        "the trial goes on from its checkpoint",
+        "# a line whose phrase is broken: the trial goes\n    # on",
+        "the searcher is told of results",
+        "this option has no say here",
+        "it stands in place of `gpu`",
+    ],
+)
+def test_a_planted_sentence_is_found_with_what_to_write(planted: str) -> None:
+    (found,) = phrases("docs/page.md", f"A first line.\n{planted}\n")
+    assert found.line == 2
+    assert found.instead.startswith("write: ")
+
+
+def test_each_phrase_says_what_to_write() -> None:
+    assert all(INSTEAD.values())
+
+
+def test_names_of_files_and_identifiers_are_no_phrases() -> None:
+    assert list(phrases("docs/page.md", "[More](guides/going-on.md), `goes_on`, ongoing on_start")) == []
+
+
+def test_prose_is_wrapped_and_code_tables_and_links_are_as_long_as_they_are() -> None:
+    long = "word " * 30
+    page = f"{long}\n| {long} |\n```\n{long}\n```\n# {long}\n[a](https://example.org/{'x' * 120})\n"
+    (found,) = long_lines("docs/page.md", page)
+    assert found.line == 1
+
+
+def test_a_finding_fails_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
+        (tmp_path / name).write_text("Plain.\n")
+    assert main([str(tmp_path)]) == 0
+    (tmp_path / "README.md").write_text("Somebody may read this.\n")
+    assert main([str(tmp_path)]) == 1
+    assert "README.md:1: Somebody: write:" in capsys.readouterr().out
