@@ -14,7 +14,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-all faults chaos storms mutants structure check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-all faults chaos storms mutants structure check bench docs release constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -281,6 +281,11 @@ bench: setup
 ## docs: the documentation in site/
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+EXTRAS ?= small
+## release: build sdist and wheel, check them in fresh environments, write the notes (EXTRAS=all: the large extras too)
+release: setup
+	$(UV_ENV) $(BIN)/python -m devtools.release --extras $(EXTRAS)
 
 ## constraints: compile the constraints files anew from pyproject.toml and their .in (UPGRADE=1 for newer versions)
 constraints: $(STAMPS)/venv
