@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.pages.dashboard import Access, runs, serving
+from raysweep.pages import live
+from raysweep.pages.dashboard import Access, serving
 from raysweep.pages.dashboard.access import host_of, is_loopback
 from raysweep.pages.document import make_document
 from raysweep.runs.reading.whole_sweep import WholeReader, read_whole
@@ -86,8 +87,8 @@ def test_of_a_sweep_in_which_nothing_happens_nothing_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its trials run, and only the time goes on."""
-    for name in ("FRESH_S", "_BUSY_SHARE"):
-        monkeypatch.setattr(runs, name, 0.0)
+    for name in ("FRESH_S", "BUSY_SHARE"):
+        monkeypatch.setattr(live, name, 0.0)
     folder, _ = store(tmp_path / "a")
     copy = first_half(folder, tmp_path / "b")
     with serving(str(tmp_path / "b"), Access(), 0) as (address, _):

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from raysweep.pages.dashboard import Access, runs, serving
+from raysweep.pages import live
+from raysweep.pages.dashboard import Access, serving
 from raysweep.storage.logs import log_name
 from tests.browsers import Watched, chromium, wait_until
 from tests.unit.pages.sweeps import first_half, second_half, store
@@ -55,8 +56,8 @@ def test_in_a_browser_it_follows_a_sweep(
     browser: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It shows what is new by itself, but not to a reader who has a trial's box open."""
-    for name in ("FRESH_S", "RUN_POLL_S", "_BUSY_SHARE"):
-        monkeypatch.setattr(runs, name, 0.2)
+    for name in ("FRESH_S", "POLL_S", "BUSY_SHARE"):
+        monkeypatch.setattr(live, name, 0.2)
     folder, _ = store(tmp_path / "a")
     copy = first_half(folder, tmp_path / "b")
     with serving(str(tmp_path / "b"), Access(), 0) as (address, _):

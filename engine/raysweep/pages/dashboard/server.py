@@ -15,20 +15,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import orjson
 
 from raysweep.errors import LogNotFoundError, RaysweepError, SpecError, SweepNotFoundError
+from raysweep.pages import live
 from raysweep.pages.dashboard.access import COOKIE, Access
-from raysweep.pages.dashboard.runs import Answer, Runs
+from raysweep.pages.dashboard.runs import Runs
+from raysweep.pages.live import Answer
 from raysweep.pages.page import STYLE, as_block, asset
 from raysweep.storage.objects.opening import open_store
 
-SCRIPTS: Final = (
-    "base.js",
-    "plot.js",
-    "charts.js",
-    "parallel.js",
-    "sections.js",
-    "report.js",
-    "dashboard.js",
-)
+SCRIPTS: Final = (*live.SCRIPTS, "dashboard.js")
 TYPES: Final = dict.fromkeys(SCRIPTS, "text/javascript; charset=utf-8") | {STYLE: "text/css; charset=utf-8"}
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -158,8 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         if asked.get("known") == answer.version:
             self._send(HTTPStatus.NO_CONTENT, b"", "application/json")
             return
-        body = b'{"version":"%s","shown":%b}' % (answer.version.encode(), answer.body)
-        self._send(HTTPStatus.OK, body, "application/json")
+        self._send(HTTPStatus.OK, answer.envelope, "application/json")
 
     def _refuse(self) -> None:
         if self.access.token:

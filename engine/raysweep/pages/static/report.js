@@ -120,17 +120,18 @@
     }, rs.timeline(model).node, legend(data.timeline.ends.map((end) => [`box ${end}`, end])));
   }
 
-  function show(data, page) {
+  // `extra`: parts of the page that shows it, after the head (`top`) and at the end (`bottom`).
+  function show(data, page, extra = {}) {
     const model = makeModel(data);
     model.open = rs.trialBox(model);
     const charts = chartPanels(model);
     const parts = [
-      rs.head(data),
+      rs.head(data), ...(extra.top || []),
       data.problem ? el("p", { class: "panel warn wide", text: `The journal cannot be read, so learning curves and slots are missing: ${data.problem}` }) : null,
-      rs.failedPanel(data), rs.tiles(data, model),
+      rs.failedPanel(data), rs.tiles(data, model), rs.runningPanel(data, model),
       model.isRanked ? rs.bestPanel(data) : null, charts[0], rs.gatePanel(data),
       ...charts.slice(1), model.isRanked ? rs.importancePanel(data) : null, frontPanel(model), rs.topPanel(data, model),
-      ...paramPanels(model), rs.failuresPanel(data, model), timelinePanel(model), rs.checkpointPanel(data, model), rs.comparePanel(data), rs.aboutPanel(data),
+      ...paramPanels(model), rs.failuresPanel(data, model), timelinePanel(model), rs.checkpointPanel(data, model), rs.comparePanel(data), rs.aboutPanel(data), ...(extra.bottom || []),
     ].filter(Boolean);
     page.replaceChildren(...parts);
     page.removeAttribute("aria-busy");
