@@ -207,3 +207,15 @@ def test_read_on_from_where_it_was_a_sweep_is_the_same(tmp_path: Path) -> None:
     for name in ("trials", "params", "metrics", "curves", "timeline", "failures", "checkpoints", "top"):
         assert whole[name] == fresh[name], name
     assert whole["sweep"]["ended"] == 24
+
+
+def test_a_run_is_offered_as_one_file(address: str, root: Path) -> None:
+    name = sweep_of(root)
+    found = Asked(address, f"/run/{name}/report.html")
+    assert found.status == 200
+    assert found.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{name}.html"
+    policy = found.headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "script-src 'sha256-" in policy
+    assert f'"id":"{name}"' in found.body.decode()
+    assert Asked(address, "/run/unknown/report.html").status == 404

@@ -124,6 +124,12 @@ class Runs:
             raise SweepNotFoundError(name, self.store.url)
         return answer({"view": "sweep", "document": seen.document, "poll_s": seen.poll_s})
 
+    def folder(self, name: str) -> SweepFolder:
+        """A sweep's folder. Raises: SweepNotFoundError, StorageError."""
+        if not self.store.exists(f"{name}/sweep.json"):
+            raise SweepNotFoundError(name, self.store.url)
+        return SweepFolder(self.store, name)
+
     def _kept(self, name: str) -> LiveSweep:
         with self._lock:
             run = self._runs.pop(name, None) or LiveSweep(SweepFolder(self.store, name))

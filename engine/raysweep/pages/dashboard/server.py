@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import orjson
 
@@ -19,7 +19,8 @@ from raysweep.pages import live
 from raysweep.pages.dashboard.access import COOKIE, Access
 from raysweep.pages.dashboard.runs import Runs
 from raysweep.pages.live import Answer
-from raysweep.pages.page import STYLE, as_block, asset
+from raysweep.pages.page import STYLE, as_block, asset, policy, script
+from raysweep.pages.write import report_text
 from raysweep.storage.objects.opening import open_store
 
 SCRIPTS: Final = (*live.SCRIPTS, "dashboard.js")
@@ -118,6 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._page({"view": "list"})
             case ["run", name] if _is_name(name):
                 self._page({"view": "run", "run": name})
+            case ["run", name, "report.html"] if _is_name(name):
+                self._send_report(name)
             case ["parts", name] if name in TYPES:
                 self._send(HTTPStatus.OK, asset(name).encode(), TYPES[name])
             case ["api", "runs"]:
@@ -147,6 +150,17 @@ class _Handler(BaseHTTPRequestHandler):
             data=as_block(data), scripts=scripts, title=html.escape(data.get("run", "raysweep"))
         )
         self._send(HTTPStatus.OK, text.encode(), "text/html; charset=utf-8")
+
+    def _send_report(self, name: str) -> None:
+        """The report as one file, made now."""
+        text = report_text(self.runs.folder(name))
+        allowed = f"{policy(script(), asset(STYLE))}; frame-ancestors 'none'"
+        named = quote(f"{name}.html")
+        more = {
+            "Content-Security-Policy": allowed,
+            "Content-Disposition": f"attachment; filename*=UTF-8''{named}",
+        }
+        self._send(HTTPStatus.OK, text.encode(), "text/html; charset=utf-8", more)
 
     def _send_answer(self, answer: Answer, asked: dict[str, str]) -> None:
         if asked.get("known") == answer.version:

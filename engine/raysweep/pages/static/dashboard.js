@@ -89,9 +89,13 @@
 
   // --- one run
 
+  const filePanel = () => ({
+    bottom: [rs.panel("file", "As one file", { class: "wide" }, el("p", {}, el("a", { href: `/run/${encodeURIComponent(start.run)}/report.html`, download: "", text: "Make the report and download it" }), text(": it needs no server, to keep or to send.")))],
+  });
+
   function showRun(answer) {
     if (answer.view === "train") rs.training(answer.document, page);
-    else rs.update(answer.document, page);
+    else rs.update(answer.document, page, filePanel);
     const nav = document.getElementById("nav");
     if (!nav.querySelector("a[href='/']")) nav.prepend(el("a", { href: "/", text: "← All runs" }));
   }
