@@ -217,6 +217,7 @@ def _trials(sweep: WholeSweep) -> dict[str, Any]:
     if sweep.status.constraints:
         found["feasible"] = whole((int(trial.is_feasible) for trial in trials), 1)
     if len(trials) <= MANY:
+        found["kept"] = whole((int(trial.checkpoint_uri is not None) for trial in trials), 1)
         found["took"] = numbers(trial.took_s for trial in trials)
         found["reports"] = whole(
             (min(t.reports, 2**32 - 1) for t in trials), _most(t.reports for t in trials)

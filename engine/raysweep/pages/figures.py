@@ -113,4 +113,4 @@ _FIXES: Final = {
 def _height(name: str, document: Mapping[str, Any]) -> int:
     if name == "importances":
         return 150 + 30 * min(20, len(document["importances"]["shares"]))
-    return {"history": 460, "curves": 520, "parallel": 570, "pareto": 520}[name]
+    return {"history": 450, "curves": 490, "parallel": 510, "pareto": 490}[name]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
-from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
 from raysweep.outcome.formatting import show_config
+from raysweep.pages.dashboard.nights import NightReader
 from raysweep.pages.failures import config_pairs
 from raysweep.pages.live import POLL_S, Answer, LiveSweep, answer, training_document
 from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.reading.logs import find_log, read_log
-from raysweep.runs.reading.reader import glance, glance_training
+from raysweep.runs.reading.reader import SweepReader, glance, glance_training
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder, list_trainings
+from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.store import ObjectInfo, Store
 
 FRESH_S: Final = 2.0
@@ -26,6 +32,8 @@ PATIENCE_S: Final = 3.0
 """How long a request waits for all runs; later, it is told how many are still to come."""
 LIST_POLL_S: Final = 5.0
 KEPT_RUNS: Final = 8
+MAX_DOWNLOAD_BYTES: Final = 4_000_000_000
+"""A larger checkpoint is fetched by `raysweep pull`: this server makes a copy of it first."""
 _THREADS: Final = 8
 MAX_LOG_BYTES: Final = 256 * 1024
 
@@ -40,6 +48,9 @@ class Runs:
         self._rows: dict[str, dict[str, Any]] = {}
         self._seen: dict[str, ObjectInfo] = {}
         self._pending: dict[str, Future[None]] = {}
+        self._downloads = threading.Semaphore(1)
+        self._nights = NightReader(store)
+        self._nights_lock = threading.Lock()
         self._listed_at = 0.0
         self._runs: OrderedDict[str, LiveSweep] = OrderedDict()
 
@@ -92,6 +103,25 @@ class Runs:
             if seen is not None:
                 self._seen[name] = seen
 
+    def nights(self, name: str) -> Answer:
+        """The sweeps of one name beside each other, the newest first, and its champions.
+
+        Raises:
+            SweepNotFoundError: There is none of this name.
+            StorageError: The storage does not answer.
+        """
+        self.list_runs()
+        with self._lock:
+            found = [row for row in self._rows.values() if row["kind"] == "sweep" and row["name"] == name]
+        if not found:
+            raise SweepNotFoundError(name, self.store.url)
+        found.sort(key=lambda row: (-(row["started_at"] or 0.0), row["id"]))
+        ids = [row["id"] for row in found]
+        with self._nights_lock:
+            shown = self._nights.read(name, ids)
+        champions = [each for each in self._champions() if each["name"] == name or each["sweep"] in ids]
+        return answer({**shown, "champions": champions, "poll_s": LIST_POLL_S})
+
     def _champions(self) -> list[dict[str, Any]]:
         return [
             {
@@ -129,6 +159,37 @@ class Runs:
         if not self.store.exists(f"{name}/sweep.json"):
             raise SweepNotFoundError(name, self.store.url)
         return SweepFolder(self.store, name)
+
+    @contextmanager
+    def checkpoint(self, name: str, trial: int) -> Iterator[Path]:
+        """A folder with a trial's checkpoint, each byte checked; removed at the end.
+
+        Raises:
+            SweepNotFoundError: There is no such sweep.
+            SpecError: The trial has no checkpoint, it is too large for this, or another one is on its way.
+            CheckpointDamagedError, StorageError: It cannot be read.
+        """
+        folder = self.folder(name)
+        trials = SweepReader(self.store.url, name).trials()
+        uri = trials[trial].checkpoint_uri if trial < len(trials) else None
+        if uri is None or not uri.startswith(f"{folder.uri}/"):
+            raise SpecError(
+                "trial", f"trial {trial} has no checkpoint in this sweep", "see `raysweep checkpoints`"
+            )
+        store = CheckpointStore(self.store, name)
+        size = store.read_manifest(uri).size_bytes
+        fix = f"fetch it with: raysweep pull {uri} FOLDER"
+        if size > MAX_DOWNLOAD_BYTES:
+            raise SpecError("trial", f"its checkpoint has {size / 1e9:.1f} GB, too much for a browser", fix)
+        if not self._downloads.acquire(blocking=False):
+            raise SpecError("trial", "another checkpoint is being fetched", f"try again later, or {fix}")
+        try:
+            with tempfile.TemporaryDirectory(prefix="raysweep-download-") as made:
+                target = Path(made) / f"{name}-{trial:05d}"
+                store.restore(uri, target)
+                yield target
+        finally:
+            self._downloads.release()
 
     def _kept(self, name: str) -> LiveSweep:
         with self._lock:

@@ -23,10 +23,16 @@
     return words.every((word) => found.includes(word));
   }
 
+  // Where there are several sweeps of a name, the way to all of them.
+  function sameName(run) {
+    const count = run.kind === "sweep" ? runs.runs.filter((each) => each.kind === "sweep" && each.name === run.name).length : 0;
+    return count > 1 ? el("a", { class: "small", href: `/name/${encodeURIComponent(run.name)}`, text: `${count} side by side`, "aria-label": `${count} sweeps named ${run.name}, side by side` }) : null;
+  }
+
   function cells(run) {
     const total = run.num_trials === null ? "" : ` / ${rs.thousands(run.num_trials)}`;
     return [
-      el("span", {}, el("a", { href: `/run/${encodeURIComponent(run.id)}`, text: run.name }), el("div", { class: "faint mono nowrap", text: run.id })),
+      el("span", {}, el("a", { href: `/run/${encodeURIComponent(run.id)}`, text: run.name }), el("div", { class: "faint mono nowrap", text: run.id }), sameName(run)),
       el("span", { class: `status ${rs.TONES[run.status] || (run.is_running ? "live" : "warn")}`, text: run.status }),
       text(run.kind === "train" ? "training" : `${rs.thousands(run.ended)}${total}`),
       text(run.failed ? rs.thousands(run.failed) : ""),
@@ -49,14 +55,14 @@
     document.getElementById("count").textContent = `${rs.thousands(found.length)} of ${rs.many(runs.runs.length, "run")}${runs.left ? `, ${rs.thousands(runs.left)} are still read` : ""}`;
   }
 
-  function champions() {
-    if (!runs.champions.length) return null;
-    return rs.panel("champions", "Champions", { class: "wide" }, rs.table("Champions", ["name", "metric", "mean>", "sweep", "config"], runs.champions.map((each) => [
+  rs.champions = (found) => {
+    if (!found.length) return null;
+    return rs.panel("champions", "Champions", { class: "wide" }, rs.table("Champions", ["name", "metric", "mean>", "sweep", "config"], found.map((each) => [
       text(each.name), text(`${each.metric} (${each.mode})`), text(rs.number(each.mean)),
       el("a", { href: `/run/${encodeURIComponent(each.sweep)}`, class: "mono", text: each.sweep }),
       el("span", { class: "pairs" }, each.config.map(([name, value]) => el("span", { class: "pair", text: `${name}=${value}` }))),
     ])));
-  }
+  };
 
   let championHost = null;
   function showList(answer) {
@@ -83,7 +89,7 @@
     }
     const focused = document.activeElement && document.activeElement.getAttribute("href");
     fill();
-    championHost.replaceChildren(...[champions()].filter(Boolean));
+    championHost.replaceChildren(...[rs.champions(runs.champions)].filter(Boolean));
     if (focused) page.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
@@ -99,6 +105,9 @@
     const nav = document.getElementById("nav");
     if (!nav.querySelector("a[href='/']")) nav.prepend(el("a", { href: "/", text: "← All runs" }));
   }
+
+  // The checkpoint of a trial, in its box.
+  rs.checkpointOf = (row) => el("a", { href: `/run/${encodeURIComponent(start.run)}/checkpoint.tar?trial=${row}`, download: "", text: "Download it as a tar file" });
 
   // What a trial printed, in its box; read again while the box is open.
   rs.logOf = (row, host) => {
@@ -123,6 +132,11 @@
   };
 
   const how = { server: "The dashboard" };
-  if (start.view === "list") rs.follow("/api/runs", showList, how);
+  if (start.view === "name") {
+    rs.follow(`/api/names/${encodeURIComponent(start.name)}`, (answer) => {
+      rs.showNights(answer, page);
+      document.getElementById("nav").replaceChildren(el("a", { href: "/", text: "← All runs" }));
+    }, how);
+  } else if (start.view === "list") rs.follow("/api/runs", showList, how);
   else rs.follow(`/api/runs/${encodeURIComponent(start.run)}`, showRun, how);
 })();

@@ -201,12 +201,13 @@
       title.textContent = `Trial ${rs.trialName(row)}`;
       const trials = data.trials;
       const of = (name) => (trials[name] ? rs.decode(trials[name])[row] : null);
+      const kept = (number) => trials.kept && rs.decode(trials.kept)[number] === 1;
       const failure = data.failures.find((group) => group.trials.includes(row));
       const top = data.top.find((trial) => trial.number === row);
       body.replaceChildren(
         facts([["State", text(model.stateOf(row))], ["Reports", text(of("reports") === null ? "" : of("reports"))], ["Attempts", text(of("attempts") === null ? "" : of("attempts"))], ["Took", text(of("took") === null ? "" : rs.duration(of("took")))],
           ["Ended", text(Number.isFinite(of("ended")) && data.sweep.started_at !== null ? rs.clock(data.sweep.started_at + of("ended")) : "")],
-          ["Checkpoint", top && top.checkpoint_uri ? mono(top.checkpoint_uri) : ""]]),
+          ["Checkpoint", top && top.checkpoint_uri ? mono(top.checkpoint_uri) : ""], ["", kept(row) && rs.checkpointOf ? rs.checkpointOf(row) : ""]]),
         el("h3", { text: "Metrics" }), facts(model.metrics.map((metric) => [metric.name, text(rs.number(rs.decode(metric.column)[row]))]).filter(([, value]) => value.textContent !== "–")),
         el("h3", { text: "Config" }), facts(model.params.map((param) => [param.name, text(rs.shown(param, row))]).filter(([, value]) => value.textContent !== "–")),
         ...(failure ? [el("h3", { text: "Failure" }), el("p", { class: "mono", text: `${failure.kind}: ${failure.line}` })] : []),
