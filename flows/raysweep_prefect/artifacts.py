@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import orjson
 
+from raysweep.documents.report_link import report_place
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import TrialOutcome
 from raysweep.outcome.formatting import show_config, show_counts, show_duration, show_number
@@ -95,14 +96,23 @@ def curve_text(curve: Sequence[Dot], metric: str) -> str:
     )
 
 
-def links_text(job: RunningJob | None, uri: str) -> str:
+def links_text(job: RunningJob | None, uri: str, *, is_sweep: bool = True) -> str:
     """Where else to look, in Markdown."""
     lines = [f"- storage: {_code(uri)}"]
     if job is not None and job.job_id:
         address = quote(job.address.rstrip("/"), safe="/:@%[]")
         lines.insert(0, f"- [Ray job {_code(job.job_id)}]({address}/#/jobs/{quote(job.job_id, safe='')})")
         lines.append(f"- log: {_code(f'raysweep logs {job.run_id} --address {address} -f')}")
+    storage, _, run_id = uri.rpartition("/")
+    if is_sweep:
+        lines.append(f"- report: {report_link(run_id, storage)}")
     return "\n".join(lines)
+
+
+def report_link(run_id: str, storage: str) -> str:
+    """The report, in Markdown: a link to the dashboard's page, else the command that makes it."""
+    place = report_place(run_id, _plain(storage))
+    return f"[{_code(run_id)}]({quote(place, safe='/:@%[]')})" if place.startswith("http") else _code(place)
 
 
 def _score_at(curve: Sequence[Dot], ended: int) -> float:
@@ -144,7 +154,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _commands(status: RunStatus) -> str:
     where = f"{status.run_id} --storage {shlex.quote(_plain(status.storage))}"
-    return f"```\nraysweep status {where}\nraysweep trials {where}\n```"
+    text = f"```\nraysweep status {where}\nraysweep trials {where}\n```"
+    return f"{text}\n\nAll of it, with charts: {report_link(status.run_id, status.storage)}"
 
 
 def _log_command(status: RunStatus) -> str:

@@ -155,7 +155,8 @@ class Follower:
             self._put(
                 client, "progress", "progress", 100 * progress.share, escape(show_progress(progress)[:500])
             )
-        self._put(client, "links", "markdown", links_text(self._job, self._uri), "Where to look")
+        links = links_text(self._job, self._uri, is_sweep=self._kind == "sweep")
+        self._put(client, "links", "markdown", links, "Where to look")
         if self._reader is None:
             return
         with suppress(RaysweepError):

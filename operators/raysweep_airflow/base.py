@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator, conf
+from airflow.sdk import BaseOperator, BaseOperatorLink, conf
 from pydantic import SecretStr
 
 from raysweep.errors import SpecError
@@ -32,7 +32,7 @@ class JobOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("spec",)
     template_fields_renderers: ClassVar[dict[str, str]] = {"spec": "json"}
-    operator_extra_links = LINKS
+    operator_extra_links: Sequence[BaseOperatorLink] = LINKS
     ui_color = "#e8f4ea"
     models: ClassVar[Mapping[str, str]] = {"spec": "SweepSpec"}
     """What the fields with templates are; empty for any JSON."""

@@ -7,7 +7,7 @@ that, under the same key.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseOperatorLink, conf
 
@@ -40,7 +40,17 @@ class SweepLink(BaseOperatorLink):
         return page_url(ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index)
 
 
-LINKS: Final = (RayJobLink(), SweepLink())
+class ReportLink(BaseOperatorLink):
+    """The sweep's report: one HTML file, which Airflow's api-server makes when the link is opened."""
+
+    name = "Report"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        return report_url(ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index)
+
+
+TRAIN_LINKS: Final = (RayJobLink(), SweepLink())
+LINKS: Final = (*TRAIN_LINKS, ReportLink())
 
 
 def job_url(dashboard_url: str, job: RunningJob) -> str:
@@ -54,6 +64,13 @@ def page_url(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> s
     mapped = f"/mapped/{map_index}" if map_index is not None and map_index >= 0 else ""
     task = f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}/tasks/{quote(task_id, safe='')}"
     return f"{base}{task}{mapped}/plugin/{PAGE}"
+
+
+def report_url(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str:
+    """The report of the task's sweep, as the page's application makes it."""
+    base = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
+    asked = {"run_id": run_id, "task_id": task_id, "map_index": -1 if map_index is None else map_index}
+    return f"{base}/{PAGE}/dags/{quote(dag_id, safe='')}/report.html?{urlencode(asked)}"
 
 
 def pushed(key: str, ti_key: Any) -> str:

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from raysweep.errors import SpecError
 from raysweep_airflow.base import JobOperator
+from raysweep_airflow.links import TRAIN_LINKS
 from raysweep_airflow.provider import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ class TrainOperator(JobOperator):
     """
 
     custom_operator_name = "TrainOperator"
+    operator_extra_links = TRAIN_LINKS
     template_fields: Sequence[str] = ("spec", "outcome")
     models: ClassVar[Mapping[str, str]] = {"spec": "TrainSpec", "outcome": ""}
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")

@@ -44,7 +44,9 @@ def get_provider_info() -> dict[str, Any]:
                 },
             }
         ],
-        "extra-links": ["raysweep_airflow.links.RayJobLink", "raysweep_airflow.links.SweepLink"],
+        "extra-links": [
+            f"raysweep_airflow.links.{name}" for name in ("RayJobLink", "SweepLink", "ReportLink")
+        ],
         "task-decorators": [{"name": "sweep", "class-name": "raysweep_airflow.decorators.sweep_task"}],
     }
 

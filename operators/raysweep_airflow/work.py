@@ -49,7 +49,7 @@ from raysweep_airflow.deadlines import margin_of, with_deadline
 from raysweep_airflow.ends import extra_of, summary_of
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
-from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
+from raysweep_airflow.links import RayJobLink, ReportLink, SweepLink, job_url, page_url, report_url
 from raysweep_airflow.page.place import Place as JobPlace
 from raysweep_airflow.tries import Do, Record, decide, generation_of, is_cleared, still_due
 from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
@@ -451,8 +451,10 @@ class Try:
         task = self.task
         if url:
             self.ti.xcom_push(key=RayJobLink().xcom_key, value=url)
-        page = page_url(task.dag_id, task.run_id, task.task_id, task.map_index)
-        self.ti.xcom_push(key=SweepLink().xcom_key, value=page)
+        name = (task.dag_id, task.run_id, task.task_id, task.map_index)
+        self.ti.xcom_push(key=SweepLink().xcom_key, value=page_url(*name))
+        if any(isinstance(each, ReportLink) for each in self.operator.operator_extra_links):
+            self.ti.xcom_push(key=ReportLink().xcom_key, value=report_url(*name))
 
 
 def _view(request: AnyRequest) -> RunView:

@@ -115,20 +115,20 @@ def store(
                 "started_at": simulated.outcome.started_at + by,
                 "ended_at": simulated.outcome.ended_at + by,
                 "uri": folder.uri,
-                "trials": tuple(
-                    trial.model_copy(
-                        update={
-                            name: value + by
-                            for name in ("started_at", "ended_at")
-                            if (value := getattr(trial, name)) is not None
-                        }
-                    )
-                    for trial in simulated.outcome.trials
-                ),
+                "trials": tuple(_later(trial, by) for trial in simulated.outcome.trials),
             }
         )
         folder.write_outcome_if_absent(ended)
     return folder
+
+
+def _later(record: Any, by: float) -> Any:
+    """A trial, or one of its attempts, as if it had been `by` seconds later."""
+    times = {name: getattr(record, name) for name in ("started_at", "ended_at")}
+    update: dict[str, Any] = {name: at + by for name, at in times.items() if at is not None}
+    if hasattr(record, "attempts"):
+        update["attempts"] = tuple(_later(attempt, by) for attempt in record.attempts)
+    return record.model_copy(update=update)
 
 
 def _shifted(events: Sequence[ev.Event], ago_s: float) -> list[ev.Event]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from raysweep.outcome.formatting import show_number
+from raysweep.pages import live
 from raysweep_airflow.page import views
 from tests.airflow import pages
 from tests.airflow.sites import PAGE, Night, place, site, task
@@ -69,8 +68,10 @@ def test_in_a_browser_what_users_write_stays_text(
 def test_in_a_browser_it_follows_the_sweep(
     browser: Any, night: Night, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It draws the curve, changes its axis, asks again by itself, and stops asking at the end."""
+    """It draws a running sweep, asks again by itself, shows the whole of it at the end, and stops asking."""
     monkeypatch.setattr(views, "RUNNING_POLL_S", 0.3)
+    for name in ("POLL_S", "FRESH_S", "BUSY_SHARE"):
+        monkeypatch.setattr(live, name, 0.2)
     pages.store(tmp_path / "half", *night, part=0.5)
     pages.store(tmp_path / "whole", *night)
     now = [task(place=place(tmp_path / "half"))]
@@ -78,22 +79,24 @@ def test_in_a_browser_it_follows_the_sweep(
         watched = Watched(browser, viewport={"width": 390, "height": 844}, timezone_id="Europe/Berlin")
         page = watched.open(base + PAGE)
         assert page.get_attribute("main", "data-status") == "running"
-        label = page.get_attribute(".curve svg", "aria-label")
-        assert label.startswith("Best auc so far: 0.")
-        path = page.get_attribute(".curve path.best", "d")
-        page.get_by_role("button", name="by time").click()
-        assert page.get_attribute(".curve path.best", "d") != path
-        assert page.get_by_role("button", name="by time").get_attribute("aria-pressed") == "true"
+        assert page.locator("#running tbody tr").count() == 4
+        assert page.get_attribute("#progress canvas", "aria-label").startswith("Best auc so far: 0.")
+        page.locator("#progress").get_by_role("button", name="by time").click()
+        page.locator("#about summary", has_text="Spec").click()
         # A phone: nothing sticks out at the side.
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        page.get_by_role("button", name="Show all").focus()
+        page.locator("#best").get_by_role("button", name="Copy as JSON").focus()
         now[0] = task("success", place=place(tmp_path / "whole"))
         page.wait_for_selector("main[data-status=completed]", timeout=90_000)
-        # The keyboard's place, and what was chosen, outlast the change.
-        assert page.evaluate("document.activeElement.dataset.key") == "long"
-        assert page.get_by_role("button", name="by time").get_attribute("aria-pressed") == "true"
+        # The keyboard's place, what was opened and what was chosen outlast the change.
+        assert page.evaluate("document.activeElement.textContent") == "Copy as JSON"
+        assert page.locator("#about details[open]").count() == 1
+        chosen = page.locator("#progress").get_by_role("button", name="by time")
+        assert chosen.get_attribute("aria-pressed") == "true"
+        assert page.locator("#running").count() == 0
+        assert page.locator("#parallel, #curves, #timeline, #failures").count() == 4
         assert "no longer asks" in page.inner_text("main")
-        assert page.inner_text("#said") == "The sweep is completed now."
+        assert page.inner_text("#said") == "It is completed now."
         count = len(watched.asked)
         page.wait_for_timeout(1000)
         assert len(watched.asked) == count
@@ -102,38 +105,41 @@ def test_in_a_browser_it_follows_the_sweep(
 
 
 @pytest.mark.servers
-def test_in_a_browser_small_numbers_and_a_logarithmic_axis(
-    browser: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_in_a_browser_it_takes_the_colours_that_airflow_has(
+    browser: Any, night: Night, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As the command line writes them; scores over many powers of ten are on a logarithmic axis unasked."""
+    """Airflow keeps its reader's choice in the browser; it wins over the system's."""
+    pages.store(tmp_path, *night)
+    back = "getComputedStyle(document.body).backgroundColor"
+    with pages.serving(site(monkeypatch, lambda *ids: task("success", place=place(tmp_path)))) as base:
+        found = {}
+        for system in ("light", "dark"):
+            for theme in ("", "light", "dark"):
+                watched = Watched(browser, color_scheme=system)
+                watched.page.add_init_script(f"localStorage.setItem('theme', '{theme}')")
+                found[system, theme] = watched.open(base + PAGE).evaluate(back)
+                watched.page.close()
+        light, dark = found["light", ""], found["dark", ""]
+        assert light != dark
+        assert [found["dark", "light"], found["light", "light"]] == [light, light]
+        assert [found["dark", "dark"], found["light", "dark"]] == [dark, dark]
 
-    def curve(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
-        return {"loss": config["x"]} if iteration == 1 else None
 
-    spec, simulated = pages.night(
-        curve=curve, metric="loss", mode="min", param_space={"x": {"loguniform": [1e-7, 1e8]}},
-        num_samples=40, scheduler="fifo",
-    )  # fmt: skip
-    pages.store(tmp_path, spec, simulated)
-    best = simulated.outcome.best
-    assert best is not None
+@pytest.mark.servers
+def test_in_a_browser_a_lost_login_and_a_late_task_are_said(
+    browser: Any, night: Night, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is on the page stays while Airflow refuses, and why Airflow's badge says something else."""
+    monkeypatch.setattr(views, "RUNNING_POLL_S", 0.05)
+    pages.store(tmp_path, *night)
     with pages.serving(site(monkeypatch, lambda *ids: task("deferred", place=place(tmp_path)))) as base:
         watched = Watched(browser)
         page = watched.open(base + PAGE)
-        assert page.inner_text(".score") == show_number(best.score)
-        assert "e-0" in show_number(best.score)
-        shown = page.locator("table.cards td:nth-child(3)").all_inner_texts()
-        assert shown == [show_number(trial.score) for trial in simulated.outcome.top(len(shown))]
-        page.wait_for_selector(".curve svg[data-scale=log]")
-        ticks = page.locator(".curve svg text[text-anchor=end]").all_text_contents()
-        assert 3 <= len(ticks) <= 8
-        assert all(float(tick) == 10 ** round(math.log10(float(tick))) for tick in ticks), ticks
-        page.get_by_role("button", name="log").click()
-        page.wait_for_selector(".curve svg[data-scale=linear]")
-        text = page.inner_text("main")
-        # Counts and best are said once, and why Airflow's badge says something else.
-        assert text.count("40 of 40 trials ended") == 1
-        assert text.count("every trial has ended") == 1
-        assert "Airflow still calls its task deferred" in text
+        assert "Airflow still calls its task deferred" in page.inner_text("main")
+        page.route("**/sweep.json**", lambda route: route.fulfill(status=401, json={"detail": "no"}))
+        page.wait_for_selector("#offline:not([hidden])")
+        assert page.inner_text("#offline") == "You are logged out: reload Airflow to log in."
+        assert page.get_attribute("main", "data-status") == "completed"
+        page.unroute("**/sweep.json**")
+        page.wait_for_selector("#offline", state="hidden")
         page.close()
-    assert watched.problems == []

@@ -228,6 +228,7 @@ def test_the_report_tells_what_matters_and_breaks_no_table() -> None:
     assert "ValueError: a \\| b &lt;i&gt;" in text
     assert "raysweep status flights-0123456789 --storage s3://bucket/sweeps" in text
     assert "raysweep logs flights-0123456789 --storage s3://bucket/sweeps --trial " in text
+    assert "`raysweep report flights-0123456789 --storage s3://bucket/sweeps --open`" in text
     assert re.search(r"`█+▃+▁+`|`[▁▂▃▄▅▆▇█]+`", text), "the best so far, as a line of bars"
     rows = [line for line in text.splitlines() if line.startswith("| 1 |")]
     assert len(rows) == 1
@@ -331,7 +332,7 @@ def rendered(text: str) -> Rendered:
     return Rendered(set(kinds), kinds.count("heading_open"), kinds.count("td_open"), texts)
 
 
-def test_links_lead_to_the_job_and_hold_no_secret() -> None:
+def test_links_lead_to_the_job_and_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     job = RunningJob(
         address="http://head:8265",
         kind="sweep",
@@ -345,3 +346,7 @@ def test_links_lead_to_the_job_and_hold_no_secret() -> None:
     text = links_text(job, "s3://b/s-1")
     assert "[Ray job `s-1.2`](http://head:8265/#/jobs/s-1.2)" in text
     assert "`s3://b/s-1`" in text
+    assert "`raysweep report s-1 --storage s3://b --open`" in text
+    assert "report" not in links_text(job, "s3://b/s-1", is_sweep=False)
+    monkeypatch.setenv("RAYSWEEP_DASHBOARD_URL", "https://sweeps.example")
+    assert "- report: [`s-1`](https://sweeps.example/run/s-1)" in links_text(job, "s3://b/s-1")

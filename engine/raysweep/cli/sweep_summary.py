@@ -11,6 +11,7 @@ from rich.text import Text
 
 from raysweep.cli.consoles import print_facts
 from raysweep.cli.lookup import command
+from raysweep.documents.report_link import report_url
 from raysweep.documents.trainable import PYTHON_ONLY
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.outcome.formatting import show_age, show_config, show_counts, show_duration, show_score
@@ -76,10 +77,17 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         if best is None or status.first_failure is not None:
             look = f"{command('trials', status.run_id, status.storage)} --attempts"
             yield ("failures" if best is not None else "next"), look
+        yield "report", report_of(status)
     else:
         yield "stored at", status.uri
+        yield "report", report_of(status)
         if not status.is_running:
             yield "resume", _how_to_resume(status)
+
+
+def report_of(status: RunStatus) -> str:
+    """Where its report is, or the command that makes it."""
+    return report_url(status.run_id) or f"{command('report', status.run_id, status.storage)} --open"
 
 
 def _how_to_resume(status: RunStatus) -> str:

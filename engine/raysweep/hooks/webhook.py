@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from raysweep.documents.report_link import report_place, report_url
 from raysweep.documents.validation import Problem, show
 from raysweep.errors import SpecError
 from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError
@@ -70,8 +71,9 @@ class WebhookOptions(CallbackOptions):
         return self
 
     def check(self, storage_path: str) -> None:
-        """See that the variable is there. Raises: SpecError."""
+        """See that the variable is there, and that the dashboard's is an address. Raises: SpecError."""
         self._address()
+        report_url("")
 
     def make(self, setup: CallbackSetup) -> Webhook:
         """The callback."""
@@ -154,8 +156,14 @@ def _generic(setup: CallbackSetup, kind: Occasion, event: Event, text: str) -> d
         "sweep_id": setup.sweep_id,
         "name": setup.name,
         "uri": setup.uri,
+        "report": _report(setup),
         "text": text,
     }
+
+
+def _report(setup: CallbackSetup) -> str:
+    """Where the report is, or the command that makes it."""
+    return report_place(setup.sweep_id, setup.uri.rpartition("/")[0])
 
 
 def _title(setup: CallbackSetup) -> str:
@@ -163,26 +171,29 @@ def _title(setup: CallbackSetup) -> str:
 
 
 def _slack(setup: CallbackSetup, kind: Occasion, event: Event, text: str) -> dict[str, Any]:
-    whole = f"{_title(setup)}\n{text}\n{setup.uri}"
+    whole = f"{_title(setup)}\n{text}\n{setup.uri}\nReport: {_report(setup)}"
     # Slack's own three escapes; without them a name could be a link or ping a channel.
     return {"text": whole.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), "mrkdwn": False}
 
 
 def _teams(setup: CallbackSetup, kind: Occasion, event: Event, text: str) -> dict[str, Any]:
+    report = _report(setup)
     title = {
         "type": "RichTextBlock",
         "inlines": [{"type": "TextRun", "text": _title(setup), "weight": "bolder"}],
     }
     lines = [
         {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": each}]}
-        for each in (text, setup.uri)
+        for each in (text, setup.uri, f"Report: {report}")
     ]
-    card = {
+    card: dict[str, Any] = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
         "body": [title, *lines],
     }
+    if report.startswith("http"):
+        card["actions"] = [{"type": "Action.OpenUrl", "title": "Report", "url": report}]
     return {
         "type": "message",
         "attachments": [{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}],

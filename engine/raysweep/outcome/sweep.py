@@ -20,6 +20,7 @@ from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
 from raysweep.outcome.gate import GateOutcome
 from raysweep.outcome.html import TOP, outcome_html, show_pairs, trial_html
+from raysweep.outcome.plots import Plots, write_report
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
@@ -425,12 +426,12 @@ class SweepOutcome(Record):
             SpecError: The file cannot be written.
             StorageError, SweepNotFoundError: A sweep cannot be read from here.
         """
-        if not self.uri:
-            raise RaysweepError(f"the outcome of {self.sweep_id!r} does not say where the sweep is stored")
-        written: Path = import_module("raysweep.pages").write_report(
-            self.uri, path, compare=[each if isinstance(each, str) else each.uri for each in compare]
-        )
-        return written
+        return write_report(self, path, compare)
+
+    @property
+    def plot(self) -> Plots:
+        """Charts for notebooks and files: `outcome.plot.history().save("history.png")`; see `Plots`."""
+        return Plots(self)
 
     def history(self) -> pandas.DataFrame:
         """`reports()` as a DataFrame, one row a report, `at` as a timestamp. Needs pandas.

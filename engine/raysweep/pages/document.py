@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 import orjson
 
 from raysweep.documents.json_values import leaves
-from raysweep.outcome import TrialOutcome, TrialState
+from raysweep.outcome import GateOutcome, RunningTrial, TrialOutcome, TrialState
 from raysweep.outcome.record import ErrorInfo
 from raysweep.pages.columns import Column, are_numbers, encode, numbers, show_label, texts, whole
 from raysweep.pages.compare import Other, compared
@@ -73,7 +73,8 @@ def make_document(
             }
             for each in (sweep.outcome.configs[:TOP] if sweep.outcome is not None else ())
         ],
-        "gate": _gate(sweep),
+        "running": [_running(trial) for trial in status.running],
+        "gate": _gate(status.gate),
         "trials": _trials(sweep),
         "params": [_param_column(name, values, is_log) for name, (values, is_log) in params.items()],
         "metrics": [_metric_column(sweep, name, values) for name, values in metrics.items()],
@@ -136,6 +137,8 @@ def _facts(sweep: WholeSweep) -> dict[str, Any]:
         "deadline": status.deadline,
         "expected_end_at": status.expected_end_at,
         "read_at": status.read_at,
+        "seen_at": status.seen_at,
+        "slots": status.slots,
         "generation": status.generation,
         "usage": status.usage.model_dump() if status.usage is not None else None,
         "seed": sweep.record.seed,
@@ -150,8 +153,17 @@ def _facts(sweep: WholeSweep) -> dict[str, Any]:
     }
 
 
-def _gate(sweep: WholeSweep) -> dict[str, Any] | None:
-    gate = sweep.outcome.gate if sweep.outcome is not None else None
+def _running(trial: RunningTrial) -> dict[str, Any]:
+    return {
+        "number": int(trial.trial_id) if trial.trial_id.isdigit() else None,
+        "score": trial.score,
+        "reports": trial.iteration,
+        "started_at": trial.started_at,
+        "config": config_pairs(trial.config),
+    }
+
+
+def _gate(gate: GateOutcome | None) -> dict[str, Any] | None:
     if gate is None:
         return None
     return {
@@ -205,6 +217,7 @@ def _trials(sweep: WholeSweep) -> dict[str, Any]:
     if sweep.status.constraints:
         found["feasible"] = whole((int(trial.is_feasible) for trial in trials), 1)
     if len(trials) <= MANY:
+        found["kept"] = whole((int(trial.checkpoint_uri is not None) for trial in trials), 1)
         found["took"] = numbers(trial.took_s for trial in trials)
         found["reports"] = whole(
             (min(t.reports, 2**32 - 1) for t in trials), _most(t.reports for t in trials)

@@ -55,9 +55,9 @@ def certainty(whole: WholeSweep, ranked: Sequence[TrialOutcome]) -> list[str]:
 def _certainty(whole: WholeSweep, ranked: Sequence[TrialOutcome]) -> Iterator[str]:
     status, outcome = whole.status, whole.outcome
     best = status.best
-    if outcome is not None and outcome.gate is not None:
-        promoted = "promoted" if outcome.gate.promoted else "not promoted"
-        yield f"Gate: {promoted}. {_sentence(outcome.gate.why)}"
+    if status.gate is not None:
+        promoted = "promoted" if status.gate.promoted else "not promoted"
+        yield f"Gate: {promoted}. {_sentence(status.gate.why)}"
     if status.infeasible:
         yield _sentence(status.infeasible)
     if best is None or not status.metric:

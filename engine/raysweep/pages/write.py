@@ -42,7 +42,7 @@ def write_report(
         StorageError, SweepDamagedError, JournalDamagedError: The sweep cannot be read.
     """
     folder = find_sweep(sweep, storage)
-    others = [_other(find_sweep(name, storage or folder.store.url)) for name in compare]
+    others = others_of(compare, storage or folder.store.url)
     target = _target(path, folder.sweep_id)
     text = report_text(folder, others)
     made = target.with_name(f".{target.name}.{os.getpid()}")
@@ -61,6 +61,11 @@ def report_text(folder: SweepFolder, others: Sequence[Other] = ()) -> str:
         whole = read_whole(folder)
         name = whole.status.name or folder.sweep_id
         return render(f"{name}: {whole.status.status}", make_document(whole, others))
+
+
+def others_of(names: Sequence[str], storage: str) -> list[Other]:
+    """The sweeps to compare with. Raises: as `write_report`."""
+    return [_other(find_sweep(name, storage)) for name in names]
 
 
 def _other(folder: SweepFolder) -> Other:

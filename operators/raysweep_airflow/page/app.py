@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
+from html import escape
 from importlib.resources import files
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -19,17 +21,25 @@ from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Respo
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from raysweep.errors import RaysweepError
+from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.pages import live
+from raysweep.pages.live import Answer, answer
+from raysweep.pages.page import STYLE, asset, policy, script
+from raysweep.pages.write import report_text
+from raysweep.runs.reading.reader import read_training
 from raysweep_airflow.page import views
 from raysweep_airflow.page.lookup import find_task
 from raysweep_airflow.page.place import Place
-from raysweep_airflow.page.readers import Readers
+from raysweep_airflow.page.readers import Readers, folder_of
 from raysweep_airflow.page.task import TaskView
 from raysweep_airflow.reaper import reaping
 
 READS_AT_ONCE: Final = 4
 PATIENCE_S: Final = 20.0
-STATIC: Final = {"page.js": "text/javascript", "page.css": "text/css"}
+REPORT_PATIENCE_S: Final = 120.0
+SCRIPT: Final = "airflow.js"
+SHARED: Final = (*live.SCRIPTS, STYLE)
+"""Parts that the report and the dashboard use too."""
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -66,6 +76,9 @@ def make_app() -> FastAPI:
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_api_route("/dags/{dag_id}/sweep", _page, dependencies=ALLOWED, response_class=HTMLResponse)
     app.add_api_route("/dags/{dag_id}/sweep.json", _data, dependencies=ALLOWED)
+    app.add_api_route(
+        "/dags/{dag_id}/report.html", _report, dependencies=ALLOWED, response_class=HTMLResponse
+    )
     app.add_api_route("/static/{name}", _static)
     return app
 
@@ -75,29 +88,72 @@ async def _page(dag_id: DagId) -> Response:
 
 
 async def _static(name: str, user: GetUserDep) -> Response:
-    if name not in STATIC:
+    if name != SCRIPT and name not in SHARED:
         raise HTTPException(404, "no such file")
-    return Response(_asset(name), media_type=STATIC[name], headers=HEADERS)
+    kind = "text/css" if name == STYLE else "text/javascript"
+    return Response(_asset(name) if name == SCRIPT else asset(name), media_type=kind, headers=HEADERS)
 
 
 async def _data(
-    request: Request, dag_id: DagId, run_id: Text, task_id: Text, map_index: Annotated[str, Query()] = "-1"
+    request: Request,
+    dag_id: DagId,
+    run_id: Text,
+    task_id: Text,
+    map_index: Annotated[str, Query()] = "-1",
+    known: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
+    """`known`: the version that the page has; where nothing has changed, there is no content."""
     state = request.app.state
     index = parse_map_index(map_index)
 
-    def look() -> views.Json:
+    def look() -> Answer:
         task = find_task(dag_id, run_id, task_id, index)
         if task is None:
-            return views.no_task_view(dag_id, run_id, task_id, index)
-        return view_of(task, state.readers)
+            return answer(views.no_task_view(dag_id, run_id, task_id, index))
+        return answer(view_of(task, state.readers))
 
     try:
         async with asyncio.timeout(PATIENCE_S):
             found = await asyncio.get_running_loop().run_in_executor(state.threads, look)
     except TimeoutError:
-        found = views.slow_view(PATIENCE_S)
-    return JSONResponse(found, headers=HEADERS)
+        found = answer(views.slow_view(PATIENCE_S))
+    if found.version == known:
+        return Response(status_code=204, headers=HEADERS)
+    return Response(found.envelope, media_type="application/json", headers=HEADERS)
+
+
+async def _report(
+    request: Request, dag_id: DagId, run_id: Text, task_id: Text, map_index: Annotated[str, Query()] = "-1"
+) -> Response:
+    """The report of the task's sweep as one file, made when it is asked for."""
+    task_of = partial(find_task, dag_id, run_id, task_id, parse_map_index(map_index))
+    try:
+        async with asyncio.timeout(REPORT_PATIENCE_S):
+            threads = request.app.state.threads
+            name, text = await asyncio.get_running_loop().run_in_executor(
+                threads, lambda: report_of(task_of())
+            )
+    except TimeoutError:
+        raise HTTPException(504, f"The report was not made within {REPORT_PATIENCE_S:.0f} s.") from None
+    allowed = f"{policy(script(), asset(STYLE))}; frame-ancestors 'self'"
+    shown = {"Content-Security-Policy": allowed, "Content-Disposition": f'inline; filename="{name}.html"'}
+    return HTMLResponse(text, headers=HEADERS | shown)
+
+
+def report_of(task: TaskView | None) -> tuple[str, str]:
+    """The id of the task's sweep, and its report. Blocks while it reads the storage.
+
+    Raises: HTTPException: There is no sweep to report on, or it cannot be read.
+    """
+    place = task.place if task is not None else None
+    if place is None or place.kind == "train":
+        raise HTTPException(409, "This task has no sweep to report on.")
+    try:
+        return place.run_id, report_text(folder_of(place))
+    except SweepNotFoundError:
+        raise HTTPException(409, f"Nothing of the sweep is stored at {place.uri} yet.") from None
+    except (RaysweepError, OSError) as error:
+        raise HTTPException(502, f"The sweep cannot be read from the api-server: {error}") from error
 
 
 def parse_map_index(text: str) -> int:
@@ -117,10 +173,15 @@ def view_of(task: TaskView, readers: Readers) -> views.Json:
 
 
 def _read(task: TaskView, place: Place, readers: Readers) -> views.Json:
-    status = readers.read(place)
-    if status is None:
-        return views.nothing_stored_view(task, place)
-    return (views.train_view if place.kind == "train" else views.sweep_view)(task, place, status)
+    if place.kind == "train":
+        status = read_training(place.storage_path, place.run_id)
+        return (
+            views.train_view(task, place, status)
+            if status is not None
+            else views.nothing_stored_view(task, place)
+        )
+    seen = readers.of(place).read()
+    return views.sweep_view(task, place, seen) if seen is not None else views.nothing_stored_view(task, place)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -130,14 +191,14 @@ async def _refused(request: Request, error: Exception) -> Response:
     if not wants_page:
         return JSONResponse({"detail": error.detail}, status_code=error.status_code, headers=HEADERS)
     text = {401: "Please log in to Airflow first.", 403: "Your Airflow user may not see this DAG."}.get(
-        error.status_code, "There is no such page."
+        error.status_code, "There is no such page." if error.status_code == 404 else str(error.detail)
     )
     login = ""
     if error.status_code == 401:
         root = request.scope.get("root_path", "").removesuffix("/raysweep")
         here = quote(str(request.url), safe="")
         login = f'<p><a href="{root}/api/v2/auth/login?next={here}">Log in</a></p>'
-    page = f"<!doctype html><html lang=en><title>raysweep</title><h1>Sweep</h1><p>{text}</p>{login}"
+    page = f"<!doctype html><html lang=en><title>raysweep</title><h1>Sweep</h1><p>{escape(text)}</p>{login}"
     return HTMLResponse(page, status_code=error.status_code, headers=HEADERS)
 
 

@@ -1,4 +1,4 @@
-"""The readers of the sweeps whose pages are open: a few at a time, and none for longer than its page."""
+"""The sweeps whose pages are open: a few at a time, and none for longer than its page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from raysweep.runs.reading.reader import SweepReader, read_training
-from raysweep.runs.reading.status import RunStatus
+from raysweep.pages.live import LiveSweep
+from raysweep.runs.folder import SweepFolder
+from raysweep.storage.objects.opening import open_store
 from raysweep_airflow.page.place import Place
 
 MAX_READERS: Final = 8
@@ -30,26 +31,17 @@ class Readers:
         self._idle_s = idle_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], tuple[float, SweepReader]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], tuple[float, LiveSweep]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def read(self, place: Place) -> RunStatus | None:
-        """How it stands; None where nothing of it is stored yet.
-
-        Raises: StorageError for what cannot be read, and for a storage path that names no store.
-        """
-        if place.kind == "train":
-            return read_training(place.storage_path, place.run_id)
-        return self.of(place).read()
-
-    def of(self, place: Place) -> SweepReader:
+    def of(self, place: Place) -> LiveSweep:
         """The reader of this sweep. Raises: StorageError for a storage path that names no store."""
         name, now = (place.storage_path, place.run_id), self._clock()
         with self._lock:
             kept = self._kept.pop(name, None)
-            reader = kept[1] if kept is not None else SweepReader(place.storage_path, place.run_id)
+            reader = kept[1] if kept is not None else LiveSweep(folder_of(place))
             self._kept[name] = (now, reader)
             while len(self._kept) > self._max or self._oldest_at() < now - self._idle_s:
                 self._kept.popitem(last=False)
@@ -57,3 +49,8 @@ class Readers:
 
     def _oldest_at(self) -> float:
         return next(iter(self._kept.values()))[0]
+
+
+def folder_of(place: Place) -> SweepFolder:
+    """The sweep's folder. Raises: StorageError for a storage path that names no store."""
+    return SweepFolder(open_store(place.storage_path), place.run_id)

@@ -65,6 +65,7 @@ def test_status_names_the_first_failure(cli: Cli, store_sweep: Store) -> None:
     assert "error       trial 00001: KeyError: 'rate'\n" in ran.out
     where = f"{stored.sweep_id} --storage {stored.folder.store.url}"
     assert f"next        raysweep best {where}\n" in ran.out
+    assert f"report      raysweep report {where} --open\n" in ran.out
     assert f"failures    raysweep trials {where} --attempts\n" in ran.out
 
 

@@ -162,6 +162,8 @@ def test_a_webhook_gets_each_occasion_by_its_id(is_flaky: bool, receiver: Receiv
     }
     assert {message["id"] for message in receiver.messages} == wanted
     assert {message["event"] for message in receiver.messages} >= {"failed", "ended"}
+    command = f"raysweep report {receiver.messages[0]['sweep_id']} --storage "
+    assert all(message["report"].startswith(command) for message in receiver.messages)
 
 
 def test_a_message_to_slack_is_text_and_no_markup(receiver: Receiver, tmp_path: Path) -> None:
@@ -179,6 +181,21 @@ def test_a_message_to_teams_is_a_card(receiver: Receiver, tmp_path: Path) -> Non
     run_life(sweep, options("webhook", url=receiver.url, on=["ended"], format="teams"))
     (attachment,) = receiver.messages[-1]["attachments"]
     assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    assert "actions" not in attachment["content"]
+
+
+def test_a_message_links_the_report_where_a_dashboard_is_named(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYSWEEP_DASHBOARD_URL", "https://sweeps.example")
+    sweep = GoldenSweep("retry", tmp_path / "store")
+    sweep.write()
+    run_life(sweep, options("webhook", url=receiver.url, on=["ended"], format="teams"))
+    (action,) = receiver.messages[-1]["attachments"][0]["content"]["actions"]
+    assert action["url"].startswith("https://sweeps.example/run/")
+    monkeypatch.setenv("RAYSWEEP_DASHBOARD_URL", "sweeps.example")
+    with pytest.raises(SpecError, match="RAYSWEEP_DASHBOARD_URL"):
+        options("webhook", url=receiver.url).options.check("s3://b")  # type: ignore[union-attr]
 
 
 BAD: list[tuple[Any, str]] = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,19 @@ def store(root: Path, curve: Callable[..., Any] = learn, **changes: Any) -> tupl
     simulated = simulate(SPEC | changes, curve, keep_at=str(root), **how)
     outcome = simulated.outcome
     return SweepFolder(open_store(root), outcome.sweep_id), outcome
+
+
+def nights(root: Path, counts: Sequence[int]) -> list[SweepFolder]:
+    """Sweeps of one name, a night apart, of so many trials each."""
+    found = []
+    for place, count in enumerate(counts):
+        folder, outcome = store(root, name=f"night {place}", num_samples=count, seed=count)
+        by = 86_400.0 * place
+        times = {"started_at": outcome.started_at + by, "ended_at": outcome.ended_at + by}
+        folder.store.delete(f"{folder.sweep_id}/outcome.json")
+        folder.write_outcome_if_absent(outcome.model_copy(update={"name": "night", **times}))
+        found.append(folder)
+    return found
 
 
 def unfinished(folder: SweepFolder) -> SweepFolder:

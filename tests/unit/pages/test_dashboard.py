@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -12,12 +15,14 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.pages.dashboard import Access, runs, serving
+from raysweep.pages import live
+from raysweep.pages.dashboard import Access, serving
 from raysweep.pages.dashboard.access import host_of, is_loopback
 from raysweep.pages.document import make_document
 from raysweep.runs.reading.whole_sweep import WholeReader, read_whole
+from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.logs import log_name
-from tests.unit.pages.sweeps import first_half, second_half, store
+from tests.unit.pages.sweeps import first_half, nights, second_half, store
 
 TOKEN = "a-token-of-24-characters"
 
@@ -86,8 +91,8 @@ def test_of_a_sweep_in_which_nothing_happens_nothing_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its trials run, and only the time goes on."""
-    for name in ("FRESH_S", "_BUSY_SHARE"):
-        monkeypatch.setattr(runs, name, 0.0)
+    for name in ("FRESH_S", "BUSY_SHARE"):
+        monkeypatch.setattr(live, name, 0.0)
     folder, _ = store(tmp_path / "a")
     copy = first_half(folder, tmp_path / "b")
     with serving(str(tmp_path / "b"), Access(), 0) as (address, _):
@@ -206,3 +211,73 @@ def test_read_on_from_where_it_was_a_sweep_is_the_same(tmp_path: Path) -> None:
     for name in ("trials", "params", "metrics", "curves", "timeline", "failures", "checkpoints", "top"):
         assert whole[name] == fresh[name], name
     assert whole["sweep"]["ended"] == 24
+
+
+def test_a_run_is_offered_as_one_file(address: str, root: Path) -> None:
+    name = sweep_of(root)
+    found = Asked(address, f"/run/{name}/report.html")
+    assert found.status == 200
+    assert found.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{name}.html"
+    policy = found.headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "script-src 'sha256-" in policy
+    assert f'"id":"{name}"' in found.body.decode()
+    assert Asked(address, "/run/unknown/report.html").status == 404
+
+
+def test_the_sweeps_of_a_name_are_beside_each_other(tmp_path: Path) -> None:
+    """The newest first, each with its curve; other names and what cannot be read keep out of the way."""
+    folders = nights(tmp_path, (6, 8, 10))
+    store(tmp_path, name="other", num_samples=6)
+    with serving(str(tmp_path), Access(), 0) as (address, _):
+        shown = Asked(address, "/api/names/night").json["shown"]
+        found = {night["id"]: night for night in shown["nights"]}
+        assert set(found) == {folder.sweep_id for folder in folders}
+        assert shown["of"] == 3
+        starts = [night["started_at"] for night in shown["nights"]]
+        assert starts == sorted(starts, reverse=True)
+        for night in found.values():
+            assert night["curve"][-1][2] == night["best"]
+            assert night["ended"] == night["num_trials"]
+            assert night["cpu_hours"] is not None
+        assert Asked(address, "/api/names/unknown").status == 404
+        assert Asked(address, "/name/night").status == 200
+
+
+def test_a_checkpoint_is_downloaded_whole(tmp_path: Path) -> None:
+    """As a tar file, of a trial that keeps one; a damaged one and one that lies elsewhere are refused."""
+    folder, outcome = store(tmp_path / "a", num_samples=6)
+    files = tmp_path / "files"
+    (files / "deep").mkdir(parents=True)
+    (files / "deep" / "weights.bin").write_bytes(bytes(range(256)) * 40)
+    ref = CheckpointStore(folder.store, folder.sweep_id).save("00001", 0, files)
+    elsewhere = f"{tmp_path}/b/{folder.sweep_id}/checkpoints/00002/000000"
+    uris = {0: None, 1: ref.uri, 2: elsewhere}
+    trials = [
+        each.model_copy(update={"checkpoint_uri": uris[each.number]}) if each.number in uris else each
+        for each in outcome.trials
+    ]
+    folder.store.delete(f"{folder.sweep_id}/outcome.json")
+    folder.write_outcome_if_absent(outcome.model_copy(update={"trials": tuple(trials)}))
+    path = f"/run/{folder.sweep_id}/checkpoint.tar?trial="
+    with serving(str(tmp_path / "a"), Access(), 0) as (address, _):
+        document = Asked(address, f"/api/runs/{folder.sweep_id}").json["shown"]["document"]
+        assert list(b64decode(document["trials"]["kept"]["data"]))[:2] == [0, 1]
+        found = Asked(address, f"{path}1")
+        assert (found.status, found.headers["Content-Type"]) == (200, "application/x-tar")
+        with tarfile.open(fileobj=io.BytesIO(found.body)) as archive:
+            member = archive.extractfile(f"{folder.sweep_id}-00001/deep/weights.bin")
+            assert member is not None
+            assert member.read() == (files / "deep" / "weights.bin").read_bytes()
+        for trial, status, text in ((0, 409, "has no checkpoint"), (99, 409, "has no checkpoint")):
+            refused = Asked(address, f"{path}{trial}")
+            assert refused.status == status
+            assert text in refused.json["error"]
+        assert Asked(address, f"{path}2").status in (404, 409, 502)
+        assert Asked(address, f"{path}x").status == 400
+        for each in (tmp_path / "a").rglob("*"):
+            if each.is_file() and each.stat().st_size >= 10_000 and "checkpoints" in str(each):
+                each.write_bytes(each.read_bytes()[:-1] + b"?")
+        assert Asked(address, f"{path}1").status == 502
+        # A refused one leaves the way free for the next.
+        assert Asked(address, f"{path}0").status == 409

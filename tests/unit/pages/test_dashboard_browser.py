@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from raysweep.pages.dashboard import Access, runs, serving
+from raysweep.pages import live
+from raysweep.pages.dashboard import Access, serving
 from raysweep.storage.logs import log_name
 from tests.browsers import Watched, chromium, wait_until
-from tests.unit.pages.sweeps import first_half, second_half, store
+from tests.unit.pages.sweeps import first_half, nights, second_half, store
 
 TRY_IT = "</script><img src=x onerror=window.broken=1>"
 
@@ -55,8 +56,8 @@ def test_in_a_browser_it_follows_a_sweep(
     browser: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It shows what is new by itself, but not to a reader who has a trial's box open."""
-    for name in ("FRESH_S", "RUN_POLL_S", "_BUSY_SHARE"):
-        monkeypatch.setattr(runs, name, 0.2)
+    for name in ("FRESH_S", "POLL_S", "BUSY_SHARE"):
+        monkeypatch.setattr(live, name, 0.2)
     folder, _ = store(tmp_path / "a")
     copy = first_half(folder, tmp_path / "b")
     with serving(str(tmp_path / "b"), Access(), 0) as (address, _):
@@ -78,5 +79,26 @@ def test_in_a_browser_it_follows_a_sweep(
         with page.expect_response(lambda answer: "/api/runs/" in answer.url) as asked:
             pass
         assert asked.value.status == 204
+        page.close()
+    assert watched.problems == []
+
+
+def test_in_a_browser_nights_of_a_name_lie_over_each_other(browser: Any, tmp_path: Path) -> None:
+    nights(tmp_path, (6, 9, 12))
+    store(tmp_path, name="other", num_samples=6)
+    with serving(str(tmp_path), Access(), 0) as (address, _):
+        watched = Watched(browser, viewport={"width": 390, "height": 844})
+        page = watched.open(address)
+        link = page.get_by_role("link", name="3 sweeps named night, side by side").first
+        assert page.locator("a[href='/name/other']").count() == 0
+        link.click()
+        page.wait_for_selector("main[data-view=nights]")
+        assert page.locator("#nights tbody tr").count() == 3
+        assert page.locator("#nights strong").count() == 1
+        wait_until(page, "document.querySelector('.plot').dataset.drawn === 'yes'")
+        page.get_by_role("button", name="by time").click()
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.locator("#nights tbody a").first.click()
+        page.wait_for_selector("main[data-view=report]")
         page.close()
     assert watched.problems == []

@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import DEFAULT_STORAGE, read_sweep
-from raysweep.cli.sweep_summary import NOTES, print_status
+from raysweep.cli.sweep_summary import NOTES, print_status, report_of
 from raysweep.cli.tables import Listing
 from raysweep.cli.training_summary import show_training
 from raysweep.documents.validation import did_you_mean
@@ -101,6 +101,7 @@ def show(name: str, storage: str | None, is_json: bool, training_name: str | Non
         return DONE
     console.print(draw_progress(status.heartbeat, status.elapsed_s or 0.0, notes=status.notes[-NOTES:]))
     facts = [("key", status.key), ("run by", str(status.holder)), ("stored at", status.uri)]
+    facts.append(("report", report_of(status)))
     if status.expected_end_at is not None:
         facts.insert(0, ("expected end", f"in {show_duration(status.expected_end_at - status.read_at)}"))
     print_facts(console, *facts)

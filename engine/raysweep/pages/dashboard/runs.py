@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
+import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
-from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
 from raysweep.outcome.formatting import show_config
-from raysweep.pages.document import make_document
+from raysweep.pages.dashboard.nights import NightReader
 from raysweep.pages.failures import config_pairs
-from raysweep.pages.page import as_json
+from raysweep.pages.live import POLL_S, Answer, LiveSweep, answer, training_document
 from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.reading.logs import find_log, read_log
-from raysweep.runs.reading.reader import glance, glance_training
+from raysweep.runs.reading.reader import SweepReader, glance, glance_training
 from raysweep.runs.reading.status import RunStatus
-from raysweep.runs.reading.whole_sweep import WholeReader
 from raysweep.runs.training import RunFolder, list_trainings
+from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.store import ObjectInfo, Store
 
 FRESH_S: Final = 2.0
@@ -32,32 +31,11 @@ FRESH_S: Final = 2.0
 PATIENCE_S: Final = 3.0
 """How long a request waits for all runs; later, it is told how many are still to come."""
 LIST_POLL_S: Final = 5.0
-RUN_POLL_S: Final = 3.0
 KEPT_RUNS: Final = 8
+MAX_DOWNLOAD_BYTES: Final = 4_000_000_000
+"""A larger checkpoint is fetched by `raysweep pull`: this server makes a copy of it first."""
 _THREADS: Final = 8
-_BUSY_SHARE: Final = 10.0
-"""A run whose page takes a second to make is read every ten."""
 MAX_LOG_BYTES: Final = 256 * 1024
-_CHANGING: Final = frozenset({"made_at", "read_at", "elapsed_s", "expected_end_at", "timeline", "poll_s"})
-"""What the time alone changes: running attempts grow in the timeline."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """JSON, and the digest of what it says apart from the time."""
-
-    body: bytes
-    version: str
-    made_at: float
-
-
-@dataclass(slots=True)
-class _Run:
-    reader: WholeReader
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    answer: Answer | None = None
-    took_s: float = 0.0
-    has_ended: bool = False
 
 
 class Runs:
@@ -70,8 +48,11 @@ class Runs:
         self._rows: dict[str, dict[str, Any]] = {}
         self._seen: dict[str, ObjectInfo] = {}
         self._pending: dict[str, Future[None]] = {}
+        self._downloads = threading.Semaphore(1)
+        self._nights = NightReader(store)
+        self._nights_lock = threading.Lock()
         self._listed_at = 0.0
-        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._runs: OrderedDict[str, LiveSweep] = OrderedDict()
 
     def close(self) -> None:
         """End its threads."""
@@ -92,7 +73,7 @@ class Runs:
             rows = sorted(self._rows.values(), key=lambda row: (-(row["started_at"] or 0.0), row["id"]))
             left = len(self._pending)
         shown = {"storage": self.store.url, "runs": rows, "left": left, "champions": self._champions()}
-        return _answer({**shown, "poll_s": 1.0 if left else LIST_POLL_S})
+        return answer({**shown, "poll_s": 1.0 if left else LIST_POLL_S})
 
     def _refresh(self) -> None:
         kinds = dict.fromkeys(list_sweeps(self.store), "sweep")
@@ -122,6 +103,25 @@ class Runs:
             if seen is not None:
                 self._seen[name] = seen
 
+    def nights(self, name: str) -> Answer:
+        """The sweeps of one name beside each other, the newest first, and its champions.
+
+        Raises:
+            SweepNotFoundError: There is none of this name.
+            StorageError: The storage does not answer.
+        """
+        self.list_runs()
+        with self._lock:
+            found = [row for row in self._rows.values() if row["kind"] == "sweep" and row["name"] == name]
+        if not found:
+            raise SweepNotFoundError(name, self.store.url)
+        found.sort(key=lambda row: (-(row["started_at"] or 0.0), row["id"]))
+        ids = [row["id"] for row in found]
+        with self._nights_lock:
+            shown = self._nights.read(name, ids)
+        champions = [each for each in self._champions() if each["name"] == name or each["sweep"] in ids]
+        return answer({**shown, "champions": champions, "poll_s": LIST_POLL_S})
+
     def _champions(self) -> list[dict[str, Any]]:
         return [
             {
@@ -147,24 +147,53 @@ class Runs:
         if not self.store.exists(f"{name}/sweep.json"):
             if name not in list_trainings(self.store):
                 raise SweepNotFoundError(name, self.store.url)
-            return _answer(_training(RunFolder(self.store, name)))
-        run = self._kept(name)
-        with run.lock:
-            age = time.time() - run.answer.made_at if run.answer is not None else 0.0
-            if run.answer is not None and age < max(FRESH_S, _BUSY_SHARE * run.took_s):
-                return run.answer
-            began = time.monotonic()
-            whole = run.reader.read()
-            document = make_document(whole)
-            run.took_s = time.monotonic() - began
-            run.has_ended = whole.status.has_ended
-            poll_s = max(RUN_POLL_S, _BUSY_SHARE * run.took_s)
-            run.answer = _answer({"view": "sweep", "document": document, "poll_s": poll_s})
-            return run.answer
+            status = glance_training(RunFolder(self.store, name))
+            return answer({"view": "train", "document": training_document(status), "poll_s": POLL_S})
+        seen = self._kept(name).read()
+        if seen is None:
+            raise SweepNotFoundError(name, self.store.url)
+        return answer({"view": "sweep", "document": seen.document, "poll_s": seen.poll_s})
 
-    def _kept(self, name: str) -> _Run:
+    def folder(self, name: str) -> SweepFolder:
+        """A sweep's folder. Raises: SweepNotFoundError, StorageError."""
+        if not self.store.exists(f"{name}/sweep.json"):
+            raise SweepNotFoundError(name, self.store.url)
+        return SweepFolder(self.store, name)
+
+    @contextmanager
+    def checkpoint(self, name: str, trial: int) -> Iterator[Path]:
+        """A folder with a trial's checkpoint, each byte checked; removed at the end.
+
+        Raises:
+            SweepNotFoundError: There is no such sweep.
+            SpecError: The trial has no checkpoint, it is too large for this, or another one is on its way.
+            CheckpointDamagedError, StorageError: It cannot be read.
+        """
+        folder = self.folder(name)
+        trials = SweepReader(self.store.url, name).trials()
+        uri = trials[trial].checkpoint_uri if trial < len(trials) else None
+        if uri is None or not uri.startswith(f"{folder.uri}/"):
+            raise SpecError(
+                "trial", f"trial {trial} has no checkpoint in this sweep", "see `raysweep checkpoints`"
+            )
+        store = CheckpointStore(self.store, name)
+        size = store.read_manifest(uri).size_bytes
+        fix = f"fetch it with: raysweep pull {uri} FOLDER"
+        if size > MAX_DOWNLOAD_BYTES:
+            raise SpecError("trial", f"its checkpoint has {size / 1e9:.1f} GB, too much for a browser", fix)
+        if not self._downloads.acquire(blocking=False):
+            raise SpecError("trial", "another checkpoint is being fetched", f"try again later, or {fix}")
+        try:
+            with tempfile.TemporaryDirectory(prefix="raysweep-download-") as made:
+                target = Path(made) / f"{name}-{trial:05d}"
+                store.restore(uri, target)
+                yield target
+        finally:
+            self._downloads.release()
+
+    def _kept(self, name: str) -> LiveSweep:
         with self._lock:
-            run = self._runs.pop(name, None) or _Run(WholeReader(SweepFolder(self.store, name)))
+            run = self._runs.pop(name, None) or LiveSweep(SweepFolder(self.store, name))
             self._runs[name] = run
             while len(self._runs) > KEPT_RUNS:
                 self._runs.popitem(last=False)
@@ -177,7 +206,7 @@ class Runs:
         text = read_log(folder, log)
         data = text.encode() if text is not None else b""
         tail = data[-MAX_LOG_BYTES:].decode(errors="replace")
-        return _answer(
+        return answer(
             {
                 "text": tail,
                 "attempt": log.attempt,
@@ -207,34 +236,3 @@ def _row(status: RunStatus) -> dict[str, Any]:
         "elapsed_s": status.elapsed_s if status.has_ended else None,
         "problem": status.problem or (status.error.line if status.error is not None else ""),
     }
-
-
-def _training(folder: RunFolder) -> dict[str, Any]:
-    status = glance_training(folder)
-    training = status.training
-    return {
-        "view": "train",
-        "run": _row(status),
-        "uri": folder.uri,
-        "reports": status.reports,
-        "why": status.why,
-        "metrics": config_pairs(dict(training.metrics)) if training is not None else [],
-        "config": config_pairs(dict(training.config)) if training is not None else [],
-        "model_uri": (training.model_uri or "") if training is not None else "",
-        "traceback": (status.error.traceback or "") if status.error is not None else "",
-        "notes": status.notes,
-        "poll_s": RUN_POLL_S,
-    }
-
-
-def _answer(shown: Mapping[str, Any]) -> Answer:
-    body = as_json(shown)
-    said = orjson.dumps(_without_times(orjson.loads(body)))
-    return Answer(body=body, version=hashlib.blake2b(said, digest_size=12).hexdigest(), made_at=time.time())
-
-
-def _without_times(value: Any) -> Any:
-    """What is said, apart from when: two answers that differ in that only are the same."""
-    if isinstance(value, dict):
-        return {key: _without_times(item) for key, item in value.items() if key not in _CHANGING}
-    return value

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import html
 import logging
+import tarfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import orjson
 
 from raysweep.errors import LogNotFoundError, RaysweepError, SpecError, SweepNotFoundError
+from raysweep.pages import live
 from raysweep.pages.dashboard.access import COOKIE, Access
-from raysweep.pages.dashboard.runs import Answer, Runs
-from raysweep.pages.page import STYLE, as_block, asset
+from raysweep.pages.dashboard.runs import Runs
+from raysweep.pages.live import Answer
+from raysweep.pages.page import STYLE, as_block, asset, policy, script
+from raysweep.pages.write import report_text
 from raysweep.storage.objects.opening import open_store
 
-SCRIPTS: Final = (
-    "base.js",
-    "plot.js",
-    "charts.js",
-    "parallel.js",
-    "sections.js",
-    "report.js",
-    "dashboard.js",
-)
+SCRIPTS: Final = (*live.SCRIPTS, "nights.js", "dashboard.js")
 TYPES: Final = dict.fromkeys(SCRIPTS, "text/javascript; charset=utf-8") | {STYLE: "text/css; charset=utf-8"}
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -106,6 +102,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer([unquote(part) for part in address.path.strip("/").split("/")], asked)
         except (SweepNotFoundError, LogNotFoundError) as error:
             self._send_error_text(HTTPStatus.NOT_FOUND, str(error))
+        except SpecError as error:
+            self._send_error_text(HTTPStatus.CONFLICT, str(error))
         except RaysweepError as error:
             self._send_error_text(HTTPStatus.BAD_GATEWAY, str(error))
         except BrokenPipeError:
@@ -124,6 +122,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self._page({"view": "list"})
             case ["run", name] if _is_name(name):
                 self._page({"view": "run", "run": name})
+            case ["name", name] if _is_name(name):
+                self._page({"view": "name", "name": name})
+            case ["api", "names", name] if _is_name(name):
+                self._send_answer(self.runs.nights(name), asked)
+            case ["run", name, "checkpoint.tar"] if _is_name(name):
+                self._send_checkpoint(name, _number(asked.get("trial")))
+            case ["run", name, "report.html"] if _is_name(name):
+                self._send_report(name)
             case ["parts", name] if name in TYPES:
                 self._send(HTTPStatus.OK, asset(name).encode(), TYPES[name])
             case ["api", "runs"]:
@@ -150,16 +156,51 @@ class _Handler(BaseHTTPRequestHandler):
     def _page(self, data: dict[str, str]) -> None:
         scripts = "\n".join(f'<script src="/parts/{name}" defer></script>' for name in SCRIPTS)
         text = _PAGE.format(
-            data=as_block(data), scripts=scripts, title=html.escape(data.get("run", "raysweep"))
+            data=as_block(data),
+            scripts=scripts,
+            title=html.escape(data.get("run", data.get("name", "raysweep"))),
         )
         self._send(HTTPStatus.OK, text.encode(), "text/html; charset=utf-8")
+
+    def _send_report(self, name: str) -> None:
+        """The report as one file, made now."""
+        text = report_text(self.runs.folder(name))
+        allowed = f"{policy(script(), asset(STYLE))}; frame-ancestors 'none'"
+        named = quote(f"{name}.html")
+        more = {
+            "Content-Security-Policy": allowed,
+            "Content-Disposition": f"attachment; filename*=UTF-8''{named}",
+        }
+        self._send(HTTPStatus.OK, text.encode(), "text/html; charset=utf-8", more)
+
+    def _send_checkpoint(self, name: str, trial: int | None) -> None:
+        """A trial's checkpoint as a tar file, which is made while it is sent."""
+        if trial is None:
+            self._send_error_text(HTTPStatus.BAD_REQUEST, "trial: a number is needed")
+            return
+        with self.runs.checkpoint(name, trial) as folder:
+            self.send_response(HTTPStatus.OK)
+            named = quote(f"{folder.name}.tar")
+            more = {
+                "Content-Type": "application/x-tar",
+                "Content-Disposition": f"attachment; filename*=UTF-8''{named}",
+                "Connection": "close",
+            }
+            for header, value in (HEADERS | more).items():
+                self.send_header(header, value)
+            self.end_headers()
+            # Its length is not known before: the end of the connection is its end.
+            self.close_connection = True
+            if self.command != "HEAD":
+                # The reader has left, or the disk fails: a tar file without its end is not taken for whole.
+                with suppress(OSError), tarfile.open(fileobj=self.wfile, mode="w|") as archive:
+                    archive.add(folder, folder.name)
 
     def _send_answer(self, answer: Answer, asked: dict[str, str]) -> None:
         if asked.get("known") == answer.version:
             self._send(HTTPStatus.NO_CONTENT, b"", "application/json")
             return
-        body = b'{"version":"%s","shown":%b}' % (answer.version.encode(), answer.body)
-        self._send(HTTPStatus.OK, body, "application/json")
+        self._send(HTTPStatus.OK, answer.envelope, "application/json")
 
     def _refuse(self) -> None:
         if self.access.token:

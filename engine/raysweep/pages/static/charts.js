@@ -400,5 +400,5 @@
     });
   }
 
-  Object.assign(rs, { bestSoFar, endedOverTime, curves, slice, front, timeline });
+  Object.assign(rs, { axisOf, padded, stepLine: line, bestSoFar, endedOverTime, curves, slice, front, timeline });
 })();

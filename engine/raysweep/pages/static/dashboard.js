@@ -6,56 +6,8 @@
   const { el } = rs;
   const start = JSON.parse(document.getElementById("start").textContent);
   const page = document.getElementById("page");
-  const offline = document.getElementById("offline");
   const SHOWN = 200;
   const text = (value) => document.createTextNode(value === null || value === undefined ? "" : String(value));
-
-  // --- asking: what is known is named, and an answer without content says that nothing has changed
-
-  let known = "";
-  let failures = 0;
-
-  async function get(address) {
-    const response = await fetch(address, { credentials: "same-origin", headers: { accept: "application/json" } });
-    if (response.status === 204) return null;
-    const answer = await response.json();
-    if (!response.ok) throw Object.assign(new Error(answer.error || `answer ${response.status}`), { isAnswer: true });
-    return answer;
-  }
-
-  function complain(said) {
-    offline.textContent = said;
-    offline.hidden = !said;
-  }
-
-  function follow(address, show) {
-    let wait = 5;
-    const ask = async () => {
-      try {
-        const answer = await get(`${address}?known=${encodeURIComponent(known)}`);
-        if (answer) {
-          known = answer.version;
-          wait = answer.shown.poll_s;
-          show(answer.shown);
-        }
-        complain("");
-        failures = 0;
-      } catch (error) {
-        failures += 1;
-        complain(error.isAnswer ? error.message : "The dashboard does not answer: what you see may be old.");
-        page.removeAttribute("aria-busy");
-        page.dataset.view = page.dataset.view || "error";
-        wait = Math.min(30, 2 ** failures);
-      }
-      setTimeout(next, wait * 1000);
-    };
-    // A page that is not looked at asks nothing.
-    const next = () => {
-      if (!document.hidden) ask();
-      else document.addEventListener("visibilitychange", next, { once: true });
-    };
-    ask();
-  }
 
   // --- the list
 
@@ -71,10 +23,16 @@
     return words.every((word) => found.includes(word));
   }
 
+  // Where there are several sweeps of a name, the way to all of them.
+  function sameName(run) {
+    const count = run.kind === "sweep" ? runs.runs.filter((each) => each.kind === "sweep" && each.name === run.name).length : 0;
+    return count > 1 ? el("a", { class: "small", href: `/name/${encodeURIComponent(run.name)}`, text: `${count} side by side`, "aria-label": `${count} sweeps named ${run.name}, side by side` }) : null;
+  }
+
   function cells(run) {
     const total = run.num_trials === null ? "" : ` / ${rs.thousands(run.num_trials)}`;
     return [
-      el("span", {}, el("a", { href: `/run/${encodeURIComponent(run.id)}`, text: run.name }), el("div", { class: "faint mono nowrap", text: run.id })),
+      el("span", {}, el("a", { href: `/run/${encodeURIComponent(run.id)}`, text: run.name }), el("div", { class: "faint mono nowrap", text: run.id }), sameName(run)),
       el("span", { class: `status ${rs.TONES[run.status] || (run.is_running ? "live" : "warn")}`, text: run.status }),
       text(run.kind === "train" ? "training" : `${rs.thousands(run.ended)}${total}`),
       text(run.failed ? rs.thousands(run.failed) : ""),
@@ -97,14 +55,14 @@
     document.getElementById("count").textContent = `${rs.thousands(found.length)} of ${rs.many(runs.runs.length, "run")}${runs.left ? `, ${rs.thousands(runs.left)} are still read` : ""}`;
   }
 
-  function champions() {
-    if (!runs.champions.length) return null;
-    return rs.panel("champions", "Champions", { class: "wide" }, rs.table("Champions", ["name", "metric", "mean>", "sweep", "config"], runs.champions.map((each) => [
+  rs.champions = (found) => {
+    if (!found.length) return null;
+    return rs.panel("champions", "Champions", { class: "wide" }, rs.table("Champions", ["name", "metric", "mean>", "sweep", "config"], found.map((each) => [
       text(each.name), text(`${each.metric} (${each.mode})`), text(rs.number(each.mean)),
       el("a", { href: `/run/${encodeURIComponent(each.sweep)}`, class: "mono", text: each.sweep }),
       el("span", { class: "pairs" }, each.config.map(([name, value]) => el("span", { class: "pair", text: `${name}=${value}` }))),
     ])));
-  }
+  };
 
   let championHost = null;
   function showList(answer) {
@@ -131,66 +89,25 @@
     }
     const focused = document.activeElement && document.activeElement.getAttribute("href");
     fill();
-    championHost.replaceChildren(...[champions()].filter(Boolean));
+    championHost.replaceChildren(...[rs.champions(runs.champions)].filter(Boolean));
     if (focused) page.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
   // --- one run
 
-  let waiting = null;
-
-  // A reader who has a box open, or ranges set, is not interrupted.
-  const isBusy = () => document.querySelector("dialog[open]") !== null || [...page.querySelectorAll(".filters input,.filters select")].some((each) => each.value !== "") || page.querySelector(".parallel canvas:active") !== null;
+  const filePanel = () => ({
+    bottom: [rs.panel("file", "As one file", { class: "wide" }, el("p", {}, el("a", { href: `/run/${encodeURIComponent(start.run)}/report.html`, download: "", text: "Make the report and download it" }), text(": it needs no server, to keep or to send.")))],
+  });
 
   function showRun(answer) {
-    if (answer.view === "train") { showTraining(answer); return; }
-    if (page.dataset.view === "report" && isBusy()) {
-      waiting = answer;
-      if (!document.getElementById("newer")) {
-        page.prepend(el("p", { id: "newer", class: "panel wide" }, text("The sweep has gone on. "), el("button", { type: "button", class: "small", text: "Show what is new", on: () => draw(waiting) })));
-        rs.say("The sweep has gone on.");
-      }
-      return;
-    }
-    draw(answer);
+    if (answer.view === "train") rs.training(answer.document, page);
+    else rs.update(answer.document, page, filePanel);
+    const nav = document.getElementById("nav");
+    if (!nav.querySelector("a[href='/']")) nav.prepend(el("a", { href: "/", text: "← All runs" }));
   }
 
-  function draw(answer) {
-    waiting = null;
-    const open = new Set([...page.querySelectorAll("details[open] > summary")].map((each) => each.textContent));
-    const [across, down] = [window.scrollX, window.scrollY];
-    const height = page.offsetHeight;
-    const was = page.dataset.status;
-    page.style.minHeight = `${height}px`;
-    for (const box of document.querySelectorAll("dialog.trial")) box.remove();
-    rs.model = rs.show(answer.document, page);
-    for (const each of page.querySelectorAll("details > summary")) if (open.has(each.textContent)) each.parentElement.open = true;
-    window.scrollTo(across, down);
-    page.style.minHeight = "";
-    const { sweep } = answer.document;
-    page.dataset.status = sweep.status;
-    page.dataset.ended = String(sweep.ended);
-    document.title = `${sweep.status} · ${sweep.name}`;
-    document.getElementById("nav").prepend(el("a", { href: "/", text: "← All runs" }));
-    if (was && was !== sweep.status) rs.say(`The sweep is ${sweep.status} now.`);
-  }
-
-  function showTraining(answer) {
-    const { run } = answer;
-    const facts = (list) => el("dl", { class: "facts" }, list.filter(([, value]) => value !== "").map(([name, value]) => [el("dt", { text: name }), el("dd", { class: "mono", text: value })]));
-    page.replaceChildren(
-      el("header", { class: "head" }, el("div", { class: "titles" }, el("h1", { text: run.name }), el("span", { class: `status ${rs.TONES[run.status] || "warn"}`, text: run.status })),
-        el("p", { class: "verdict", text: `Full-scale training · ${rs.many(answer.reports, "report")}${answer.why ? ` · ${answer.why}` : ""}` }), el("p", { class: "faint small", text: run.id })),
-      ...[run.problem ? rs.panel("error", "What is wrong", { class: "wide bad" }, el("p", { class: "mono", text: run.problem }), answer.traceback ? el("pre", { tabindex: "0", role: "region", "aria-label": "Traceback", text: answer.traceback }) : null) : null,
-        answer.metrics.length ? rs.panel("metrics", "Metrics", {}, facts(answer.metrics)) : null,
-        answer.config.length ? rs.panel("config", "Config", {}, facts(answer.config)) : null,
-        rs.panel("about", "About this training", { class: "wide" }, facts([["Stored at", answer.uri], ["Key", run.key], ["Model", answer.model_uri], ["Started", run.started_at === null ? "" : rs.clock(run.started_at)], ["Took", run.elapsed_s === null ? "" : rs.duration(run.elapsed_s)]]),
-          answer.notes.length ? el("ul", {}, answer.notes.map((note) => el("li", { text: note }))) : null)].filter(Boolean));
-    page.removeAttribute("aria-busy");
-    page.dataset.view = "train";
-    document.title = `${run.status} · ${run.name}`;
-    document.getElementById("nav").replaceChildren(el("a", { href: "/", text: "← All runs" }));
-  }
+  // The checkpoint of a trial, in its box.
+  rs.checkpointOf = (row) => el("a", { href: `/run/${encodeURIComponent(start.run)}/checkpoint.tar?trial=${row}`, download: "", text: "Download it as a tar file" });
 
   // What a trial printed, in its box; read again while the box is open.
   rs.logOf = (row, host) => {
@@ -199,7 +116,7 @@
     const read = async () => {
       if (!pre.isConnected || !pre.closest("dialog[open]")) { clearInterval(timer); return; }
       try {
-        const { shown } = await get(`/api/runs/${encodeURIComponent(start.run)}/log?trial=${row}`);
+        const { shown } = await rs.get(`/api/runs/${encodeURIComponent(start.run)}/log?trial=${row}`);
         const isAtEnd = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 8;
         pre.textContent = `${shown.is_cut ? "[…]\n" : ""}${shown.text}`;
         if (isAtEnd) pre.scrollTop = pre.scrollHeight;
@@ -214,6 +131,12 @@
     timer = setInterval(read, 3000);
   };
 
-  if (start.view === "list") follow("/api/runs", showList);
-  else follow(`/api/runs/${encodeURIComponent(start.run)}`, showRun);
+  const how = { server: "The dashboard" };
+  if (start.view === "name") {
+    rs.follow(`/api/names/${encodeURIComponent(start.name)}`, (answer) => {
+      rs.showNights(answer, page);
+      document.getElementById("nav").replaceChildren(el("a", { href: "/", text: "← All runs" }));
+    }, how);
+  } else if (start.view === "list") rs.follow("/api/runs", showList, how);
+  else rs.follow(`/api/runs/${encodeURIComponent(start.run)}`, showRun, how);
 })();

@@ -194,6 +194,7 @@
         pen.fillStyle = colours.faint;
         pen.fillText(fit(text, inner.left - 10, pen), inner.left - 7, y);
       }
+      pen.fillStyle = colours.faint;
       pen.textBaseline = "top";
       pen.textAlign = "center";
       let last = -Infinity;

@@ -55,39 +55,40 @@
     return el("ul", { class: "legend" }, entries.map(([name, label]) => el("li", { class: name, text: label })));
   }
 
-  function chartPanels(model) {
+  function progressPanel(model) {
     const { data } = model;
-    const found = [];
-    const hasEnded = rs.decode(data.trials.ended).some(Number.isFinite);
-    if (hasEnded && model.isRanked) {
-      const best = rs.bestSoFar(model);
-      found.push(rs.panel("progress", `Best ${data.sweep.metric} so far`, { controls: best.controls }, best.plot.node,
-        legend([["accent line", "this sweep"], ...best.others.map((other) => ["mark line dashed", other.id]), ["ghost", "a trial"], ...(data.trials.feasible ? [["failed", "breaks a constraint"]] : [])])));
-    } else if (hasEnded) found.push(rs.panel("progress", "Trials ended", {}, rs.endedOverTime(model).node));
-    if (Object.keys(data.curves.values).length) {
-      const curves = rs.curves(model);
-      const part = curves.shown < data.curves.of ? `${rs.thousands(curves.shown)} of ${rs.thousands(data.curves.of)} trials: the best, failed ones, and a sample. ` : "";
-      found.push(rs.panel("curves", "Learning curves", { controls: curves.controls, lead: `${part}Each line is a trial.` }, curves.plot.node,
-        legend([...Object.entries(curves.states).map(([state, count]) => [`${state} line`, `${state} (${rs.thousands(count)})`]), ...(curves.best !== null ? [["text line", "the best"]] : [])])));
-    }
-    return found;
+    if (!rs.decode(data.trials.ended).some(Number.isFinite)) return null;
+    if (!model.isRanked) return rs.panel("progress", "Trials ended", {}, rs.endedOverTime(model).node);
+    const best = rs.bestSoFar(model);
+    return rs.panel("progress", `Best ${data.sweep.metric} so far`, { controls: best.controls }, best.plot.node,
+      legend([["accent line", "this sweep"], ...best.others.map((other) => ["mark line dashed", other.id]), ["ghost", "a trial"], ...(data.trials.feasible ? [["failed", "breaks a constraint"]] : [])]));
   }
 
-  function paramPanels(model) {
+  function curvesPanel(model) {
     const { data } = model;
-    if (!data.params.length) return [];
+    if (!Object.keys(data.curves.values).length) return null;
+    const curves = rs.curves(model);
+    const part = curves.shown < data.curves.of ? `${rs.thousands(curves.shown)} of ${rs.thousands(data.curves.of)} trials: the best, failed ones, and a sample. ` : "";
+    return rs.panel("curves", "Learning curves", { controls: curves.controls, lead: `${part}Each line is a trial.` }, curves.plot.node,
+      legend([...Object.entries(curves.states).map(([state, count]) => [`${state} line`, `${state} (${rs.thousands(count)})`]), ...(curves.best !== null ? [["text line", "the best"]] : [])]));
+  }
+
+  function parallelPanel(model) {
+    if (!model.params.length) return null;
     const list = rs.trialTable(model);
     const lines = rs.parallel(model, (rows) => list.show(rows));
     rs.brush = lines.brush;
-    const found = [rs.panel("parallel", "Parameters and result", {
+    return rs.panel("parallel", "Parameters and result", {
       class: "wide", controls: lines.controls,
       lead: `A line for each trial${model.isRanked ? "; the stronger its colour, the better" : ""}. Drag along an axis to keep the trials of a range; click the range to clear it.`,
-    }, lines.node, lines.filters, list.node)];
-    if (model.isRanked) {
-      found.push(rs.panel("slices", `${data.sweep.metric} by each parameter`, { class: "wide", lead: "A point for each trial, the best one ringed." },
-        el("div", { class: "slices" }, ordered(data).slice(0, 24).map((param) => el("figure", {}, el("figcaption", { text: param.name }), rs.slice(model, param).node)))));
-    }
-    return found;
+    }, lines.node, lines.filters, list.node);
+  }
+
+  function slicesPanel(model) {
+    const { data } = model;
+    if (!model.params.length || !model.isRanked) return null;
+    return rs.panel("slices", `${data.sweep.metric} by each parameter`, { class: "wide", lead: "A point for each trial, the best one ringed." },
+      el("div", { class: "slices" }, ordered(data).slice(0, 24).map((param) => el("figure", {}, el("figcaption", { text: param.name }), rs.slice(model, param).node))));
   }
 
   // The important ones first.
@@ -120,17 +121,17 @@
     }, rs.timeline(model).node, legend(data.timeline.ends.map((end) => [`box ${end}`, end])));
   }
 
-  function show(data, page) {
+  // `extra`: parts of the page that shows it, after the head (`top`) and at the end (`bottom`).
+  function show(data, page, extra = {}) {
     const model = makeModel(data);
     model.open = rs.trialBox(model);
-    const charts = chartPanels(model);
     const parts = [
-      rs.head(data),
+      rs.head(data), ...(extra.top || []),
       data.problem ? el("p", { class: "panel warn wide", text: `The journal cannot be read, so learning curves and slots are missing: ${data.problem}` }) : null,
-      rs.failedPanel(data), rs.tiles(data, model),
-      model.isRanked ? rs.bestPanel(data) : null, charts[0], rs.gatePanel(data),
-      ...charts.slice(1), model.isRanked ? rs.importancePanel(data) : null, frontPanel(model), rs.topPanel(data, model),
-      ...paramPanels(model), rs.failuresPanel(data, model), timelinePanel(model), rs.checkpointPanel(data, model), rs.comparePanel(data), rs.aboutPanel(data),
+      rs.failedPanel(data), rs.tiles(data, model), rs.runningPanel(data, model),
+      model.isRanked ? rs.bestPanel(data) : null, progressPanel(model), rs.gatePanel(data),
+      curvesPanel(model), model.isRanked ? rs.importancePanel(data) : null, frontPanel(model), rs.topPanel(data, model),
+      parallelPanel(model), slicesPanel(model), rs.failuresPanel(data, model), timelinePanel(model), rs.checkpointPanel(data, model), rs.comparePanel(data), rs.aboutPanel(data), ...(extra.bottom || []),
     ].filter(Boolean);
     page.replaceChildren(...parts);
     page.removeAttribute("aria-busy");
@@ -143,7 +144,24 @@
     return model;
   }
 
+  // One chart alone: a figure of a notebook.
+  const FIGURES = { history: progressPanel, parallel: parallelPanel, curves: curvesPanel, pareto: frontPanel, importances: (model) => rs.importancePanel(model.data) };
+  function figure({ figure: name, document: data }, page) {
+    const model = makeModel(data);
+    model.open = rs.trialBox(model);
+    const part = FIGURES[name](model);
+    part.classList.add("wide");
+    page.replaceChildren(part);
+    page.classList.add("figure");
+    page.removeAttribute("aria-busy");
+    page.dataset.view = "figure";
+    return model;
+  }
+
   rs.show = show;
   const block = document.getElementById("data");
-  if (block) rs.model = show(JSON.parse(block.textContent), document.getElementById("page"));
+  if (block) {
+    const data = JSON.parse(block.textContent);
+    rs.model = (data.figure ? figure : show)(data, document.getElementById("page"));
+  }
 })();

@@ -45,7 +45,8 @@
     const about = [];
     if (sweep.started_at !== null) about.push(`started ${rs.clock(sweep.started_at)}`);
     if (sweep.has_ended) about.push(`took ${rs.duration(sweep.elapsed_s)}`);
-    else if (sweep.deadline !== null) about.push(`deadline ${rs.clock(sweep.deadline)}`);
+    else if (sweep.expected_end_at !== null) about.push(`expected end ${rs.clock(sweep.expected_end_at)}`);
+    if (!sweep.has_ended && sweep.deadline !== null) about.push(`deadline ${rs.clock(sweep.deadline)}`);
     if (!sweep.has_ended) about.push(`read ${rs.clock(sweep.read_at)}`);
     return el("header", { class: "head" },
       el("div", { class: "titles" }, el("h1", { text: sweep.name || sweep.id }), el("span", { class: `status ${TONES[sweep.status] || "warn"}`, text: sweep.status })),
@@ -85,6 +86,15 @@
       found.push(tile(label, rs.number(hours, 3), [used.gpu_hours ? `${rs.number(used.cpu_hours, 3)} CPU hours` : null, used.cost ? `cost ${rs.number(used.cost, 4)}` : null].filter(Boolean).join(" · ")));
     }
     return el("section", { id: "summary", class: "panel wide", "aria-label": "Summary" }, el("div", { class: "tiles" }, found), bands(data), data.certainty.length ? el("div", { class: "sure" }, el("h2", { text: "How sure is it?" }), el("ul", {}, data.certainty.map((line) => el("li", { text: line })))) : null);
+  }
+
+  function runningPanel(data, model) {
+    if (!data.running.length) return null;
+    const metric = data.sweep.metric ? [`${data.sweep.metric}>`] : [];
+    const rows = data.running.map((trial) => [trial.number !== null && trial.number < model.count ? trialButton(model, trial.number) : text(trial.number),
+      ...metric.map(() => text(rs.number(trial.score))), text(trial.reports), text(trial.started_at === null ? "–" : rs.duration(data.sweep.read_at - trial.started_at)), pairs(trial.config)]);
+    const slots = data.sweep.slots ? ` of ${data.sweep.slots} slots` : "";
+    return panel("running", `Running now: ${data.running.length}${slots}`, { class: "wide" }, table("Trials that run now", ["trial", ...metric, "reports>", "time>", "config"], rows));
   }
 
   function failedPanel(data) {
@@ -191,12 +201,13 @@
       title.textContent = `Trial ${rs.trialName(row)}`;
       const trials = data.trials;
       const of = (name) => (trials[name] ? rs.decode(trials[name])[row] : null);
+      const kept = (number) => trials.kept && rs.decode(trials.kept)[number] === 1;
       const failure = data.failures.find((group) => group.trials.includes(row));
       const top = data.top.find((trial) => trial.number === row);
       body.replaceChildren(
         facts([["State", text(model.stateOf(row))], ["Reports", text(of("reports") === null ? "" : of("reports"))], ["Attempts", text(of("attempts") === null ? "" : of("attempts"))], ["Took", text(of("took") === null ? "" : rs.duration(of("took")))],
           ["Ended", text(Number.isFinite(of("ended")) && data.sweep.started_at !== null ? rs.clock(data.sweep.started_at + of("ended")) : "")],
-          ["Checkpoint", top && top.checkpoint_uri ? mono(top.checkpoint_uri) : ""]]),
+          ["Checkpoint", top && top.checkpoint_uri ? mono(top.checkpoint_uri) : ""], ["", kept(row) && rs.checkpointOf ? rs.checkpointOf(row) : ""]]),
         el("h3", { text: "Metrics" }), facts(model.metrics.map((metric) => [metric.name, text(rs.number(rs.decode(metric.column)[row]))]).filter(([, value]) => value.textContent !== "–")),
         el("h3", { text: "Config" }), facts(model.params.map((param) => [param.name, text(rs.shown(param, row))]).filter(([, value]) => value.textContent !== "–")),
         ...(failure ? [el("h3", { text: "Failure" }), el("p", { class: "mono", text: `${failure.kind}: ${failure.line}` })] : []),
@@ -242,5 +253,5 @@
       el("details", {}, el("summary", { text: "Spec" }), log("Spec", data.spec)));
   }
 
-  Object.assign(rs, { TONES, panel, table, head, tiles, failedPanel, bestPanel, topPanel, gatePanel, importancePanel, failuresPanel, trialTable, trialBox, comparePanel, checkpointPanel, aboutPanel });
+  Object.assign(rs, { TONES, panel, table, head, tiles, runningPanel, failedPanel, bestPanel, topPanel, gatePanel, importancePanel, failuresPanel, trialTable, trialBox, comparePanel, checkpointPanel, aboutPanel });
 })();

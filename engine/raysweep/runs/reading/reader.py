@@ -136,25 +136,15 @@ class SweepReader:
         seen = self._folder.store.head(f"{self._folder.sweep_id}/outcome.json")
         if seen is not None:
             if seen == self._outcome_seen and self._status is not None:
-                return self._judged(self._status)
+                return with_verdict(self._status, self._folder)
             outcome = self._folder.read_outcome()
             if outcome is not None:
                 self._outcome_seen, self._state = seen, None
-                return self._judged(status_of_outcome(outcome, uri=self._folder.uri, now=time.time()))
+                status = status_of_outcome(outcome, uri=self._folder.uri, now=time.time())
+                return with_verdict(status, self._folder)
         self._outcome_seen = None
         record = self._folder.read_spec()
         return self._read_running(record) if record is not None else None
-
-    def _judged(self, status: RunStatus) -> RunStatus:
-        """With the verdict of the newest gate, which comes after the sweep's end."""
-        try:
-            verdict = newest_verdict(self._folder.store, self._folder.sweep_id)
-        except RaysweepError as error:
-            note = f"the gate's verdict cannot be read: {error}"
-            return (
-                status if note in status.notes else status.model_copy(update={"notes": (*status.notes, note)})
-            )
-        return status if verdict is None else status.model_copy(update={"gate": verdict})
 
     def _read_running(self, record: SweepRecord) -> RunStatus:
         uri, key = self._folder.uri, record.key
@@ -166,20 +156,11 @@ class SweepReader:
         except RaysweepError as error:
             if self._is_strict:
                 raise
-            return _unread(record, heartbeat, uri, f"the journal cannot be read: {error}", held)
+            return unread_status(record, heartbeat, uri, f"the journal cannot be read: {error}", held)
         notes, now = tuple(journal.repairs), time.time()
-        if self._is_starting(state, heartbeat, now):
+        if is_starting(self._folder, state, heartbeat, now):
             return status_of_state(state, None, uri=uri, key=key, now=now, held="alive", notes=notes)
         return status_of_state(state, heartbeat, uri=uri, key=key, now=now, held=held, notes=notes)
-
-    def _is_starting(self, state: SweepState, heartbeat: SweepProgress | None, now: float) -> bool:
-        """Whether a controller has claimed the sweep, or is about to, and has had no time for a heartbeat."""
-        if state.controller.generation <= (heartbeat.generation if heartbeat is not None else -1):
-            return False
-        began_at = (
-            state.controller.started_at if state.controller.generation else _first_seen_at(self._folder)
-        )
-        return abs(now - began_at) <= STALE_AFTER_S
 
     def _catch_up(self, record: SweepRecord) -> tuple[Journal, SweepState]:
         """The journal and the state, read on from where they were."""
@@ -195,13 +176,31 @@ class SweepReader:
         return self._state
 
 
+def with_verdict(status: RunStatus, folder: SweepFolder) -> RunStatus:
+    """The status with the verdict of the sweep's newest gate, which comes after the sweep's end."""
+    try:
+        verdict = newest_verdict(folder.store, folder.sweep_id)
+    except RaysweepError as error:
+        note = f"the gate's verdict cannot be read: {error}"
+        return status if note in status.notes else status.model_copy(update={"notes": (*status.notes, note)})
+    return status if verdict is None else status.model_copy(update={"gate": verdict})
+
+
+def is_starting(folder: SweepFolder, state: SweepState, heartbeat: SweepProgress | None, now: float) -> bool:
+    """Whether a controller has claimed the sweep, or is about to, and has had no time for a heartbeat."""
+    if state.controller.generation <= (heartbeat.generation if heartbeat is not None else -1):
+        return False
+    began_at = state.controller.started_at if state.controller.generation else _first_seen_at(folder)
+    return abs(now - began_at) <= STALE_AFTER_S
+
+
 def _first_seen_at(folder: SweepFolder) -> float:
     """When sweep.json was written, in UTC seconds by the storage's clock; 0 where that is not known."""
     info = folder.store.head(f"{folder.sweep_id}/sweep.json")
     return info.modified_at if info is not None else 0.0
 
 
-def _unread(
+def unread_status(
     record: SweepRecord, heartbeat: SweepProgress | None, uri: str, problem: str, held: HolderState
 ) -> RunStatus:
     """What is known where the journal cannot be read."""
@@ -251,7 +250,7 @@ def glance(folder: SweepFolder) -> RunStatus:
     heartbeat = folder.read_progress()
     if heartbeat is not None:
         return status_of_heartbeat(heartbeat, uri=folder.uri, now=now)
-    is_starting = abs(now - _first_seen_at(folder)) <= STALE_AFTER_S
-    status = STARTING if is_starting else INTERRUPTED
-    held: HolderState = "alive" if is_starting else "gone"
+    is_new = abs(now - _first_seen_at(folder)) <= STALE_AFTER_S
+    status = STARTING if is_new else INTERRUPTED
+    held: HolderState = "alive" if is_new else "gone"
     return RunStatus(run_id=folder.sweep_id, uri=folder.uri, status=status, held=held, read_at=now)

@@ -18,11 +18,12 @@ from raysweep.core.views.result import trial_outcome
 from raysweep.core.vocabulary import events as ev
 from raysweep.documents.json_numbers import without_names
 from raysweep.errors import RaysweepError, SweepNotFoundError
-from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.outcome.record import without_collector
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.ownership.holder import holder_state
+from raysweep.runs.ownership.holder import HolderWatch
 from raysweep.runs.ownership.replay import damaged_record
+from raysweep.runs.reading.reader import is_starting, unread_status, with_verdict
 from raysweep.runs.reading.status import RunStatus, status_of_outcome, status_of_state
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
@@ -104,10 +105,17 @@ def read_whole(folder: SweepFolder) -> WholeSweep:
 
 
 class WholeReader:
-    """Reads a sweep again and again: of the journal, only what is new."""
+    """Reads a sweep again and again: of the journal, only what is new.
 
-    def __init__(self, folder: SweepFolder) -> None:
+    Args:
+        folder: The sweep.
+        is_strict: A journal that cannot be read raises where there is no outcome; else the heartbeat is used.
+    """
+
+    def __init__(self, folder: SweepFolder, *, is_strict: bool = True) -> None:
         self._folder = folder
+        self._is_strict = is_strict
+        self._watch = HolderWatch()
         self._collector: _Collector | None = None
 
     def read(self) -> WholeSweep:
@@ -124,30 +132,50 @@ class WholeReader:
             with without_collector():
                 found = self._collect(record)
         except RaysweepError as error:
-            if outcome is None:
+            if outcome is None and self._is_strict:
                 raise
             problem = str(error)
-        now, uri = time.time(), folder.uri
+        state = found.state
         if outcome is not None:
-            status = status_of_outcome(outcome, uri=uri, now=now)
+            status = with_verdict(status_of_outcome(outcome, uri=folder.uri, now=time.time()), folder)
             trials = outcome.trials
         else:
-            assert found.state is not None
-            held = holder_state(heartbeat, now)
-            status = status_of_state(found.state, heartbeat, uri=uri, key=record.key, now=now, held=held)
-            trials = tuple(trial_outcome(found.state, trial, uri) for trial in found.state.trials.values())
+            status = self._unfinished(record, heartbeat, state, problem)
+            trials = (
+                tuple(trial_outcome(state, trial, folder.uri) for trial in state.trials.values())
+                if state is not None
+                else ()
+            )
         return WholeSweep(
             folder=folder,
             record=record,
-            spec=found.state.spec if found.state is not None else SweepSpec.from_any(dict(record.spec)),
+            spec=state.spec if state is not None else SweepSpec.from_any(dict(record.spec)),
             status=status,
             outcome=outcome,
             trials=trials,
             curves=found.curves,
-            runs=_runs(trials, found.slots, now),
+            runs=_runs(trials, found.slots, status.read_at),
             checkpoints=found.checkpoints,
             problem=problem,
         )
+
+    def _unfinished(
+        self,
+        record: SweepRecord,
+        heartbeat: SweepProgress | None,
+        state: SweepState | None,
+        problem: str,
+    ) -> RunStatus:
+        """The status of a sweep without an outcome; `state`: None where the journal cannot be read."""
+        folder, now = self._folder, time.time()
+        held = self._watch.judge(heartbeat, None)
+        if state is None:
+            return unread_status(
+                record, heartbeat, folder.uri, f"the journal cannot be read: {problem}", held
+            )
+        if is_starting(folder, state, heartbeat, now):
+            heartbeat, held = None, "alive"
+        return status_of_state(state, heartbeat, uri=folder.uri, key=record.key, now=now, held=held)
 
     def _collect(self, record: SweepRecord) -> _Collected:
         collector, self._collector = self._collector, None

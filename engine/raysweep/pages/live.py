@@ -1,0 +1,135 @@
+"""The page of one run, read again and again: for the dashboard and Airflow's page. Any thread may ask."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from raysweep.errors import SweepNotFoundError
+from raysweep.pages.document import make_document
+from raysweep.pages.failures import config_pairs
+from raysweep.pages.page import as_json
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reading.status import RunStatus
+from raysweep.runs.reading.whole_sweep import WholeReader
+
+SCRIPTS: Final = (
+    "base.js",
+    "plot.js",
+    "charts.js",
+    "parallel.js",
+    "sections.js",
+    "report.js",
+    "live.js",
+)
+"""The parts of a page that follows a run; its own script comes after them."""
+FRESH_S: Final = 2.0
+"""A document is shared for so long."""
+POLL_S: Final = 3.0
+BUSY_SHARE: Final = 10.0
+"""A document that takes a second to make is made every ten."""
+_CHANGING: Final = frozenset(
+    {"made_at", "read_at", "seen_at", "elapsed_s", "expected_end_at", "timeline", "poll_s"}
+)
+"""What the time alone changes: running attempts grow in the timeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """JSON, and the digest of what it says apart from the time."""
+
+    body: bytes
+    version: str
+    made_at: float
+
+    @property
+    def envelope(self) -> bytes:
+        """What a page gets: the version, which it names when it asks again, and what is shown."""
+        return b'{"version":"%s","shown":%b}' % (self.version.encode(), self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How a sweep stands, and the document of its page."""
+
+    status: RunStatus
+    document: Mapping[str, Any]
+    poll_s: float
+    """When to ask again, in seconds."""
+    made_at: float
+
+
+class LiveSweep:
+    """One sweep whose page is open. A large one is read less often."""
+
+    def __init__(self, folder: SweepFolder) -> None:
+        self._folder = folder
+        self._reader = WholeReader(folder, is_strict=False)
+        self._lock = threading.Lock()
+        self._seen: Seen | None = None
+        self._took_s = 0.0
+
+    def read(self) -> Seen | None:
+        """The sweep now, or a few seconds ago; None where nothing of it is stored yet.
+
+        Raises:
+            StorageError, SweepDamagedError: It cannot be read.
+        """
+        with self._lock:
+            seen = self._seen
+            if seen is not None and time.time() - seen.made_at < max(FRESH_S, BUSY_SHARE * self._took_s):
+                return seen
+            began = time.monotonic()
+            try:
+                whole = self._reader.read()
+            except SweepNotFoundError:
+                return None
+            document = make_document(whole)
+            self._took_s = time.monotonic() - began
+            poll_s = max(POLL_S, BUSY_SHARE * self._took_s)
+            self._seen = Seen(whole.status, document, poll_s, time.time())
+            return self._seen
+
+
+def training_document(status: RunStatus) -> dict[str, Any]:
+    """What a page shows of a full-scale training."""
+    training = status.training
+    return {
+        "id": status.run_id,
+        "name": status.name or status.run_id,
+        "key": status.key,
+        "status": status.status,
+        "is_running": status.is_running,
+        "problem": status.problem or (status.error.line if status.error is not None else ""),
+        "traceback": (status.error.traceback or "") if status.error is not None else "",
+        "started_at": status.started_at,
+        "elapsed_s": status.elapsed_s,
+        "read_at": status.read_at,
+        "uri": status.uri,
+        "reports": status.reports,
+        "why": status.why,
+        "metrics": config_pairs(dict(training.metrics)) if training is not None else [],
+        "config": config_pairs(dict(training.config)) if training is not None else [],
+        "model_uri": (training.model_uri or "") if training is not None else "",
+        "notes": status.notes,
+    }
+
+
+def answer(shown: Mapping[str, Any]) -> Answer:
+    """What is shown as JSON, with its digest."""
+    body = as_json(shown)
+    said = orjson.dumps(_without_times(orjson.loads(body)))
+    return Answer(body=body, version=hashlib.blake2b(said, digest_size=12).hexdigest(), made_at=time.time())
+
+
+def _without_times(value: Any) -> Any:
+    """What is said, apart from when: two answers that differ in that only are the same."""
+    if isinstance(value, dict):
+        return {key: _without_times(item) for key, item in value.items() if key not in _CHANGING}
+    return value
