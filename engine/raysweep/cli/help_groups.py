@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Run": ("sweep", "train", "pipeline", "plan", "doctor"),
+    "Run": ("init", "sweep", "train", "pipeline", "plan", "doctor"),
     "Look": ("status", "nights", "best", "trials", "logs", "report", "dashboard"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
     "Storage": ("checkpoints", "pull", "verify", "gc", "rm"),
@@ -18,6 +18,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 OTHER: Final = "More"
 
 EXAMPLES: Final[Mapping[str, str]] = {
+    "init": "raysweep init churn",
     "sweep": "raysweep sweep churn.yaml --key 2026-11-25 --set num_samples=40",
     "train": "raysweep train full.yaml --from-sweep churn@latest",
     "pipeline": 'raysweep pipeline night.yaml --key "$(date +%F)" --set sweep.num_samples=40',
