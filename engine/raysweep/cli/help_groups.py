@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Run": ("init", "sweep", "train", "pipeline", "plan", "doctor"),
-    "Look": ("status", "nights", "best", "trials", "logs", "report", "dashboard"),
+    "Look": ("status", "nights", "best", "trials", "logs", "report", "dashboard", "export"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
     "Storage": ("checkpoints", "pull", "verify", "gc", "rm"),
     "In programs, of specs": ("emit", "schema"),
@@ -29,6 +29,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "best": "raysweep best churn@latest",
     "trials": "raysweep trials churn@2026-11-25 --sort auc --top 10",
     "report": "raysweep report churn@latest --open",
+    "export": "raysweep export churn@latest --to optuna --out sqlite:///churn.db",
     "dashboard": "raysweep dashboard s3://bucket/sweeps",
     "logs": "raysweep logs churn@latest --trial 3",
     "resume": "raysweep resume churn@latest",
