@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Run": ("init", "sweep", "train", "pipeline", "plan", "doctor"),
-    "Look": ("status", "nights", "best", "trials", "logs", "report", "dashboard", "export"),
+    "Look": ("status", "top", "nights", "best", "trials", "logs", "report", "dashboard", "export"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
     "Storage": ("checkpoints", "pull", "verify", "gc", "rm"),
     "In programs, of specs": ("emit", "schema"),
@@ -25,6 +25,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "plan": "raysweep plan churn.yaml --address http://head:8265",
     "doctor": "raysweep doctor churn.yaml --address http://head:8265",
     "status": "raysweep status --since 7d --state failed",
+    "top": "raysweep top s3://bucket/sweeps",
     "nights": "raysweep nights churn --last 7",
     "best": "raysweep best churn@latest",
     "trials": "raysweep trials churn@2026-11-25 --sort auc --top 10",

@@ -142,6 +142,24 @@ def report(
 
 
 @app.command()
+def top(
+    storage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="[STORAGE]", help="The storage path. Default: ~/raysweep."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once, and end.")] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """Show all sweeps of a storage path, live: trials, best, pace, end, last event. `q` ends it.
+
+    Where there is no terminal, and with --json, it prints them once.
+    """
+    from raysweep.cli.commands.top import show_top
+
+    return partial(show_top, storage, as_json, once=once)
+
+
+@app.command()
 @by_name
 def export(
     name: SweepName,
