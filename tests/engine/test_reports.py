@@ -131,5 +131,6 @@ def test_reports_past_the_end_are_counted_and_used_for_nothing(run: Run) -> None
     (trial,) = outcome.trials
     assert trial.state == "completed"
     assert trial.metrics["step"] == 99
-    assert trial.overrun_reports == trial.reports - 100
+    assert trial.reports == 100
+    assert trial.overrun_reports > 0
     assert math.isclose(trial.score or 0, 1 / 100)

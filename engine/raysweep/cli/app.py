@@ -64,6 +64,22 @@ def _main(
 
 
 @app.command()
+def init(
+    folder: Annotated[
+        str, typer.Argument(metavar="[FOLDER]", help="Made where there is none. Default: this folder.")
+    ] = ".",
+    as_json: AsJson = False,
+) -> Task:
+    """Write a first project: a trainable, a spec, an Airflow DAG and a Prefect flow that run as they are.
+
+    Nothing is overwritten.
+    """
+    from raysweep.cli.commands.init import write_project
+
+    return partial(write_project, folder, as_json)
+
+
+@app.command()
 @grouped
 def sweep(
     spec: SpecFile,

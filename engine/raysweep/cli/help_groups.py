@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Run": ("sweep", "train", "pipeline", "plan", "doctor"),
-    "Look": ("status", "nights", "best", "trials", "logs", "report", "dashboard"),
+    "Run": ("init", "sweep", "train", "pipeline", "plan", "doctor"),
+    "Look": ("status", "top", "nights", "best", "trials", "logs", "report", "dashboard", "export"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
     "Storage": ("checkpoints", "pull", "verify", "gc", "rm"),
     "In programs, of specs": ("emit", "schema"),
@@ -18,16 +18,19 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 OTHER: Final = "More"
 
 EXAMPLES: Final[Mapping[str, str]] = {
+    "init": "raysweep init churn",
     "sweep": "raysweep sweep churn.yaml --key 2026-11-25 --set num_samples=40",
     "train": "raysweep train full.yaml --from-sweep churn@latest",
     "pipeline": 'raysweep pipeline night.yaml --key "$(date +%F)" --set sweep.num_samples=40',
     "plan": "raysweep plan churn.yaml --address http://head:8265",
     "doctor": "raysweep doctor churn.yaml --address http://head:8265",
     "status": "raysweep status --since 7d --state failed",
+    "top": "raysweep top s3://bucket/sweeps",
     "nights": "raysweep nights churn --last 7",
     "best": "raysweep best churn@latest",
     "trials": "raysweep trials churn@2026-11-25 --sort auc --top 10",
     "report": "raysweep report churn@latest --open",
+    "export": "raysweep export churn@latest --to optuna --out sqlite:///churn.db",
     "dashboard": "raysweep dashboard s3://bucket/sweeps",
     "logs": "raysweep logs churn@latest --trial 3",
     "resume": "raysweep resume churn@latest",

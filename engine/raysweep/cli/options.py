@@ -103,6 +103,15 @@ class SpecKind(StrEnum):
     train = "train"
 
 
+class ExportKind(StrEnum):
+    """What a sweep is exported to."""
+
+    csv = "csv"
+    parquet = "parquet"
+    optuna = "optuna"
+    mlflow = "mlflow"
+
+
 class SchemaKind(StrEnum):
     """The documents that have a schema."""
 

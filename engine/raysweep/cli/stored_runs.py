@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from raysweep.cli.options import AsJson, SchemaKind, StoredAt, SweepName, Task
+from raysweep.cli.options import AsJson, ExportKind, SchemaKind, StoredAt, SweepName, Task
 from raysweep.cli.run_names import by_name, complete_name
 
 app = typer.Typer()
@@ -139,6 +139,49 @@ def report(
 
     wanted = Wanted(output=output, compare=tuple(compare or ()), is_opened=is_opened, is_json=as_json)
     return partial(make_report, name, storage, wanted)
+
+
+@app.command()
+def top(
+    storage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="[STORAGE]", help="The storage path. Default: ~/raysweep."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once, and end.")] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """Show all sweeps of a storage path, live: trials, best, pace, end, last event. `q` ends it.
+
+    Where there is no terminal, and with --json, it prints them once.
+    """
+    from raysweep.cli.commands.top import show_top
+
+    return partial(show_top, storage, as_json, once=once)
+
+
+@app.command()
+@by_name
+def export(
+    name: SweepName,
+    to: Annotated[ExportKind, typer.Option("--to", help="Tables, an Optuna study, or runs on MLflow.")],
+    out: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="PATH",
+            help="The folder of the tables (default: SWEEP_ID), the study's database (SWEEP_ID.db), or the "
+            "MLflow server (MLFLOW_TRACKING_URI).",
+        ),
+    ] = None,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Write a sweep's trials and reports for other tools.
+
+    The sweep may still run. `deliver` completes the runs of a sweep that has trackers of its own.
+    """
+    from raysweep.cli.commands.export import export
+
+    return partial(export, name, storage, to.value, out, as_json)
 
 
 @app.command()

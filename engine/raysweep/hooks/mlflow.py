@@ -69,14 +69,16 @@ class MlflowOptions(CallbackOptions):
 
     def check(self, storage_path: str) -> None:
         """See that there is an address. Raises: SpecError."""
-        self._address()
+        _ = self.address
 
     def make(self, setup: CallbackSetup) -> Mlflow:
         """The callback. Raises: SinkDownError."""
         experiment = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or setup.name
-        return Mlflow(Server(self._address()), experiment, setup)
+        return Mlflow(Server(self.address), experiment, setup)
 
-    def _address(self) -> str:
+    @property
+    def address(self) -> str:
+        """The server: of the options, or of the variable. Raises: SpecError."""
         if self.tracking_uri is not None:
             return self.tracking_uri
         found = os.environ.get(VARIABLE, "").strip()

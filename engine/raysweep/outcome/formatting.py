@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from raysweep.documents.json_numbers import Counts
 from raysweep.documents.json_values import leaves
 from raysweep.outcome import SweepOutcome, SweepProgress
 
 _NAMES = {"waiting": "waiting for a retry"}
+_MOST_DIGITS: Final = 12
 
 
 def show_number(value: object) -> str:
     """A value in few characters: floats with six digits."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def show_column(values: Sequence[object]) -> list[str]:
+    """The values of one column: its floats have the same number of decimals, those that six digits need.
+
+    Where that takes more than 12 digits, they have an exponent instead. None is an empty text; whole numbers,
+    texts, NaN and infinity stand as they are.
+    """
+    floats = [value for value in values if isinstance(value, float) and math.isfinite(value)]
+    shown = [f"{value:.6g}" for value in floats]
+    decimals = max((len(text.partition(".")[2]) for text in shown), default=0)
+    whole = max((len(f"{abs(value):.0f}") for value in floats), default=0)
+    has_exponent = any("e" in text for text in shown) or decimals + whole > _MOST_DIGITS
+    form = ".5e" if has_exponent else f".{decimals}f"
+    return ["" if value is None else _show_cell(value, form) for value in values]
+
+
+def _show_cell(value: object, form: str) -> str:
+    return format(value, form) if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def show_duration(seconds: float) -> str:

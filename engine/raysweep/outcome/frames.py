@@ -91,6 +91,11 @@ def write_csv(
         writer.writerow([_cell(row.get(name), name in times) for name in columns])
 
 
+def type_of(value: Any) -> type:
+    """The type of a value in a typed table; that of a whole number beyond 64 bits is `object`."""
+    return object if type(value) is int and not -(2**63) <= value < 2**63 else type(value)
+
+
 def column_names(rows: Iterable[Row]) -> list[str]:
     """The names that come up in the rows, each once."""
     return list(dict.fromkeys(name for row in rows for name in row))

@@ -82,8 +82,9 @@ class TrialOutcome(Record):
     """By constraint, how far the report that ranks the trial is from satisfying it: 0 or less, it does; None:
     for which it is unknown. Empty in a sweep without constraints."""
     reports: int = 0
+    """Its reports, over all attempts, without `overrun_reports`."""
     overrun_reports: int = 0
-    """Reports that came after the trial was told to stop; they rank nothing."""
+    """Reports that it made before a stop reached it; they rank nothing."""
     attempts: tuple[AttemptOutcome, ...] = ()
     checkpoint_uri: str | None = None
     max_t: float | None = None
@@ -476,7 +477,8 @@ def show_infeasible(
 
 TRIAL_TIMES: Final = frozenset({"started_at", "ended_at"})
 _TRIAL_COLUMNS: Final = (
-    "trial_id", "number", "state", "score", "reports", "started_at", "ended_at", "took_s", "checkpoint_uri"
+    "trial_id", "number", "state", "score", "reports", "overrun_reports", "started_at", "ended_at", "took_s",
+    "checkpoint_uri",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from raysweep.cli import main
 from raysweep.cli.commands.results import select
 from raysweep.outcome import TrialOutcome
 from tests.unit.cli.conftest import Cli, Stored
+from tests.unit.pages.sweeps import store
 
 Store = Callable[..., Stored]
 
@@ -76,6 +77,40 @@ def test_every_report_as_csv_and_as_json(cli: Cli, store_sweep: Store) -> None:
     assert [row["loss"] for row in as_json] == [5.0, 3.0, 2.0]
     lines = cli("trials", stored.sweep_id, *at(stored), "--history").out.splitlines()
     assert [line.split() for line in lines[1:]][-1] == ["00002", "1", "2", "2"]
+
+
+def test_reports_after_a_stop_are_shown_apart(cli: Cli, tmp_path: Path) -> None:
+    """A trial that reports faster than its stop arrives makes all 27 of them; one of them counts."""
+
+    def curve(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
+        return {"auc": config["rate"] + 0.01 * iteration} if iteration <= 27 else None
+
+    scheduler = {"median_stopping": {"grace_period": 2, "min_samples_required": 2}}
+    folder, outcome = store(tmp_path, curve, scheduler=scheduler, slots=6, step_s=0.001, save_every=0)
+    late = next(trial for trial in outcome.trials if trial.overrun_reports)
+    assert late.reports + late.overrun_reports <= 27
+    ran = cli("trials", folder.sweep_id, "--storage", tmp_path)
+    head, *lines = ran.out.splitlines()
+    assert head.split() == [
+        "trial", "state", "auc", "reports", "after", "stop", "attempts", "time", "config", "error",
+    ]  # fmt: skip
+    row = next(line.split() for line in lines if line.startswith(late.trial_id))
+    assert row[3:5] == [str(late.reports), str(late.overrun_reports)]
+    assert len({len(line.split()[2].partition(".")[2]) for line in lines}) == 1, "the same digits"
+    assert ran.err == "after stop: reports that a trial made before the stop reached it; they rank nothing\n"
+    rows = list(csv.DictReader(io.StringIO(cli("trials", folder.uri, "--csv").out)))
+    assert (rows[late.number]["reports"], rows[late.number]["overrun_reports"]) == tuple(row[3:5])
+    history = cli("trials", folder.uri, "--history").out.splitlines()
+    assert history[0].split() == ["trial", "attempt", "iteration", "after", "stop", "auc"]
+    of_late = [line.split() for line in history if line.startswith(late.trial_id)]
+    assert sum(line[3] == "yes" for line in of_late) == late.overrun_reports
+
+
+def test_without_reports_after_a_stop_there_is_no_column_of_them(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    ran = cli("trials", stored.sweep_id, *at(stored))
+    assert "after stop" not in ran.out
+    assert ran.err == ""
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_what_came_after_a_stop_is_on_no_curve(tmp_path: Path) -> None:
     assert sum(trial.overrun_reports for trial in outcome.trials) > 0
     for number, found in read_whole(folder).curves.items():
         trial = outcome.trials[number]
-        assert len(found.iterations) == trial.reports - trial.overrun_reports
+        assert len(found.iterations) == trial.reports
 
 
 def test_a_curve_has_no_report_twice_after_a_failure(tmp_path: Path) -> None:

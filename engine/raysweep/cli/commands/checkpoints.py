@@ -16,7 +16,7 @@ from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import DEFAULT_STORAGE, command, open_sweep, read_sweep
 from raysweep.cli.tables import Listing
 from raysweep.errors import JournalDamagedError, SweepDamagedError, SweepHeldError, SweepNotFoundError
-from raysweep.outcome.formatting import show_number
+from raysweep.outcome.formatting import show_column
 from raysweep.runs.across_runs.budget import (
     BudgetPlan,
     Release,
@@ -59,8 +59,9 @@ def _list(run_id: str, metric: str, kept: Sequence[StoredCheckpoint], is_json: b
         return DONE
     short = ("trial", "number>", "reports>", f"{metric}>", "size>", "new>")
     listing = Listing(short, ("kept as", "uri"))
-    for each in kept:
-        listing.add(*_cells(each))
+    scores = show_column([each.score for each in kept])
+    for each, score in zip(kept, scores, strict=True):
+        listing.add(*_cells(each, score))
     listing.show(console)
     size_bytes = sum(each.size_bytes for each in kept)
     new_bytes = sum(each.new_bytes or 0 for each in kept)
@@ -76,14 +77,14 @@ def _list(run_id: str, metric: str, kept: Sequence[StoredCheckpoint], is_json: b
     return DONE
 
 
-def _cells(each: StoredCheckpoint) -> tuple[str | Text, ...]:
+def _cells(each: StoredCheckpoint, score: str) -> tuple[str | Text, ...]:
     pins = [f"pinned: {reason}" for reason in each.pinned_by]
     why = Text(each.problem, style="bold red") if each.problem else Text(", ".join((*each.needed_by, *pins)))
     return (
         each.trial_id,
         str(each.number),
         "" if each.iteration is None else str(each.iteration),
-        "" if each.score is None else show_number(each.score),
+        score,
         show_bytes(each.size_bytes),
         "" if each.new_bytes is None else show_bytes(each.new_bytes),
         why,

@@ -12,7 +12,7 @@ from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import command
 from raysweep.cli.tables import Listing
 from raysweep.errors import StorageError, SweepNotFoundError
-from raysweep.outcome.formatting import show_number
+from raysweep.outcome.formatting import show_column, show_number
 from raysweep.runs.across_runs.champions import Champion, list_champions
 from raysweep.runs.reading.nights import Night, nights_at, why_longer
 from raysweep.runs.reading.references import read_reference
@@ -53,8 +53,10 @@ def _print(shown: Sequence[tuple[Night, str]], champions: Sequence[str], count: 
     cost = ("cost>",) if has_cost else ()
     short = ("night", "status", "trials>", f"best {metric}>", "champion>", "gate", "hours>", *cost, "failed>")
     listing = Listing(short, ("why",))
-    for night, why in shown:
-        listing.add(*_cells(night, why, has_cost=has_cost))
+    scores = show_column([night.run.score for night, _ in shown])
+    champion_scores = show_column([_champion_score(night) for night, _ in shown])
+    for (night, why), *numbers in zip(shown, scores, champion_scores, strict=True):
+        listing.add(*_cells(night, why, numbers, has_cost=has_cost))
     listing.show(console)
     newest = shown[0][0].run
     facts = [("champion", champion) for champion in champions]
@@ -64,17 +66,19 @@ def _print(shown: Sequence[tuple[Night, str]], champions: Sequence[str], count: 
     print_facts(console, *facts)
 
 
-def _cells(night: Night, why: str, *, has_cost: bool) -> tuple[str, ...]:
+def _champion_score(night: Night) -> float | None:
+    champion = night.gate.champion if night.gate is not None else None
+    return champion.mean if champion is not None else None
+
+
+def _cells(night: Night, why: str, numbers: Sequence[str], *, has_cost: bool) -> tuple[str, ...]:
     run = night.run
     total = "" if run.num_trials is None else f"/{run.num_trials}"
-    champion = night.gate.champion if night.gate is not None else None
-    mean = champion.mean if champion is not None else None
     return (
         run.key,
         night.status,
         f"{run.counts.ended}{total}",
-        "" if run.score is None else show_number(run.score),
-        "" if mean is None else show_number(mean),
+        *numbers,
         show_gate(night),
         "" if night.took_s is None else f"{night.took_s / 3600:.2f}",
         *([""] if has_cost and night.cost is None else [f"{night.cost:.2f}"] if has_cost else []),
@@ -99,7 +103,6 @@ def _show(champion: Champion) -> str:
 
 def _row(night: Night, why: str) -> dict[str, Any]:
     run, verdict, training = night.run, night.gate, night.training
-    champion = verdict.champion if verdict is not None else None
     return {
         "key": run.key,
         "sweep_id": run.run_id,
@@ -109,7 +112,7 @@ def _row(night: Night, why: str) -> dict[str, Any]:
         "metric": run.metric,
         "best_score": run.score,
         "best_trial": run.trial_id,
-        "champion_score": champion.mean if champion is not None else None,
+        "champion_score": _champion_score(night),
         "promoted": night.promoted,
         "verdict": verdict.why if verdict is not None else "",
         "training": None if training is None else {"run_id": training.run_id, "status": training.status},

@@ -20,7 +20,7 @@ from raysweep.documents.json_values import leaves
 from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError
 from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, ErrorInfo, TrialOutcome, trial_row
-from raysweep.outcome.formatting import show_config, show_counts, show_duration, show_number
+from raysweep.outcome.formatting import show_column, show_config, show_counts, show_duration, show_number
 from raysweep.outcome.frames import column_names, with_iso_times, write_csv
 from raysweep.runs.reading.history import COLUMNS, TIMES, metric_names, reports_of
 from raysweep.runs.reading.status import RunStatus
@@ -171,10 +171,14 @@ def _show_history(name: str, storage: str | None, view: View) -> int:
     if view.is_csv:
         write_csv(sys.stdout, reports_of(folder), (*COLUMNS, *metrics), times=TIMES)
         return DONE
-    listing = Listing(["trial", "attempt>", "iteration>", *(f"{name}>" for name in metrics)])
-    for row in reports_of(folder):
-        numbers = (row["attempt"], row["iteration"], *(row.get(name, "") for name in metrics))
-        listing.add(row["trial_id"], *map(show_number, numbers))
+    rows = list(reports_of(folder))
+    after = ("after stop",) if any(row["overrun"] for row in rows) else ()
+    listing = Listing(["trial", "attempt>", "iteration>", *after, *(f"{name}>" for name in metrics)])
+    columns = [show_column([row.get(name) for row in rows]) for name in metrics]
+    for number, row in enumerate(rows):
+        late = ("yes" if row["overrun"] else "",) if after else ()
+        numbers = (column[number] for column in columns)
+        listing.add(row["trial_id"], str(row["attempt"]), str(row["iteration"]), *late, *numbers)
     listing.show(make_console())
     return DONE
 
@@ -190,13 +194,20 @@ def _print_json_rows(rows: Iterable[dict[str, Any]]) -> None:
 
 def _list_trials(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
     front = ("front",) if status.others else ()
-    metrics = (f"{name}>" for name in (status.metric, *status.others) if name)
-    short = ("trial", *front, "state", *metrics, "reports>", "attempts>", "time>")
+    metrics = [show_column([trial.score for trial in trials])] if status.metric else []
+    metrics += [show_column([trial.metrics.get(name) for trial in trials]) for name in status.others]
+    names = (f"{name}>" for name in (status.metric, *status.others) if name)
+    after = ("after stop>",) if any(trial.overrun_reports for trial in trials) else ()
+    short = ("trial", *front, "state", *names, "reports>", *after, "attempts>", "time>")
     reported = [] if status.metric else ["metrics"]
     listing = Listing(short, ("config", *reported, *(["violates"] if status.constraints else []), "error"))
-    for trial in trials:
-        listing.add(*_cells(status, trial))
+    for number, trial in enumerate(trials):
+        late = (str(trial.overrun_reports or ""),) if after else ()
+        listing.add(*_cells(status, trial, [column[number] for column in metrics], late))
     listing.show(make_console())
+    if after:
+        note = "after stop: reports that a trial made before the stop reached it; they rank nothing"
+        make_console(is_stderr=True).print(note, style="dim", soft_wrap=True)
 
 
 def _list_attempts(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
@@ -222,16 +233,18 @@ _SORTS: Final[dict[str, Callable[[TrialOutcome], Any]]] = {
 NO_TRIAL: Final = trial_row(TrialOutcome(trial_id="", number=0, state="pending"))
 
 
-def _cells(status: RunStatus, trial: TrialOutcome) -> tuple[Cell, ...]:
+def _cells(
+    status: RunStatus, trial: TrialOutcome, metrics: Sequence[str], late: Sequence[str]
+) -> tuple[Cell, ...]:
     is_best = status.best is not None and trial.number == status.best.number
     colour = {"failed": "red", "running": "cyan"}.get(trial.state, "green" if is_best else "")
     return (
         Text(trial.trial_id, style="bold green" if is_best else ""),
         *(["*" if trial.trial_id in status.pareto else ""] if status.others else []),
         Text(trial.state, style=colour),
-        *(["" if trial.score is None else show_number(trial.score)] if status.metric else []),
-        *(show_number(trial.metrics.get(name, "")) for name in status.others),
+        *metrics,
         str(trial.reports),
+        *late,
         str(trial.num_attempts),
         _took(trial),
         Text(show_config(trial.config)),

@@ -210,7 +210,7 @@ def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:
         }
         if score_of(state, trial) is not None
         else {},
-        reports=results.reports,
+        reports=results.reports - results.overrun,
         overrun_reports=results.overrun,
         attempts=tuple(_attempt_outcome(attempt, uri) for attempt in trial.attempts),
         checkpoint_uri=to_uri(uri, checkpoint.uri) if checkpoint else None,

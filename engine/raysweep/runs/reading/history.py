@@ -12,6 +12,7 @@ from raysweep.core.vocabulary.events import Row, TrialReported
 from raysweep.documents.json_numbers import without_names
 from raysweep.errors import SweepNotFoundError
 from raysweep.outcome import SweepOutcome
+from raysweep.outcome.frames import type_of
 from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import damaged_record
@@ -84,13 +85,21 @@ def reports_of(folder: SweepFolder) -> Iterator[dict[str, Any]]:
 
 def metric_names(folder: SweepFolder) -> list[str]:
     """The columns of the metrics that the reports have, in the order in which they came up."""
-    names: dict[str, None] = {}
+    return list(metric_types(folder))
+
+
+def metric_types(folder: SweepFolder) -> dict[str, set[type]]:
+    """The same, each with the types of its values as `type_of` has them."""
+    types: dict[str, set[type]] = {}
     for line in folder.journal().read():
         if line.startswith(b'{"e":"TrialReported"'):
             event = decode(line)
             assert isinstance(event, TrialReported)
-            names.update(dict.fromkeys(map(_column, event.keys)))
-    return list(names)
+            for place, key in enumerate(event.keys):
+                types.setdefault(_column(key), set()).update(
+                    type_of(without_names(row[place])) for row in event.rows
+                )
+    return types
 
 
 @dataclass(frozen=True, slots=True)

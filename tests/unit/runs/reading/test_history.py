@@ -115,7 +115,9 @@ def test_every_report_is_there_once_with_its_attempt_and_its_place(ran: SweepFol
     assert {row["trial_id"] for row in rows} == {"00000"}
     assert [row["at"] for row in rows] == [AT + 2, AT + 2, AT + 3, AT + 41, AT + 41]
     assert sum(row["number"] == 1 for row in reports_of(ran)) == 3
-    assert sum(trial.reports for trial in outcome_of(ran).trials) == len(list(reports_of(ran)))
+    trials = outcome_of(ran).trials
+    assert [(trial.reports, trial.overrun_reports) for trial in trials] == [(5, 0), (1, 2)]
+    assert sum(trial.reports + trial.overrun_reports for trial in trials) == len(list(reports_of(ran)))
 
 
 def test_a_metric_named_as_a_column_and_one_that_is_no_number(ran: SweepFolder) -> None:

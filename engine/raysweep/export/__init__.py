@@ -1,0 +1,1 @@
+"""Stored sweeps as tables, Optuna studies and MLflow runs. Needs no Ray."""

@@ -1,0 +1,82 @@
+"""A stored sweep as runs on an MLflow server, by the callback that writes them while a sweep runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raysweep.delivery.feed import Feed
+from raysweep.errors import RaysweepError
+from raysweep.export.source import Advance, Exported, read_outcome
+from raysweep.hooks.base import CallbackSetup, SinkDownError
+from raysweep.hooks.events import HOOKS, Report
+from raysweep.hooks.mlflow import Mlflow, MlflowOptions
+from raysweep.hooks.spec import CallbackSpec
+from raysweep.runs.folder import SweepFolder
+
+BATCH = 1000
+"""Events between two flushes."""
+
+
+def export_mlflow(folder: SweepFolder, tracking_uri: str | None, advance: Advance) -> Exported:
+    """Write the events of a sweep as runs. What the server has of it already is not written again.
+
+    Args:
+        folder: The sweep, ended or not: exported again, it gets what is new.
+        tracking_uri: The server; None: the variable MLFLOW_TRACKING_URI.
+        advance: Told how far it is, in events.
+
+    Raises:
+        SpecError: There is no address, or it is none.
+        RaysweepError: The server does not answer, or refuses something; the next export continues there.
+        SweepNotFoundError, StorageError, JournalDamagedError: The sweep cannot be read.
+    """
+    outcome = read_outcome(folder)
+    feed = Feed(folder)
+    items = feed.read(BATCH)
+    options = _options(feed.spec.callbacks, tracking_uri)
+    options.check(folder.store.url)
+    setup = CallbackSetup(
+        sweep_id=folder.sweep_id,
+        name=feed.spec.name,
+        uri=folder.uri,
+        metric=feed.spec.metric,
+        mode=feed.spec.mode,
+        tags=feed.spec.tags,
+        begun_at=feed.begun_at,
+        is_resumed=True,
+    )
+    # Each report is an event, and each trial has about three more.
+    reports, total = 0, sum(trial.reports + trial.overrun_reports + 3 for trial in outcome.trials)
+    callback: Mlflow | None = None
+    try:
+        callback = options.make(setup)
+        while items:
+            for item in items:
+                reports += isinstance(item.event, Report) and item.event.counts
+                if hook := getattr(callback, HOOKS[type(item.event)], None):
+                    hook(item.event)
+            callback.flush()
+            advance("events", feed.ordinal, max(total, feed.ordinal))
+            items = feed.read(BATCH)
+    except (SinkDownError, ValueError) as error:
+        raise RaysweepError(f"{error}; export it again: it continues where it was") from error
+    finally:
+        if callback is not None:
+            callback.close()
+    return Exported(
+        sweep_id=folder.sweep_id,
+        to="mlflow",
+        places=(options.address,),
+        trials=len(outcome.trials),
+        reports=reports,
+        has_ended=outcome.has_ended,
+    )
+
+
+def _options(callbacks: Sequence[CallbackSpec], tracking_uri: str | None) -> MlflowOptions:
+    """Those of the sweep's own callback, so that its runs are found; with this address, if there is one."""
+    own = next((each.options for each in callbacks if isinstance(each.options, MlflowOptions)), None)
+    given = {} if own is None else own.model_dump(mode="json")
+    return MlflowOptions.model_validate(
+        given | ({} if tracking_uri is None else {"tracking_uri": tracking_uri})
+    )
