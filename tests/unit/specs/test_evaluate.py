@@ -19,6 +19,9 @@ from tests.unit.core.toys import make_spec
 GUIDE = (Path(__file__).parents[3] / "docs/guides/evaluation.md").read_text(encoding="utf-8")
 
 
+DRIVER = {"num_workers": 2, "driver": {}}
+
+
 def judge(checkpoint: Path, config: dict[str, Any], iteration: int) -> dict[str, float]:
     return {"acc": 1.0}
 
@@ -29,7 +32,9 @@ def test_it_reads_what_it_writes() -> None:
     assert (short.evaluate.trainable, short.evaluate.slots, short.evaluate.tries) == ("judges:judge", 1, 3)
     command = make_spec(evaluate={"command": ["python", "e.py", "{checkpoint}", "{x}", "{iteration}"]})
     of_python = make_spec(evaluate=judge)
-    for spec in (short, command, of_python):
+    by_trainer = make_spec(evaluate="validation_config", scaling=DRIVER)
+    assert by_trainer.to_dict()["evaluate"]["trainable"] == "validation_config"
+    for spec in (short, command, of_python, by_trainer):
         assert SweepSpec.from_yaml(spec.to_yaml()).digest() == spec.digest()
     assert command.evaluate is not None
     assert command.evaluate.is_program
@@ -52,7 +57,17 @@ def test_a_spec_without_it_has_the_digest_that_it_had_before() -> None:
         ({"trainable": "a:b", "resources": {"cpu": 0}}, {}, "evaluate.resources: asks for nothing"),
         ({"trainable": "a:b", "max_concurrent": 2}, {}, "slots"),
         ({"command": ["c", "{nothing}"]}, {}, r"evaluate.command\[1\].*unknown placeholder \{nothing\}"),
-        ("a:b", {"scaling": {"num_workers": 2}}, "evaluate: cannot be combined with scaling"),
+        (
+            "a:b",
+            {"scaling": {"num_workers": 2}},
+            "evaluate: cannot be combined with scaling without a driver",
+        ),
+        ("validation_config", {}, "evaluate.trainable: validation_config requires scaling with a driver"),
+        (
+            {"trainable": "validation_config", "every": 2},
+            {"scaling": DRIVER},
+            "evaluate.every: cannot be combined with trainable: validation_config",
+        ),
         ("a:b", {"isolation": "inline", "max_concurrent_trials": 1}, "evaluate: cannot .* isolation: inline"),
         ("a:b", {"checkpoint": {"upload": "latest"}}, "evaluate: cannot .* checkpoint.upload: latest"),
         ("a:b", {"stop": {"trial_time_s": 5}}, "evaluate: cannot be combined with stop.trial_time_s"),
