@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from raysweep.cluster.ray.preflight import Node, count_trials
 from raysweep.errors import InfeasibleResourcesError, SpecError
@@ -107,8 +108,11 @@ def test_trials_have_the_room_that_evaluations_leave() -> None:
 
 def test_the_guide_has_each_option_and_a_spec_that_is_valid() -> None:
     assert {name for name in EvaluateSpec.model_fields if f"`{name}`" not in GUIDE} == set()
-    (text,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+    text, added = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
     assert SweepSpec.from_yaml(text).evaluate is not None
+    spec = make_spec(**yaml.safe_load(added))
+    assert spec.evaluate is not None
+    assert spec.evaluate.is_by_trainer
 
 
 def test_the_guides_function_evaluates(tmp_path: Path) -> None:
