@@ -204,15 +204,23 @@ class Met(AttemptMessage, frozen=True):
     is_each: bool = False
 
 
+class Validation(Struct, frozen=True, kw_only=True):
+    """How a trainer has one of its checkpoints validated: its pickled call, and how long a try may take."""
+
+    call: bytes
+    timeout_s: float | None = None
+
+
 class Upcoming(AttemptMessage, frozen=True):
     """A checkpoint of the state after report `report` follows.
 
     Of rank 0, where metrics are reduced; and right before that report, where checkpoints are evaluated.
-    `is_void`: none follows after all.
+    `is_void`: none follows after all. `validation`: where the trial's own trainer has what validates.
     """
 
     report: int
     is_void: bool = False
+    validation: Validation | None = None
 
 
 class Leaving(AttemptMessage, frozen=True):
@@ -273,6 +281,14 @@ class Answer(AttemptMessage, frozen=True):
     report: int
 
 
+class Judged(AttemptMessage, frozen=True):
+    """What the validation of report `report`'s checkpoint gave; `problem`: why it gave nothing."""
+
+    report: int
+    metrics: dict[str, Any]
+    problem: str = ""
+
+
 class Meet(AttemptMessage, frozen=True):
     """To the others of a gang: rank 0 waits for them at this port.
 
@@ -319,5 +335,5 @@ FromWorker = (
     | End
     | TrialsRecalled
 )
-Order = Stop | Interrupt | Kill | Answer | Meet | Follow
+Order = Stop | Interrupt | Kill | Answer | Judged | Meet | Follow
 ToWorker = Job | Order | Recall | Exit

@@ -64,7 +64,13 @@ def preload() -> None:
 
 
 def run_storms(
-    seed: int, numbers: Sequence[int], folder: Path, jobs: int, *, keeps_folders: bool = False
+    seed: int,
+    numbers: Sequence[int],
+    folder: Path,
+    jobs: int,
+    *,
+    evaluates: bool = False,
+    keeps_folders: bool = False,
 ) -> Iterator[Result]:
     """Play storms, `jobs` at once, each in a fork; results as they come."""
     line = list(reversed(numbers))
@@ -74,7 +80,7 @@ def run_storms(
         while line or running:
             while line and len(running) < jobs:
                 number = line.pop()
-                process = _begin(seed, number, folder)
+                process = _begin(seed, number, folder, evaluates)
                 running[os.pidfd_open(process.pid)] = number, process, time.monotonic()
             ready, _, _ = select.select(list(running), [], [], 1.0)
             late = [fd for fd, (_, _, begun) in running.items() if time.monotonic() - begun > STORM_LIMIT_S]
@@ -88,10 +94,10 @@ def run_storms(
         kill_all(list(descendants(os.getpid())))
 
 
-def _begin(seed: int, number: int, folder: Path) -> Process:
+def _begin(seed: int, number: int, folder: Path, evaluates: bool) -> Process:
     def run() -> None:
         try:
-            result = play(seed, number, folder / str(number))
+            result = play(seed, number, folder / str(number), evaluates=evaluates)
         except Exception:  # noqa: BLE001  a fault of the harness is a violation, too
             result = Result(number, "", violations=[traceback.format_exc()[-1500:]])
         (folder / f"{number}.json").write_text(json.dumps(asdict(result)))
@@ -112,13 +118,14 @@ def _read(number: int, folder: Path, keeps_folder: bool) -> Result:
     return result
 
 
-def show(seed: int, result: Result, is_alone: bool, elapsed_s: float) -> None:
+def show(seed: int, result: Result, is_alone: bool, elapsed_s: float, *, evaluates: bool) -> None:
     """What went wrong, and how to see it again."""
     if result.violations or is_alone:
         print(f"[{elapsed_s:.0f} s] storm {result.number}: {result.told} -> {result.ended or result.refused}")
         for each in dict.fromkeys(result.violations):
             print(f"  {each}")
-        print(f"  again: make storms SEED={seed} STORM={result.number}", flush=True)
+        switch = " EVALUATE=1" * evaluates
+        print(f"  again: make storms SEED={seed} STORM={result.number}{switch}", flush=True)
 
 
 def main() -> int:
@@ -132,6 +139,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="how many at once")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin none after this time")
     parser.add_argument("--until-found", action="store_true", help="end with the first violation")
+    parser.add_argument("--evaluate", action="store_true", help="checkpoints are evaluated apart")
     parser.add_argument("--put-back", choices=PUT_BACK, help="a fault that the storms have to find")
     parser.add_argument("--folder", type=Path, default=Path(".storms"))
     asked = parser.parse_args()
@@ -146,13 +154,18 @@ def main() -> int:
     numbers = [asked.storm] if is_alone else list(range(asked.first, asked.first + asked.storms))
     numbers = [int(each) for each in asked.only.split(",")] if asked.only else numbers
     for result in run_storms(
-        asked.seed, numbers, asked.folder.absolute(), asked.jobs, keeps_folders=is_alone
+        asked.seed,
+        numbers,
+        asked.folder.absolute(),
+        asked.jobs,
+        evaluates=asked.evaluate,
+        keeps_folders=is_alone,
     ):
         played, cpu_s = played + 1, cpu_s + result.cpu_s
         refused += bool(result.refused)
         if result.violations:
             violated.append(result.number)
-        show(asked.seed, result, is_alone, time.monotonic() - begun)
+        show(asked.seed, result, is_alone, time.monotonic() - begun, evaluates=asked.evaluate)
         minutes = (time.monotonic() - begun) / 60
         if not is_alone and played % 50 == 0:
             print(f"{played} storms in {minutes:.1f} minutes, {len(violated)} violated", flush=True)

@@ -83,7 +83,12 @@ AT_THE_END: Final = ("returns text", "returns list", "report after the end", "st
 
 
 def _once(scene: Scene, name: str) -> bool:
-    path = f"{scene.plan['log']}.{name}.{scene.number}"
+    return is_first(scene.plan, f"{name}.{scene.number}")
+
+
+def is_first(plan: Mapping[str, Any], name: str) -> bool:
+    """Whether this name is asked for the first time in the storm."""
+    path = f"{plan['log']}.{name}"
     try:
         _close(_open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:

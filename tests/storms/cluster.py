@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ import ray
 import ray.exceptions
 
 import raysweep.cluster.cluster_watch as watch
+import raysweep.cluster.controller as controller
+import raysweep.cluster.evaluators as evaluators
 import raysweep.cluster.ray.actors as actors
 import raysweep.cluster.ray.nodes as nodes
 import raysweep.cluster.ray.orphaned_groups as orphans
@@ -27,11 +30,12 @@ import raysweep.cluster.worker_pool as slots
 from raysweep.cluster.preparation import shaped
 from raysweep.cluster.ray.connection import RayConnection
 from raysweep.cluster.ray.preflight import Node
-from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.fleet import CreateGroup, RemoveGroup, StartEvaluation, StartWorker
 from raysweep.space.amounts import Needs
 from raysweep.specs.shape import Shape
+from raysweep.worker.evaluation import EvaluationJob
 from raysweep.worker.setup import WorkerSetup
-from tests.storms.workers import Ended, Kill, Start
+from tests.storms.workers import Ended, Evaluate, Kill, Start, take_evaluated
 
 MEMORY_BYTES: Final = 8.0 * 2**30
 DRAIN_S: Final = 2.0
@@ -55,6 +59,7 @@ class StandInCluster:
     dead: set[str] = field(default_factory=set)
     on_change: Callable[[], None] = lambda: None
     on_death: Callable[[str], None] = lambda node: None
+    on_evaluated: Callable[[int], None] = lambda number: None
 
     def __post_init__(self) -> None:
         for cpus in self.cpus:
@@ -198,6 +203,9 @@ class StandInPool(actors.ActorPool):
     def _read(self) -> None:
         while self._server.poll():
             ended: Ended = self._server.recv()
+            if ended.worker < 0:
+                self._cluster.on_evaluated(ended.worker)
+                continue
             actor = self._alive.get(ended.worker)
             if actor is not None:
                 self._take_end(actor, self._error_of(ended))
@@ -217,6 +225,54 @@ class StandInPool(actors.ActorPool):
         self._go_on()
 
 
+class StandInEvaluators(evaluators.Evaluators):
+    """As `Evaluators`, in processes that a fork server starts; these have negative numbers."""
+
+    def __init__(
+        self, spec: Any, asked: Any, folder: Any, answer: Any, *, cluster: StandInCluster, server: Connection
+    ) -> None:
+        self._asked, self._answer = asked, answer
+        self._waiting: deque[StartEvaluation] = deque()
+        self._slots = [evaluators._Slot(group=None) for _ in range(asked.slots)]  # type: ignore[arg-type]
+        self._setup = evaluators._make_setup(spec, asked, folder)
+        self._is_closed = False
+        self.is_placed = True
+        self._server = server
+        self._fresh = itertools.count(1)
+        cluster.on_evaluated = self._take
+
+    async def open(self, timeout_s: float | None = None) -> None:
+        """They need no place."""
+
+    def find_groups(self) -> dict[str, list[Bundle]]:
+        """None that Ray would know."""
+        return {}
+
+    def close(self) -> None:
+        """Kill what runs."""
+        self._is_closed = True
+        for slot in self._slots:
+            if slot.running is not None:
+                self._end(slot)
+
+    def _launch(self, slot: Any, job: EvaluationJob) -> Any:
+        number = -next(self._fresh)
+        self._server.send(Evaluate(number, self._setup, job))
+        return number
+
+    def _watch(self, slot: Any, ref: Any) -> None:
+        """The fork server says when it has ended."""
+
+    def _take(self, number: int) -> None:
+        found = take_evaluated(number)
+        for slot in self._slots:
+            if slot.ref == number:
+                self._take_end(slot, slot.ref, found, None if found else ray.exceptions.WorkerCrashedError())
+
+    def _kill(self, ref: Any) -> None:
+        self._server.send(Kill(ref))
+
+
 def install(cluster: StandInCluster, server: Connection, folder: str) -> None:
     """Replace Ray in this process, which must be one of its own."""
 
@@ -229,12 +285,16 @@ def install(cluster: StandInCluster, server: Connection, folder: str) -> None:
             shape_for, setup, on_ended, **options, cluster=cluster, server=server, folder=folder
         )
 
+    def make_evaluators(*args: Any) -> StandInEvaluators:
+        return StandInEvaluators(*args, cluster=cluster, server=server)
+
     def refuse(*args: Any, **options: Any) -> None:
         raise AssertionError("the engine asked Ray for something that the stand-in cluster does not replace")
 
     replaced: tuple[tuple[Any, str, Any], ...] = (
         (run, "connect", connect),  # no Ray starts
         (slots, "ActorPool", make_pool),  # groups and actors
+        (controller, "Evaluators", make_evaluators),  # tasks
         (slots, "OrderedPool", make_pool),  # the line of several sweeps is kept in Ray's control store
         (ray, "init", refuse),
         # What only the control store knows.

@@ -17,7 +17,7 @@ from raysweep.storage.checkpoints.store import restore_uri
 from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.storms.specs import Storm
-from tests.storms.zoo import loss_of, saved
+from tests.storms.zoo import judged, loss_of, saved
 
 FINAL: Final = ("completed", "stopped", "failed")
 CUT: Final = ("budget", "deadline")
@@ -58,6 +58,8 @@ def check_outcome(
         yield f"ended by its time budget of {limit_s} s after {elapsed_s:.1f} s"
     yield from _check_status(outcome, is_extension)
     yield from check_rows(storm, outcome, rows)
+    if storm.evaluates:
+        yield from check_evaluations(storm, outcome, rows, log)
     yield from _check_acknowledged(log, rows)
     yield from _check_scores(storm, outcome, rows)
     yield from _check_best(storm, outcome)
@@ -124,8 +126,34 @@ def check_rows(storm: Storm, outcome: rs.SweepOutcome, rows: Sequence[Row]) -> I
             yield f"trial {number}, attempt {attempt}: iterations {found[:20]}"
 
 
+def check_evaluations(storm: Storm, outcome: rs.SweepOutcome, rows: Sequence[Row], log: Log) -> Iterator[str]:
+    """Each report whose checkpoint was to be evaluated has that evaluation, and no other, and once."""
+    plan, asked = storm.plan, storm.spec["evaluate"]
+    given = {(entry["trial"], entry["of"], entry["step"]) for entry in log.lines["judged"]}
+    for row in rows:
+        number, step = row["number"], row.get("step")
+        where = f"trial {number}, attempt {row['attempt']}, report {row['iteration']}"
+        if row.get("judged") == -1:
+            continue  # an act's checkpoint, which has no state
+        if "judged" in row:
+            expected = judged(plan["seed"], row.get("of", number), step)
+            if not row.get("odd") and row["judged"] != expected:
+                yield f"{where}: judged {row['judged']}, expected {expected}"
+            if not row.get("odd") and (number, row.get("of"), step) not in given:
+                yield f"{where}: an evaluation that was not made"
+        elif row.get("saved") and asked["every"] == 1 and not row["overrun"] and not storm.deletion:
+            note = f"trial {number}: the evaluation after report {row['iteration']} "
+            if not any(each.startswith(note) for each in outcome.notes):
+                yield f"{where}: the evaluation is missing, and no note says why"
+    done = [(row["number"], row["attempt"], row["iteration"]) for row in rows]
+    if len(done) != len(set(done)):
+        yield "a report is there twice"
+
+
 def _check_row(storm: Storm, outcome: rs.SweepOutcome, row: Row) -> Iterator[str]:
     expected = loss_of(row["x"], storm.plan["seed"], row["number"], row["step"])
+    if storm.evaluates and "loss" not in row:
+        return  # the evaluation that gives it is missing, see `check_evaluations`
     if row["loss"] != expected:
         yield f"trial {row['number']}, step {row['step']}: loss {row['loss']}, expected {expected}"
     if not storm.exploits and row["x"] != outcome.trials[row["number"]].config["x"]:

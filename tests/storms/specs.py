@@ -60,6 +60,11 @@ class Storm:
         return chosen if isinstance(chosen, str) else str(next(iter(chosen)))
 
     @property
+    def evaluates(self) -> bool:
+        """Whether its checkpoints are evaluated apart."""
+        return "evaluate" in self.spec
+
+    @property
     def exploits(self) -> bool:
         """Whether its trials go on from one another's checkpoints."""
         return self.scheduler in EXPLOITING
@@ -68,6 +73,7 @@ class Storm:
         """In one line, what it is."""
         said = [self.scheduler, self.isolation, str(self.spec["search"])[:24]]
         said += ["pairs"] if self.plan["pairs"] else []
+        said += ["evaluates"] if self.evaluates else []
         said += [f"kills {len(self.kills)}"] if self.kills else []
         said += [f"clock {self.jump[1]:+.0f} s"] if self.jump else []
         said += [f"deletes {self.deletion}"] if self.deletion else []
@@ -76,8 +82,41 @@ class Storm:
         return ", ".join(said)
 
 
-def draw_storm(seed: int, number: int, folder: Path) -> Storm:
-    """Storm `number` of a seed."""
+def draw_storm(seed: int, number: int, folder: Path, *, evaluates: bool = False) -> Storm:
+    """Storm `number` of a seed; `evaluates`: its checkpoints are evaluated apart, where that can be."""
+    storm = _draw_storm(seed, number, folder)
+    if evaluates:
+        _evaluate(Random(f"{seed}:{number}:evaluate"), storm)
+    return storm
+
+
+def _evaluate(rng: Random, storm: Storm) -> None:
+    """Have the checkpoints of a storm evaluated by `zoo.judge`: some die, some raise, some are slow.
+
+    What cannot be combined with that is left out; a gang and a sweep in its own process stay as they are.
+    """
+    spec, plan = storm.spec, storm.plan
+    if storm.isolation == "inline" or "scaling" in spec:
+        return
+    spec.get("checkpoint", {}).pop("upload", None)
+    spec["stop"].pop("trial_time_s", None)
+    spec["evaluate"] = {
+        "trainable": "tests.storms.zoo:judge",
+        "resources": {"cpu": 0, "memory": 1_000_000},  # trials have the CPUs
+        "slots": rng.choice([1, 1, 2]),
+        "every": rng.choice([1, 1, 1, 2]),
+        "ahead": rng.choice([0, 1, 1, 3]),
+        "tries": rng.choice([1, 2, 3]),
+    }
+    if rng.random() < 0.2:
+        spec["evaluate"]["timeout_s"] = 0.5
+    plan["every"] = plan["every"] or 1
+    plan["judge_s"] = rng.choice([0, 0.02, 0.1, 0.3])
+    plan["judge_fails"] = rng.choice([0.0, 0.1, 0.3])
+    plan["judges_metric"] = spec["evaluate"]["every"] == 1 and spec["metric"] == "loss" and rng.random() < 0.5
+
+
+def _draw_storm(seed: int, number: int, folder: Path) -> Storm:
     rng = Random(f"{seed}:{number}")
     if rng.random() < 0.12:
         return _bad_hook(rng, seed, number, folder)

@@ -50,13 +50,16 @@ class Result:
     refused: str = ""
 
 
-def play(seed: int, number: int, folder: Path) -> Result:
-    """Play it in this process, which must be one of its own: it adopts what the storm leaves behind."""
+def play(seed: int, number: int, folder: Path, *, evaluates: bool = False) -> Result:
+    """Play it in this process, which must be one of its own: it adopts what the storm leaves behind.
+
+    `evaluates`: see `draw_storm`.
+    """
     adopt_orphans()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     begun = time.monotonic()
-    storm = draw_storm(seed, number, folder)
+    storm = draw_storm(seed, number, folder, evaluates=evaluates)
     result = Result(number, storm.told())
     try:
         rs.SweepSpec(**storm.spec)
@@ -164,7 +167,8 @@ class Player:
 
     def _kill_worker(self) -> None:
         """The process of a trial that runs, or a fork server, or whatever descends from this one."""
-        pids = [entry["pid"] for entry in self._log().lines["start"]]
+        lines = self._log().lines
+        pids = [entry["pid"] for entry in (*lines["start"], *lines["judge"])]
         living = set(descendants(os.getpid()))
         running = [pid for pid in pids if pid in living and pid != self._controller]
         if running:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
 import random
 import select
 import signal
@@ -17,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+from raysweep.worker.evaluation import EvaluationJob, EvaluationSetup
 from raysweep.worker.setup import WorkerSetup
 
 _LIBC: Final = ctypes.CDLL(None)
@@ -34,6 +36,15 @@ class Start:
     node: str
     setup: WorkerSetup
     folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Fork a process that evaluates; its number is negative. What came of it, `take_evaluated` reads."""
+
+    worker: int
+    setup: EvaluationSetup
+    job: EvaluationJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,9 @@ def serve(orders: Connection) -> None:
             case Start():
                 pid = _fork(order, orders, workers)
                 workers[os.pidfd_open(pid)] = pid, order.worker
+            case Evaluate():
+                pid = _fork_evaluation(order, orders, workers)
+                workers[os.pidfd_open(pid)] = pid, order.worker
             case Kill(worker=worker):
                 for pid, number in workers.values():
                     if number == worker:
@@ -96,6 +110,37 @@ def _fork(start: Start, orders: Connection, workers: dict[int, tuple[int, int]])
         _work(start)
 
     return fork(run)
+
+
+def _fork_evaluation(order: Evaluate, orders: Connection, workers: dict[int, tuple[int, int]]) -> int:
+    def run() -> None:
+        from raysweep.worker.evaluation import evaluate
+
+        orders.close()
+        for pidfd in workers:
+            os.close(pidfd)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        path = _evaluated_path(order.worker)
+        path.with_suffix(".new").write_bytes(pickle.dumps(evaluate(order.setup, order.job)))
+        path.with_suffix(".new").rename(path)
+
+    return fork(run)
+
+
+def _evaluated_path(number: int) -> Path:
+    """In the folder of the storm, in which the controller and its fork server run."""
+    return Path(f"evaluated{number}")
+
+
+def take_evaluated(number: int) -> Any:
+    """What an evaluation that has ended gave; None: nothing, as its process died."""
+    path = _evaluated_path(number)
+    try:
+        return pickle.loads(path.read_bytes())  # noqa: S301  of our own fork
+    except FileNotFoundError:
+        return None
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def fork(run: Callable[[], Any]) -> int:

@@ -81,6 +81,10 @@ def train(config: Config) -> Any:
 def _report(plan: Config, context: Any, step: int, row: Config) -> None:
     waits = bool(plan["waits"]) and draw(plan["seed"], "waits", context.number, step) % 3 == 0
     is_due = plan["every"] and (step % plan["every"] == 0 or rs.should_checkpoint()) and context.rank == 0
+    if is_due and "judge_s" in plan and not row.get("odd"):
+        row = {**row, "saved": 1}
+        if plan["judges_metric"]:
+            row.pop("loss", None)
     if is_due and plan["new_folder"]:
         with rs.new_checkpoint() as folder:
             write(folder, saved(plan, context.number, step))
@@ -93,6 +97,37 @@ def _report(plan: Config, context: Any, step: int, row: Config) -> None:
         rs.report(row, wait=waits)
     if waits and context.rank == 0 and row.get("step") == step:
         say(plan, "acknowledged", trial=context.number, attempt=context.attempt, step=step)
+
+
+def judged(seed: int, number: int, step: int) -> int:
+    """What the evaluation of a trial's checkpoint gives."""
+    return draw(seed, "judged", number, step) % 1_000_000
+
+
+def judge(checkpoint: pathlib.Path, config: Config, iteration: int) -> Config:
+    """Evaluates a checkpoint. Its process may die, or it raises, or is slow: once, or each time."""
+    plan, context = config["plan"], rs.get_context()
+    path = pathlib.Path(checkpoint, "state.json")
+    if not path.exists():
+        return {"judged": -1}  # an act's, without any
+    state = json.loads(path.read_text())
+    number, step, seed = int(state["trial"]), int(state["step"]), plan["seed"]
+    facts = {"of": number, "step": step, "attempt": context.attempt}
+    say(plan, "judge", trial=context.number, iteration=iteration, **facts)
+    if state != saved(plan, number, step):
+        say(plan, "torn", trial=context.number, step=step)
+    time.sleep(plan["judge_s"] * (5 if draw(seed, "slow", number, step) % 10 == 0 else 1))
+    if draw(seed, "fails", number, step) % 1000 < 1000 * plan["judge_fails"]:
+        how = draw(seed, "how", number, step) % 4
+        if how == 3 or acts.is_first(plan, f"judge.{number}.{step}"):
+            if how == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError(f"no verdict on trial {number}, step {step}")
+    found: Config = {"judged": judged(seed, number, step)}
+    if plan["judges_metric"]:
+        found["loss"] = loss_of(config["x"], seed, number, step)
+    say(plan, "judged", trial=context.number, iteration=iteration, **facts)
+    return found
 
 
 def write(folder: pathlib.Path, content: Config) -> None:

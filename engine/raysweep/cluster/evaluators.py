@@ -118,7 +118,6 @@ class Evaluators:
                 self._begin(slot, self._waiting.popleft())
 
     def _begin(self, slot: _Slot, action: StartEvaluation) -> None:
-        own = dict(self._bundle)
         job = EvaluationJob(
             trial=action.trial,
             attempt=action.attempt,
@@ -126,27 +125,32 @@ class Evaluators:
             seed=action.seed,
             config=action.config,
             uri=action.uri,
+            validation=action.validation,
         )
+        slot.running, slot.ref = action.evaluation, self._launch(slot, job)
+        self._watch(slot, slot.ref)
+        limit_s = action.validation.timeout_s if action.validation is not None else None
+        limit_s = limit_s or self._asked.timeout_s
+        if limit_s is not None:
+            loop = asyncio.get_running_loop()
+            slot.timer = loop.call_later(limit_s, lambda: self._time_out(slot, action.evaluation, limit_s))
+
+    def _launch(self, slot: _Slot, job: EvaluationJob) -> Any:
+        own = dict(self._bundle)
         options = {
             "num_cpus": own.pop("CPU", 0.0),
             "num_gpus": own.pop("GPU", 0.0),
             "memory": own.pop("memory", None),
             "resources": own or None,
         }
-        slot.running = action.evaluation
-        slot.ref = self._task.options(
-            name=f"evaluate {action.trial:05d}/{action.iteration}",
+        return self._task.options(
+            name=f"evaluate {job.trial:05d}/{job.iteration}",
             max_retries=0,
             scheduling_strategy=PlacementGroupSchedulingStrategy(
                 slot.group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
             ),
             **options,
         ).remote(self._setup, job)
-        self._watch(slot, slot.ref)
-        limit_s = self._asked.timeout_s
-        if limit_s is not None:
-            loop = asyncio.get_running_loop()
-            slot.timer = loop.call_later(limit_s, lambda: self._time_out(slot, action.evaluation, limit_s))
 
     def _watch(self, slot: _Slot, ref: Any) -> None:
         loop = asyncio.get_running_loop()
@@ -175,15 +179,18 @@ class Evaluators:
     def _time_out(self, slot: _Slot, number: int, limit_s: float) -> None:
         if slot.running == number:
             self._end(slot)
-            self._answer(number, {}, f"Timeout: it took longer than {limit_s:g} s (evaluate.timeout_s)")
+            self._answer(number, {}, f"Timeout: it took longer than {limit_s:g} s (timeout_s)")
             self._begin_next()
 
     def _end(self, slot: _Slot) -> None:
+        self._kill(slot.ref)
+        self._free(slot)
+
+    def _kill(self, ref: Any) -> None:
         try:
-            ray.cancel(slot.ref, force=True)
+            ray.cancel(ref, force=True)
         except (RayError, ValueError) as error:  # it is ending by itself, or Ray's control store is away
             log.warning("an evaluation could not be cancelled: %s", error)
-        self._free(slot)
 
     def _free(self, slot: _Slot) -> None:
         if slot.timer is not None:

@@ -80,7 +80,7 @@ def check_evaluator(spec: SweepSpec, *, is_local: bool) -> None:
         SpecError: It cannot; names the field.
     """
     asked = spec.evaluate
-    if asked is None:
+    if asked is None or asked.is_by_trainer:
         return
     try:
         if asked.command is not None:
@@ -192,6 +192,8 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             limits=spec.stop.trial_limits,
             rungs=Rungs.of(spec),
             evaluations_ahead=spec.evaluate.ahead if spec.evaluate is not None else None,
+            validates=spec.evaluate is not None and spec.evaluate.is_by_trainer,
+            evaluation_resources=spec.evaluate.resources.to_bundle() if spec.evaluate is not None else {},
             nested=tuple(name for name in reported_names(spec) if "/" in name),
             tuples=tuples_of(spec.param_space),
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,

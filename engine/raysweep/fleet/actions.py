@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from raysweep.messages import ToWorker
+from raysweep.messages import ToWorker, Validation
 from raysweep.space.amounts import Needs
 
 
@@ -85,6 +85,8 @@ class StartEvaluation:
     seed: int
     config: dict[str, JsonValue]
     uri: str
+    validation: Validation | None = None
+    """What evaluates, where the trial's own trainer has said that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.stop_reasons import STOPS
 from raysweep.fleet.actions import Action, CancelEvaluation, StartEvaluation
+from raysweep.messages import Judged, Validation
 
 _ENDS: Final = (ev.TrialReturned, ev.TrialStopped, ev.TrialFailed)
 _OF_SLOT: Final = (ev.SlotOpened, ev.SlotDelayed, ev.SlotFailed, ev.SlotLost, ev.TrialsRecalled)
@@ -62,6 +63,8 @@ class Mark:
     """Its number in its attempt, from 0."""
     is_wanted: bool
     """Whether its checkpoint is to be evaluated."""
+    validation: Validation | None = None
+    """By what, where its trial has said that."""
     state: MarkState = "unstored"
     """How far that is."""
     is_settled: bool = False
@@ -120,18 +123,24 @@ class EvaluationRules:
     """The metric that ranks."""
     ranks_by: str
     """What ranks checkpoints, where that is another."""
+    is_by_trainer: bool = False
+    """Whether trials say which checkpoints are evaluated, and by what; they hear what came of it."""
 
 
 class Evaluations:
-    """Holds back what slots say until it can count. `act` takes what the evaluators are to do.
+    """Holds back what slots say until it can count. `act` takes what the evaluators are to do, `tell` what a
+    slot's worker is to hear.
 
     `events` are those that the core is to have now, in order.
     """
 
-    def __init__(self, rules: EvaluationRules, act: Callable[[Action], None]) -> None:
+    def __init__(
+        self, rules: EvaluationRules, act: Callable[[Action], None], tell: Callable[[int, Judged], None]
+    ) -> None:
         self.events: deque[ev.Event] = deque()
         self._rules = rules
         self._act = act
+        self._tell = tell
         self._next = 0
         self._attempts: dict[int, Watched] = {}
         self._lanes: dict[int, deque[ev.Event]] = {}
@@ -175,14 +184,16 @@ class Evaluations:
 
     # -- from the workers --------------------------------------------------------------------------
 
-    def expect(self, trial: int, attempt: int, report: int) -> None:
-        """This report of the attempt comes with a checkpoint."""
+    def expect(self, trial: int, attempt: int, report: int, validation: Validation | None = None) -> None:
+        """This report of the attempt comes with a checkpoint; `validation`: what its trial says of it."""
         watched = self._find(trial, attempt)
         if watched is None:
             return
         watched.said += 1
-        count = watched.start.saved + watched.said
-        mark = watched.marks[report] = Mark(report=report, is_wanted=count % self._rules.every == 0)
+        is_wanted = (watched.start.saved + watched.said) % self._rules.every == 0
+        if self._rules.is_by_trainer:
+            is_wanted = validation is not None
+        mark = watched.marks[report] = Mark(report=report, is_wanted=is_wanted, validation=validation)
         if not mark.is_wanted:
             mark.state = "void"
         self._settle(watched)
@@ -222,6 +233,7 @@ class Evaluations:
         watched, mark = self._open.pop(number, (None, None))
         if watched is not None and mark is not None:
             mark.state, mark.metrics = "in", metrics
+            self._tell_trial(watched, mark, "")
             self._pump(watched.slot, at)
 
     def failed(self, number: int, problem: str, at: float) -> None:
@@ -235,9 +247,16 @@ class Evaluations:
         del self._open[number]
         times = "once" if mark.tries == 1 else f"{mark.tries} times"
         mark.state, mark.note = "void", f"failed {times}, the last time with {problem}"
+        self._tell_trial(watched, mark, problem)
         self._pump(watched.slot, at)
 
     # -- how it is done ----------------------------------------------------------------------------
+
+    def _tell_trial(self, watched: Watched, mark: Mark, problem: str) -> None:
+        if self._rules.is_by_trainer:
+            start = watched.start
+            judged = Judged(start.trial, start.attempt, mark.report, metrics=mark.metrics, problem=problem)
+            self._tell(watched.slot, judged)
 
     def _find(self, trial: int, attempt: int) -> Watched | None:
         watched = self._attempts.get(trial)
@@ -327,6 +346,7 @@ class Evaluations:
                 seed=start.seed,
                 config=start.config,
                 uri=mark.uri,
+                validation=mark.validation,
             )
         )
 

@@ -93,4 +93,10 @@ def _evaluations(spec: SweepSpec) -> EvaluationRules | None:
     if asked is None:
         return None
     by = checkpoint_metric(spec)
-    return EvaluationRules(every=asked.every, tries=asked.tries, metric=spec.metric, ranks_by=by)
+    return EvaluationRules(
+        every=asked.every,
+        tries=asked.tries,
+        metric=spec.metric,
+        ranks_by=by,
+        is_by_trainer=asked.is_by_trainer,
+    )

@@ -41,7 +41,9 @@ class Roster(ABC):
         self.actions: deque[Action] = deque()
         """Actions for Ray and the links, in order; taken after each input."""
         self.evaluations = (
-            Evaluations(policy.evaluations, self.actions.append) if policy.evaluations is not None else None
+            Evaluations(policy.evaluations, self.actions.append, self._tell)
+            if policy.evaluations is not None
+            else None
         )
         """Holds events back until checkpoints are evaluated; None: none is."""
         self.policy = policy
@@ -75,6 +77,11 @@ class Roster(ABC):
         """Have a message go to the slot's members with the next flush."""
         slot.outgoing.append(message)
         self.dirty[slot.number] = slot
+
+    def _tell(self, number: int, message: msg.ToWorker) -> None:
+        slot = self.slots.get(number)
+        if slot is not None:
+            self.say(slot, message)
 
     def fail(self, slot: FleetSlot, message: msg.TrialFailed, at: float) -> None:
         """The attempt has failed."""

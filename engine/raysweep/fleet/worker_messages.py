@@ -23,7 +23,7 @@ def take(fleet: Roster, slot: FleetSlot, worker: Worker, message: msg.FromWorker
             if message.is_void:
                 fleet.evaluations.expect_none(*message.who, message.report, at)
             else:
-                fleet.evaluations.expect(*message.who, message.report)
+                fleet.evaluations.expect(*message.who, message.report, message.validation)
         case msg.Spent():
             worker.is_spent = True
             _note_spent(fleet, message, at)

@@ -27,7 +27,7 @@ def check_portable(spec: SweepSpec | TrainSpec) -> None:
     evaluate = spec.evaluate if isinstance(spec, SweepSpec) else None
     if evaluate is not None and evaluate.command is not None:
         check_program(evaluate.command, is_local=False)
-    elif evaluate is not None:
+    elif evaluate is not None and not evaluate.is_by_trainer:
         _check_function("evaluate.trainable", evaluate.trainable)
     for name, source in spec.datasets.items() if isinstance(spec, TrainSpec) else ():
         if source.function is not None:

@@ -107,7 +107,7 @@ def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
 def _check_evaluator(spec: SweepSpec | TrainSpec) -> list[Check]:
     """What evaluates checkpoints, if anything does."""
     asked = spec.evaluate if isinstance(spec, SweepSpec) else None
-    if asked is None:
+    if asked is None or asked.is_by_trainer:
         return []
     if asked.command is not None:
         return [_check_program(asked.command, "evaluate")]

@@ -46,6 +46,7 @@ from raysweep.raycompat.train import (
 )
 from raysweep.raycompat.train import own_logging_left_alone as _own_logging_left_alone
 from raysweep.raycompat.trialdata import EndsRun, TrialDatasets, split_names
+from raysweep.raycompat.validation import ValidationAsked, Validations, validation_asked_by
 
 STOP_SLICE_S: Final = 0.1
 # They see to a placement group and to a controller that are actors of Ray's own, and there are neither; or
@@ -67,6 +68,8 @@ class Asked:
     whole: int = 0
     """How many each worker reads for itself."""
     refused: tuple[tuple[str, str], ...] = ()
+    validation: ValidationAsked | None = None
+    """What its `validation_config` asks for; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,7 @@ def asked_by(trainer: DataParallelTrainer) -> Asked:
     """What this trainer asks for."""
     scaling: Any = trainer.scaling_config
     split = len(split_names(trainer)) if trainer.datasets else 0
+    validation = trainer.validation_config
     refused = [
         (
             scaling.num_workers == 0,
@@ -96,11 +100,6 @@ def asked_by(trainer: DataParallelTrainer) -> Asked:
             "ScalingConfig.label_selector",
             "write it into the spec, as resources.label_selector",
         ),
-        (
-            trainer.validation_config,
-            "validation_config",
-            "report the validation's metrics from the training function",
-        ),
     ]
     return Asked(
         num_workers=scaling.max_workers,
@@ -112,6 +111,7 @@ def asked_by(trainer: DataParallelTrainer) -> Asked:
         },
         strategy=scaling.placement_strategy,
         refused=tuple((what, fix) for is_there, what, fix in refused if is_there),
+        validation=validation_asked_by(validation) if validation is not None else None,
     )
 
 
@@ -149,12 +149,13 @@ class TrialRun:
         place: Its folder.
         group: The placement group that the workers go into.
         first: The bundle of rank 0; the other ranks have those that follow.
-        on_report: Gets rank 0's metrics, and the checkpoint as Ray has it or None, once for each report.
-            What it raises ends the run.
+        on_report: Gets rank 0's metrics, the checkpoint as Ray has it or None, and which validation was asked
+            for or None, once for each report. What it raises ends the run.
         workers: How many, where the trainer has a range.
         data: Where its data sets are read; None: the trial holds no CPUs for that.
         wrap: Makes the function that the workers run of the trainer's own.
         wants_checkpoint: Whether the trial is asked for a checkpoint: then the workers are.
+        validations: Knows what came of those that were asked for; None: the trainer validates nothing.
     """
 
     def __init__(
@@ -163,12 +164,13 @@ class TrialRun:
         place: RunPlace,
         group: Any,
         first: int,
-        on_report: Callable[[dict[str, Any], Any], None],
+        on_report: Callable[[dict[str, Any], Any, Any], None],
         *,
         workers: int | None = None,
         data: DataPlace | None = None,
         wrap: Callable[[Any], Any] = lambda function: function,
         wants_checkpoint: Callable[[], bool] = lambda: False,
+        validations: Validations | None = None,
     ) -> None:
         config: Any = trainer.run_config
         keeps = config.checkpoint_config
@@ -201,6 +203,7 @@ class TrialRun:
         self._storage: Any = mine.storage_context
         self._group, self._first, self._on_report = group, first, on_report
         self._wrap, self._wants_checkpoint = wrap, wants_checkpoint
+        self._validations = validations
         self._restored: Checkpoint | None = None
 
     def check_datasets(self) -> None:
@@ -239,6 +242,8 @@ class TrialRun:
                     break
                 if self._wants_checkpoint():
                     controller.ask_for_checkpoint()
+                if self._validations is not None:
+                    self._validations.settle()
             await running
             return controller.get_result()
         finally:
@@ -264,7 +269,8 @@ class TrialRun:
             callbacks=[
                 *(each for each in callbacks if type(each).__name__ not in _LEFT_OUT),
                 *self._datasets,
-                Reports(self._on_report),
+                *([self._validations] if self._validations is not None else []),
+                Reports(self._on_report, self._validations),
             ],
         )
         policy.announced = lambda: controller.announced
@@ -272,6 +278,8 @@ class TrialRun:
         controller.watch_other_nodes()
         controller._health_check_interval_s = POLL_FASTEST_S
         manager: Any = controller._checkpoint_manager
+        if self._validations is not None:
+            self._validations.manager = manager
         # What a later attempt begins from, the sweep says.
         manager._write_state_to_storage = lambda: None
         if self._restored is not None:
@@ -402,8 +410,11 @@ class Reports(ReportCallback, WorkerGroupCallback):
     and which report of the trial is its nth must not depend on that.
     """
 
-    def __init__(self, on_report: Callable[[dict[str, Any], Any], None]) -> None:
+    def __init__(
+        self, on_report: Callable[[dict[str, Any], Any, Any], None], validations: Validations | None = None
+    ) -> None:
         self._on_report = on_report
+        self._validations = validations
         self._made = 0
         self._at = 0
         self._at_checkpoint = 0
@@ -413,12 +424,15 @@ class Reports(ReportCallback, WorkerGroupCallback):
 
     def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:
         self._at += 1
-        if training_report.checkpoint is not None:
+        checkpoint, validation = training_report.checkpoint, training_report.validation or None
+        if checkpoint is not None:
             self._at_checkpoint = self._at
         if self._at <= self._made:
+            if validation is not None and self._validations is not None:
+                self._validations.drop(checkpoint)
             return
         self._made = self._at
         try:
-            self._on_report(metrics[0], training_report.checkpoint)
+            self._on_report(metrics[0], checkpoint, validation)
         except Exception as error:
             raise EndsRun(error) from error

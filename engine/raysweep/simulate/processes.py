@@ -119,7 +119,8 @@ class Process:
     ) -> None:
         """The trial reports, and may wait for an answer; `is_evaluated`: so is its checkpoint."""
         if is_evaluated:
-            self._post(msg.Upcoming(*job.who, report=job.reports))
+            validation = msg.Validation(call=b"")  # regarded only where trials say by what
+            self._post(msg.Upcoming(*job.who, report=job.reports, validation=validation))
             job.unjudged.append(job.reports)
         rows = [[*metrics.values()]]
         self._post_rows(job, [*metrics], rows, is_waiting=is_waiting or is_evaluated)

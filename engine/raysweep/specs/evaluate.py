@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -13,6 +13,10 @@ from raysweep.specs.bundles import ProcessResources
 from raysweep.specs.command import Command
 from raysweep.specs.document import Trainable
 from raysweep.specs.program import RUNNER, ProgramSpec, with_runner
+
+BY_TRAINER: Final = "raysweep.worker.validation:validate"
+"""What `trainable` is where the trial's trainer of Ray Train has a `validation_config`, which evaluates."""
+NAME_OF_IT: Final = "validation_config"
 
 
 class EvaluateSpec(SpecModel):
@@ -35,6 +39,8 @@ class EvaluateSpec(SpecModel):
 
     Named by `package.module:function`, or in Python the callable. `checkpoint` is the `Path` of a folder with
     the checkpoint, `iteration` the number of the report that it came with, counted from 1.
+    `validation_config`: the checkpoints that a trial's Ray Train run reports with `validation`, by the
+    function in its trainer's ValidationConfig.
     """
     command: Command | None = None
     """A program in its place: `[python, eval.py, --model, "{checkpoint}"]`."""
@@ -60,10 +66,12 @@ class EvaluateSpec(SpecModel):
     @classmethod
     def _read(cls, given: Any) -> Any:
         if callable(given) or isinstance(given, str):
-            return {"trainable": given}
+            given = {"trainable": given}
         if not isinstance(given, Mapping):
             return given
         fields = with_runner(given)
+        if fields.get("trainable") == NAME_OF_IT:
+            fields = {**fields, "trainable": BY_TRAINER}
         if fields.get("trainable") is None:
             fix = "write trainable: package.module:function, or command: [python, eval.py, …]"
             raise Problem("names nothing that evaluates", fix)
@@ -73,6 +81,9 @@ class EvaluateSpec(SpecModel):
     def _check(self) -> Self:
         if not self.resources.to_bundle():
             raise Problem("asks for nothing", 'give an amount above 0, such as "cpu": 1', ("resources",))
+        if self.is_by_trainer and self.every > 1:
+            fix = "leave it out: the training asks for each validation, by report(validation=True)"
+            raise Problem(f"cannot be combined with trainable: {NAME_OF_IT}", fix, ("every",))
         return self
 
     @model_serializer(mode="wrap")
@@ -81,9 +92,16 @@ class EvaluateSpec(SpecModel):
         fields.pop("trainable" if self.command is not None else "command", None)
         if self.command is None:
             fields.pop("program", None)
+        if self.is_by_trainer:
+            fields["trainable"] = NAME_OF_IT
         return fields
 
     @property
     def is_program(self) -> bool:
         """Whether a command evaluates."""
         return self.trainable == RUNNER
+
+    @property
+    def is_by_trainer(self) -> bool:
+        """Whether what evaluates is the `validation_config` of a trial's trainer."""
+        return self.trainable == BY_TRAINER

@@ -19,11 +19,13 @@ from raysweep import trial as trial_api
 from raysweep.documents import allow_list
 from raysweep.documents.tuples import Tuples, with_tuples
 from raysweep.errors import RaysweepError, message_of
+from raysweep.messages import Validation
 from raysweep.trial.session import Reported, TrialContext
 from raysweep.worker.host.cpus import use_cpus
 from raysweep.worker.rows import RowMaker, with_nested
 from raysweep.worker.runner import load_by_reference
 from raysweep.worker.seeding import seed_generators
+from raysweep.worker.validation import validate
 
 PROBLEM_CHARS: Final = 500
 Evaluator = Callable[..., Any]
@@ -59,6 +61,8 @@ class EvaluationJob:
     seed: int
     config: dict[str, Any]
     uri: str
+    validation: Validation | None = None
+    """What evaluates, where the trial's trainer has said that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,7 @@ def _restore(setup: EvaluationSetup, reference: str, target: Path) -> None:
 
 
 def _run(setup: EvaluationSetup, job: EvaluationJob, checkpoint: Path) -> dict[str, Any]:
-    evaluator = _load(setup)
+    evaluator = _load(setup) if job.validation is None else _validator(job.validation.call)
     config = with_tuples(job.config, setup.tuples)
     session = EvaluationSession(setup, job, checkpoint)
     seed_generators(job.seed)
@@ -125,6 +129,10 @@ def _load(setup: EvaluationSetup) -> Evaluator:
 
     loaded: Evaluator = cloudpickle.loads(setup.pickled)
     return loaded
+
+
+def _validator(call: bytes) -> Evaluator:
+    return lambda checkpoint, config, iteration: validate(checkpoint, call)
 
 
 def _as_row(metrics: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,21 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
+from raysweep.documents.json_numbers import without_names
 from raysweep.errors import TrialStopped
-from raysweep.messages import Answer, Gang, Interrupt, Job, Order, Stop, TrialNoted, TrialReported, Upcoming
+from raysweep.messages import (
+    Answer,
+    Gang,
+    Interrupt,
+    Job,
+    Judged,
+    Order,
+    Stop,
+    TrialNoted,
+    TrialReported,
+    Upcoming,
+    Validation,
+)
 from raysweep.trial.owners import ENDED
 from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.checkpoints.restoring import Restorer
@@ -54,6 +67,12 @@ class Session:
         self._ahead = place.evaluations_ahead
         self._unjudged: deque[int] = deque()
         """The reports whose checkpoints are evaluated, until they are answered."""
+        self.goes_ahead = False
+        """Whether `report(wait=True)` waits until a checkpoint is stored, and not for its evaluation."""
+        self.validation: Validation | None = None
+        """What validates the checkpoint of the next report, where a trainer says so."""
+        self.judged: dict[int, Judged] = {}
+        """What came of it, by the number of the report, from 0."""
         self._rungs = RungWatch(place.rungs, job.iteration) if place.rungs and job.gang is None else None
         # Made when they are first asked for: most attempts of a short trial need neither.
         self._known_context: TrialContext | None = None
@@ -102,6 +121,19 @@ class Session:
         """Whether the trial has reports: of this attempt, or before the checkpoint that it began from."""
         return bool(self._reports or self.job.iteration)
 
+    @property
+    def newest_report(self) -> int:
+        """The number in this attempt of its newest report, from 0."""
+        return self._reports - 1
+
+    def find_verdict(self, report: int) -> tuple[dict[str, Any], str] | None:
+        """What came of a report's validation: its metrics, and why there are none; None: it is open."""
+        is_over = self._answered >= report or self.ending.reason is not None
+        judged = self.judged.pop(report, None)
+        if judged is not None:
+            return without_names(judged.metrics), judged.problem
+        return ({}, "it is not validated") if is_over else None
+
     def count_stray(self) -> None:
         """See `trial.session.TrialSession`."""
         with self.ending.changed:
@@ -146,9 +178,10 @@ class Session:
                 patience_s = 0.0 if self._rungs is None or wait else self._rungs.patience_s(metrics, index)
                 self._reports = index + 1
                 is_judged = checkpoint is not None and self._ahead is not None
+                has_to_store, wait = wait, wait and not (is_judged and self.goes_ahead)
                 if is_judged:
                     self._unjudged.append(index)
-                    self._link.send(Upcoming(*job.who, report=index))
+                    self._link.send(Upcoming(*job.who, report=index, validation=self.validation))
                     self._send_rows(index, keys, [row], is_waiting=True)
                 elif wait or patience_s:
                     self._send_rows(index, keys, [row], is_waiting=not wait or checkpoint is None)
@@ -158,7 +191,9 @@ class Session:
                 self._reporting.release()
             if checkpoint is not None:
                 self._say_upcoming(index)
-                is_saved = self._save(checkpoint, index, dict(zip(keys, row, strict=True)), waits=wait)
+                is_saved = self._save(
+                    checkpoint, index, dict(zip(keys, row, strict=True)), waits=has_to_store
+                )
                 if wait:
                     # Asks for the answer without a row of its own: it comes when the checkpoint's record
                     # is durable.
@@ -243,6 +278,8 @@ class Session:
                 self.stop(order.reason, order.wants_checkpoint, order.allows)
             case Answer():
                 self.answer(order.report)
+            case Judged():
+                self.judged[order.report] = order
             case Interrupt():
                 self.interrupt()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from raysweep.documents.tuples import Tuples
@@ -111,3 +111,7 @@ class SweepPlace:
     """Where a trial of one process waits for what is decided; see `worker.rungs`."""
     evaluations_ahead: int | None = None
     """How many evaluations of its checkpoints a trial may be ahead of; None: they are not evaluated."""
+    validates: bool = False
+    """Whether it is the `validation_config` of the trial's trainer that evaluates."""
+    evaluation_resources: Mapping[str, float] = field(default_factory=dict)
+    """What one evaluation has."""

@@ -11,16 +11,30 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.fleet.actions import Action, CancelEvaluation, StartEvaluation
 from raysweep.fleet.evaluations import EvaluationRules, Evaluations
+from raysweep.messages import Judged, Validation
 from tests.unit.core.toys import DIED, RAISED
 
 
 class Desk:
     """One trial (number 5) on slot 0, and what becomes of what it says."""
 
-    def __init__(self, *, every: int = 1, tries: int = 2, saved: int = 0, ranks_by: str = "") -> None:
-        rules = EvaluationRules(every=every, tries=tries, metric="acc", ranks_by=ranks_by)
+    def __init__(
+        self,
+        *,
+        every: int = 1,
+        tries: int = 2,
+        saved: int = 0,
+        ranks_by: str = "",
+        is_by_trainer: bool = False,
+    ) -> None:
+        rules = EvaluationRules(
+            every=every, tries=tries, metric="acc", ranks_by=ranks_by, is_by_trainer=is_by_trainer
+        )
         self.actions: list[Action] = []
-        self.evaluations = Evaluations(rules, self.actions.append)
+        self.told: list[tuple[int, Judged]] = []
+        self.evaluations = Evaluations(
+            rules, self.actions.append, lambda slot, judged: self.told.append((slot, judged))
+        )
         self.at = 100.0
         start = cmd.StartTrial(slot=0, trial=5, attempt=1, config={"x": 1}, seed=3, iteration=10, saved=saved)
         self.evaluations.begin(start)
@@ -38,9 +52,11 @@ class Desk:
         self.evaluations.events.clear()
         return events
 
-    def report(self, number: int, *, is_saved: bool = True) -> list[ev.Event]:
+    def report(
+        self, number: int, *, is_saved: bool = True, validation: Validation | None = None
+    ) -> list[ev.Event]:
         if is_saved:
-            self.evaluations.expect(5, 1, number)
+            self.evaluations.expect(5, 1, number, validation)
         return self.say(ev.TrialReported, first=number, keys=("loss",), rows=([number],), is_waiting=is_saved)
 
     def store(self, number: int) -> list[ev.Event]:
@@ -320,3 +336,34 @@ def test_a_slot_that_the_core_has_closed_is_forgotten() -> None:
     desk.evaluations.close(cmd.CloseSlot(slot=0))
     assert desk.done(0, acc=1) == []
     assert desk.evaluations.is_idle
+
+
+def test_a_trainer_says_which_checkpoints_are_validated_and_hears_what_came_of_it() -> None:
+    desk, asked = Desk(every=1, is_by_trainer=True), Validation(call=b"call", timeout_s=5.0)
+    assert names(desk.report(0)) == ["TrialReported"], "nothing was asked for"
+    assert names(desk.store(0)) == ["CheckpointCommitted"]
+    assert desk.actions == []
+    desk.report(1, validation=asked)
+    desk.store(1)
+    (start,) = desk.actions
+    assert isinstance(start, StartEvaluation)
+    assert start.validation is asked
+    assert desk.told == []
+    assert reported(desk.done(start.evaluation, acc=0.5)) == [(1, ("loss", "acc"), [1, 0.5])]
+    desk.report(2, validation=asked)
+    desk.store(2)
+    desk.failed(1)
+    assert len(desk.told) == 1, "it is tried again"
+    desk.failed(1)
+    assert desk.told == [
+        (0, Judged(5, 1, 1, metrics={"acc": 0.5})),
+        (0, Judged(5, 1, 2, metrics={}, problem="WorkerDied: signal 9")),
+    ]
+
+
+def test_a_trial_that_is_evaluated_by_the_sweep_hears_nothing_of_it() -> None:
+    desk = Desk()
+    desk.report(0)
+    desk.store(0)
+    desk.done(0, acc=0.5)
+    assert desk.told == []

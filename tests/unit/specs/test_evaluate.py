@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from raysweep.cluster.ray.preflight import Node, count_trials
 from raysweep.errors import InfeasibleResourcesError, SpecError
@@ -19,6 +20,9 @@ from tests.unit.core.toys import make_spec
 GUIDE = (Path(__file__).parents[3] / "docs/guides/evaluation.md").read_text(encoding="utf-8")
 
 
+DRIVER = {"num_workers": 2, "driver": {}}
+
+
 def judge(checkpoint: Path, config: dict[str, Any], iteration: int) -> dict[str, float]:
     return {"acc": 1.0}
 
@@ -29,7 +33,9 @@ def test_it_reads_what_it_writes() -> None:
     assert (short.evaluate.trainable, short.evaluate.slots, short.evaluate.tries) == ("judges:judge", 1, 3)
     command = make_spec(evaluate={"command": ["python", "e.py", "{checkpoint}", "{x}", "{iteration}"]})
     of_python = make_spec(evaluate=judge)
-    for spec in (short, command, of_python):
+    by_trainer = make_spec(evaluate="validation_config", scaling=DRIVER)
+    assert by_trainer.to_dict()["evaluate"]["trainable"] == "validation_config"
+    for spec in (short, command, of_python, by_trainer):
         assert SweepSpec.from_yaml(spec.to_yaml()).digest() == spec.digest()
     assert command.evaluate is not None
     assert command.evaluate.is_program
@@ -52,7 +58,17 @@ def test_a_spec_without_it_has_the_digest_that_it_had_before() -> None:
         ({"trainable": "a:b", "resources": {"cpu": 0}}, {}, "evaluate.resources: asks for nothing"),
         ({"trainable": "a:b", "max_concurrent": 2}, {}, "slots"),
         ({"command": ["c", "{nothing}"]}, {}, r"evaluate.command\[1\].*unknown placeholder \{nothing\}"),
-        ("a:b", {"scaling": {"num_workers": 2}}, "evaluate: cannot be combined with scaling"),
+        (
+            "a:b",
+            {"scaling": {"num_workers": 2}},
+            "evaluate: cannot be combined with scaling without a driver",
+        ),
+        ("validation_config", {}, "evaluate.trainable: validation_config requires scaling with a driver"),
+        (
+            {"trainable": "validation_config", "every": 2},
+            {"scaling": DRIVER},
+            "evaluate.every: cannot be combined with trainable: validation_config",
+        ),
         ("a:b", {"isolation": "inline", "max_concurrent_trials": 1}, "evaluate: cannot .* isolation: inline"),
         ("a:b", {"checkpoint": {"upload": "latest"}}, "evaluate: cannot .* checkpoint.upload: latest"),
         ("a:b", {"stop": {"trial_time_s": 5}}, "evaluate: cannot be combined with stop.trial_time_s"),
@@ -92,8 +108,11 @@ def test_trials_have_the_room_that_evaluations_leave() -> None:
 
 def test_the_guide_has_each_option_and_a_spec_that_is_valid() -> None:
     assert {name for name in EvaluateSpec.model_fields if f"`{name}`" not in GUIDE} == set()
-    (text,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+    text, added = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
     assert SweepSpec.from_yaml(text).evaluate is not None
+    spec = make_spec(**yaml.safe_load(added))
+    assert spec.evaluate is not None
+    assert spec.evaluate.is_by_trainer
 
 
 def test_the_guides_function_evaluates(tmp_path: Path) -> None:

@@ -12,9 +12,12 @@ def check_evaluate(spec: SweepFields) -> None:
     """See that the checkpoints of a sweep can be evaluated apart from its trials. Raises Problem."""
     if spec.evaluate is None:
         return
-    if spec.scaling is not None:
-        fix = "evaluate in the trainable, or give the trial its GPUs by resources"
-        raise Problem("cannot be combined with scaling", fix, ("evaluate",))
+    if spec.scaling is not None and spec.driver is None:
+        fix = "evaluate in rank 0, or train by Ray Train with scaling.driver"
+        raise Problem("cannot be combined with scaling without a driver", fix, ("evaluate",))
+    if spec.evaluate.is_by_trainer and spec.driver is None:
+        fix = "add scaling with driver: {}, or name a function as evaluate.trainable"
+        raise Problem("validation_config requires scaling with a driver", fix, ("evaluate", "trainable"))
     if spec.isolation == "inline":
         fix = "choose another isolation: an evaluation runs beside its trial"
         raise Problem("cannot be combined with isolation: inline", fix, ("evaluate",))

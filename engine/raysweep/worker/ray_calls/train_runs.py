@@ -6,6 +6,7 @@
 | its `datasets` | are read by Ray Data in the bundle that the trial holds for that (`data_cpus`) |
 | `ray.train.report` in the workers | `raysweep.report` of the trial: rank 0's metrics, the checkpoint |
 | `ray.train.get_checkpoint` in the workers | at first the checkpoint that the attempt begins from |
+| its `validation_config` | evaluates as `evaluate: validation_config` of the sweep |
 | `raysweep.should_checkpoint` in the workers | a node of theirs will go, or the trial is asked for one |
 | `RunConfig.name`, `storage_path` | a folder of the attempt's own, which goes at its end |
 
@@ -21,15 +22,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import trial as trial_api
 from raysweep.errors import RaysweepError, SpecError, TrialStopped
+from raysweep.messages import Validation
 from raysweep.raycompat import calls as compat
 from raysweep.threads import start_thread
 from raysweep.worker.process.import_hooks import Door, Doors
 from raysweep.worker.ray_calls.tune_calls import Calls, report_flat
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import InnerRoom, SweepPlace
+from raysweep.worker.validation import pack
 
 if TYPE_CHECKING:
     from raysweep.raycompat.trialrun import Asked, TrialRun
+    from raysweep.raycompat.validation import Validations
 
 LOOK_S: Final = 0.1
 """How often a trial that waits for its run looks whether it is to end."""
@@ -78,6 +82,35 @@ def check_asked(asked: Asked, room: InnerRoom) -> int:
     workers = min(asked.num_workers, fitting)
     _check_data(asked, workers, room)
     return workers
+
+
+def check_validation(asked: Asked, place: SweepPlace) -> None:
+    """See that the sweep evaluates what a trainer wants validated, in resources that are enough.
+
+    Raises:
+        SpecError: It does not; says what to write into the spec.
+    """
+    wanted = asked.validation
+    if wanted is None:
+        return
+    for name in wanted.refused:
+        fix = "leave it out"
+        if name in ("max_retries", "retry_exceptions"):
+            fix = "leave it out, and set evaluate.tries in the spec"
+        problem = f"{name!r} does not work in a trial"
+        raise SpecError("validation_config.ray_remote_kwargs", problem, fix)
+    resources = _fields(wanted.bundle or {"CPU": 1.0})
+    fix = f"write evaluate: {{trainable: validation_config, resources: {resources}}} into the spec"
+    if place.evaluations_ahead is None:
+        problem = "the trainer has a validation_config, for which the sweep holds no resources"
+        raise SpecError("evaluate", problem, fix)
+    if not place.validates:
+        problem = "the trainer has a validation_config, and the sweep evaluates by something else"
+        raise SpecError("evaluate.trainable", problem, fix)
+    if not _fits(dict(wanted.bundle), place.evaluation_resources):
+        held = _show(place.evaluation_resources)
+        problem = f"the validation_config asks for {_show(wanted.bundle)}, and an evaluation has {held}"
+        raise SpecError("evaluate.resources", problem, fix)
 
 
 def _check_data(asked: Asked, workers: int, room: InnerRoom) -> None:
@@ -196,6 +229,8 @@ class _Runs:
                 "set isolation: worker, and scaling with driver in the spec",
             )
         workers = check_asked(asked, room)
+        check_validation(asked, self._place)
+        validations = self._make_validations(trainer)
         number = len(self._runs)
         restored = trial_api.get_checkpoint()
         self._check_order(number, restored is not None or self._has_checkpoint)
@@ -211,11 +246,12 @@ class _Runs:
             place,
             group,
             room.first,
-            lambda *each: self._report(number, *each),
+            lambda *each: self._report(number, validations, *each),
             workers=workers,
             data=DataPlace(group=group, bundle=room.data_bundle, cpus=cpus) if cpus else None,
             wrap=lambda function: InnerWorker(run=function, context=context, data=run.data_of_worker),
             wants_checkpoint=lambda: self._session.should_checkpoint,
+            validations=validations,
         )
         run.check_datasets()
         self._runs.append(run)
@@ -252,13 +288,40 @@ class _Runs:
                 " checkpoints"
             )
 
-    def _report(self, number: int, metrics: dict[str, Any], checkpoint: Any) -> None:
+    def _make_validations(self, trainer: Any) -> Validations | None:
+        from raysweep.raycompat.validation import Validations
+
+        if trainer.validation_config is None:
+            return None
+        made = Validations(trainer.validation_config, self._session.find_verdict)
+        pack(*made.call_of(True)[:2])  # refused before the workers begin
+        return made
+
+    def _report(
+        self,
+        number: int,
+        validations: Validations | None,
+        metrics: dict[str, Any],
+        checkpoint: Any,
+        asked: Any = None,
+    ) -> None:
+        session = self._session
         if checkpoint is not None:
             self._check_order(number, has_checkpoint=True)
             self._has_checkpoint = True
+        if validations is not None and asked is not None:
+            function, options, timeout_s = validations.call_of(asked)
+            session.validation = Validation(call=pack(function, options), timeout_s=timeout_s)
         # This thread has nothing else to do, and the workers go on meanwhile: what they reported is stored,
-        # and the scheduler has decided, before their next report is taken.
-        report_flat(metrics, checkpoint, wait=checkpoint is not None)
+        # and the scheduler has decided, before their next report is taken. An evaluation is waited for as
+        # `evaluate.ahead` says.
+        session.goes_ahead = True
+        try:
+            report_flat(metrics, checkpoint, wait=checkpoint is not None)
+        finally:
+            session.goes_ahead, session.validation = False, None
+        if validations is not None and asked is not None:
+            validations.expect(session.newest_report, checkpoint)
 
     def _wait_for(self, run: TrialRun) -> Any:
         """The run's result. Its loop has a thread of its own, so that an interruption is raised here and the

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,13 +14,15 @@ import pytest
 
 pytest.importorskip("ray")
 
-from raysweep.errors import SpecError, TrialStopped
-from raysweep.messages import Job
+from raysweep.errors import RaysweepError, SpecError, TrialStopped
+from raysweep.messages import Job, Judged
 from raysweep.raycompat.trialrun import Asked, Reports, RunPlace, TrialRun, asked_by, place_run
+from raysweep.raycompat.validation import Validations
 from raysweep.testing import run_trial
-from raysweep.worker.ray_calls.train_runs import check_asked
+from raysweep.worker.ray_calls.train_runs import check_asked, check_validation
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import InnerRoom, SweepPlace
+from raysweep.worker.validation import pack, validate
 
 ONE = {"CPU": 1.0}
 
@@ -98,12 +103,149 @@ def trainer_of(**fields: Any) -> Any:
     [
         ({"scaling": {"num_workers": 0}}, "num_workers=0"),
         ({"scaling": {"num_workers": 1, "label_selector": {"a": "b"}}}, "label_selector"),
-        ({"validation_config": object()}, "validation_config"),
     ],
 )
 def test_what_a_trial_cannot_give_is_refused_by_name(fields: dict[str, Any], what: str) -> None:
     with pytest.raises(SpecError, match=what):
         check_asked(asked_by(trainer_of(**fields)), InnerRoom(bundles=(ONE, ONE)))
+
+
+def validated(task: Any = None, **options: Any) -> Any:
+    from ray.train.v2.api.validation_config import ValidationConfig
+
+    return ValidationConfig(fn=print, task_config=task, ray_remote_kwargs=options or None)
+
+
+def place_of(evaluations: dict[str, float] | None = None, **fields: Any) -> SweepPlace:
+    fields = {"evaluations_ahead": 1, "validates": True, "evaluation_resources": evaluations or ONE} | fields
+    return SweepPlace(sweep_id="s-1", storage_path="", resources={}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("options", "held", "fields", "says"),
+    [
+        ({}, {}, {"evaluations_ahead": None}, "evaluate: the trainer has .* holds no resources.*cpu: 1}}"),
+        (
+            {},
+            {},
+            {"validates": False},
+            "evaluate.trainable: .*evaluates by something else.*validation_config",
+        ),
+        ({"num_cpus": 2}, {}, {}, "evaluate.resources: .*asks for {CPU: 2}.*has {CPU: 1}.*{cpu: 2}"),
+        ({"num_gpus": 1}, {"CPU": 2.0}, {}, "evaluate.resources: .*{cpu: 0, gpu: 1}"),
+        ({"resources": {"big": 1}}, {}, {}, "evaluate.resources: .*custom: {big: 1}"),
+        ({"max_retries": 2}, {}, {}, "ray_remote_kwargs: 'max_retries' .*evaluate.tries"),
+        (
+            {"runtime_env": {}},
+            {},
+            {},
+            "ray_remote_kwargs: 'runtime_env' does not work in a trial; leave it out",
+        ),
+    ],
+)
+def test_a_validation_that_the_sweep_does_not_make_is_refused_with_the_line_to_write(
+    options: dict[str, Any], held: dict[str, float], fields: dict[str, Any], says: str
+) -> None:
+    asked = asked_by(trainer_of(validation_config=validated(**options)))
+    with pytest.raises(SpecError, match=says) as refused:
+        check_validation(asked, place_of(held, **fields))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_validation_in_resources_that_the_sweep_holds_is_not_refused() -> None:
+    gpus = validated(num_gpus=1, num_cpus=0.5)
+    for config in (validated(), validated(num_cpus=1), validated(num_cpus=0)):
+        check_validation(asked_by(trainer_of(validation_config=config)), place_of({"CPU": 1.0}))
+    check_validation(asked_by(trainer_of(validation_config=gpus)), place_of({"CPU": 2.0, "GPU": 1.0}))
+    check_validation(asked_by(trainer_of()), place_of(evaluations_ahead=None, validates=False))
+
+
+def test_a_report_asks_for_the_call_that_ray_train_would_make() -> None:
+    from ray.train.v2.api.validation_config import ValidationTaskConfig
+
+    own = ValidationTaskConfig(fn_kwargs={"a": 1, "b": 1}, timeout_s=9)
+    made = Validations(validated(own), lambda report: None)
+    assert made.call_of(True) == (print, {"a": 1, "b": 1}, 9)
+    asked = ValidationTaskConfig(fn_kwargs={"b": 2})
+    assert made.call_of(asked) == (print, {"a": 1, "b": 2}, None)
+
+
+def test_ray_train_hears_what_came_of_a_validation_and_the_run_waits_for_it() -> None:
+    verdicts: dict[int, tuple[dict[str, Any], str]] = {}
+    told: list[Any] = []
+    manager = SimpleNamespace(update_checkpoints_with_validation_result=told.append)
+    made = Validations(validated(), verdicts.get)
+    made.manager = manager
+    made.expect(0, "first")
+    made.expect(1, "second")
+    made.settle()
+    assert told == []
+    verdicts[1] = {"acc": 0.5}, ""
+
+    async def wait() -> None:
+        waiting = asyncio.ensure_future(made.before_controller_shutdown())
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        verdicts[0] = {}, "it raised"
+        await asyncio.wait_for(waiting, 5)
+
+    asyncio.run(wait())
+    made.drop("third")
+    said = [(name, found[0], found[1].value) for each in told for name, found in each.items()]
+    assert said == [
+        ("second", {"acc": 0.5}, "VALIDATED"),
+        ("first", {}, "VALIDATION_FAILED"),
+        ("third", {}, "VALIDATION_FAILED"),
+    ]
+
+
+def test_a_report_that_is_repeated_asks_for_no_second_validation() -> None:
+    asked: list[Any] = []
+    made = Validations(validated(), lambda report: None)
+    told: list[Any] = []
+    made.manager = SimpleNamespace(update_checkpoints_with_validation_result=told.append)
+    reports = Reports(lambda metrics, checkpoint, validation: asked.append(validation), made)
+    reports.after_worker_group_start(None)
+    reports.after_report(SimpleNamespace(checkpoint=None, validation=False), [{}])
+    reports.after_worker_group_start(None)
+    reports.after_report(SimpleNamespace(checkpoint="c", validation=True), [{}])
+    assert asked == [None]
+    assert [*told[0]] == ["c"]
+
+
+def test_a_trial_knows_what_came_of_a_validation_once_it_is_in_or_will_never_be() -> None:
+    place = place_of()
+    session = Session(Job(trial=0, attempt=1, config={}, seed=0), place, Silence())  # type: ignore[arg-type]
+    assert session.find_verdict(0) is None
+    session.tell(Judged(0, 1, 0, metrics={"acc": "NaN"}))
+    found = session.find_verdict(0)
+    assert found is not None
+    assert math.isnan(found[0]["acc"])
+    session.answer(1)
+    assert session.find_verdict(1) == ({}, "it is not validated")
+    assert session.find_verdict(2) is None
+    session.stop("scheduler")
+    assert session.find_verdict(2) == ({}, "it is not validated")
+
+
+def test_a_call_travels_and_returns_flat_metrics(tmp_path: Path) -> None:
+    (tmp_path / "model").write_text("7")
+
+    def check(checkpoint: Any, scale: int) -> dict[str, Any]:
+        with checkpoint.as_directory() as folder:
+            return {"eval": {"acc": scale * int((Path(folder) / "model").read_text())}}
+
+    assert validate(tmp_path, pack(check, {"scale": 2})) == {"eval/acc": 14}
+    with pytest.raises(RaysweepError, match="returned a int: return a dict"):
+        validate(tmp_path, pack(lambda checkpoint: 3, {}))
+
+
+def test_a_call_that_cannot_travel_is_refused() -> None:
+    lock, large = threading.Lock(), bytes(2_000_000)
+    with pytest.raises(SpecError, match=r"validation_config\.fn: it cannot be sent .*create inside it"):
+        pack(lambda checkpoint: lock, {})
+    with pytest.raises(SpecError, match=r"validation_config\.fn: it has 2,000,\d+ bytes .*load inside it"):
+        pack(print, {"data": large})
 
 
 def test_what_a_trainer_asks_for_is_read_as_ray_reads_it() -> None:
@@ -153,7 +295,7 @@ def test_a_later_attempt_removes_what_earlier_ones_of_its_trial_left_and_nothing
         RunPlace(storage_path=str(tmp_path), folder="00001-3-0"),
         group=None,
         first=0,
-        on_report=lambda metrics, checkpoint: None,
+        on_report=lambda *each: None,
     )
     run.remove_earlier("00001-")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["00001-3-0", "00002-1-0", "100001-1-0"]
@@ -182,7 +324,7 @@ class Made:
 
     def __init__(self) -> None:
         self.steps: list[int] = []
-        self._reports = Reports(lambda metrics, checkpoint: self.steps.append(metrics["step"]))
+        self._reports = Reports(lambda metrics, *others: self.steps.append(metrics["step"]))
 
     def start(self) -> Made:
         self._reports.after_worker_group_start(None)
@@ -190,7 +332,7 @@ class Made:
 
     def report(self, *steps: int, checkpoint: bool = False) -> Made:
         for step in steps:
-            told = SimpleNamespace(checkpoint=object() if checkpoint else None)
+            told = SimpleNamespace(checkpoint=object() if checkpoint else None, validation=False)
             self._reports.after_report(told, [{"step": step}, {"step": -1}])
         return self
 
@@ -206,12 +348,12 @@ def test_workers_without_a_checkpoint_repeat_all() -> None:
 
 
 def test_an_error_in_handing_on_is_no_error_of_the_workers() -> None:
-    def refuse(metrics: dict[str, Any], checkpoint: Any) -> None:
+    def refuse(metrics: dict[str, Any], checkpoint: Any, validation: Any) -> None:
         raise ValueError("no JSON")
 
     reports = Reports(refuse)
     with pytest.raises(BaseException, match="no JSON") as raised:
-        reports.after_report(SimpleNamespace(checkpoint=None), [{}])
+        reports.after_report(SimpleNamespace(checkpoint=None, validation=False), [{}])
     assert not isinstance(raised.value, Exception), "Ray Train would try again"
 
 
