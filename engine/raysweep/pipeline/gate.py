@@ -21,6 +21,7 @@ from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_
 from raysweep.jobs.options import JobOptions
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.decision import decide, measured, seeds_needed
+from raysweep.pipeline.facts import facts_of
 from raysweep.pipeline.plan import (
     GatePlan,
     as_confirmed,
@@ -29,7 +30,8 @@ from raysweep.pipeline.plan import (
     make_plan,
 )
 from raysweep.run import run_sweep
-from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night, add_night
+from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night
+from raysweep.runs.across_runs.releases import add_night, evidence_of
 from raysweep.runs.across_runs.verdicts import keep_verdict
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
 from raysweep.specs import RunRequest, SweepSpec
@@ -197,6 +199,7 @@ def settle(
     beside = ran[-1] if plan.champion is not None else None
     lost = _why_lost(gate, beside, again.trials[count - 1 :: count]) if beside is not None else ""
     decided: list[GateOutcome] = []
+    beaten: list[Champion | None] = []
 
     def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
         now = record.champion_beside(outcome.sweep_id)
@@ -205,8 +208,10 @@ def settle(
         else:
             # Another night has brought a new one since: of that there is its mean.
             verdict = decide(gate, spec.mode, confirmed, as_confirmed(now), metric=spec.metric)
-        verdict = verdict.model_copy(update={"at": time.time(), "notes": (*verdict.notes, *plan.notes)})
+        update = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id, "at": time.time()}
+        verdict = verdict.model_copy(update=update | {"notes": (*verdict.notes, *plan.notes)})
         decided.append(verdict)
+        beaten.append(now)
         best = verdict.best
         night = Night(
             sweep_id=outcome.sweep_id,
@@ -221,16 +226,19 @@ def settle(
             _champion(spec, gate, outcome, best, verdict.at) if verdict.promoted and best else None
         )
 
-    record = add_night(store, line_of(spec, gate), outcome.sweep_id, choose, gate=plan.gate_id)
-    night = record.night(outcome.sweep_id, plan.gate_id)
-    verdict = (
-        decided[-1] if decided else decide(gate, spec.mode, confirmed, beside, lost=lost, metric=spec.metric)
+    line = line_of(spec, gate)
+    record = add_night(
+        store,
+        line,
+        outcome.sweep_id,
+        choose,
+        gate=plan.gate_id,
+        facts=lambda: facts_of(decided[-1], beaten[-1], outcome, again),
     )
-    update: dict[str, Any] = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id}
-    if night is not None:
-        # Where an earlier run of this gate came as far as the history, that is what was decided.
-        update |= {"promoted": night.promoted, "why": night.why, "at": night.at}
-    return keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict.model_copy(update=update))
+    # Where an earlier run of this gate came as far as the history, that is what was decided.
+    entry = evidence_of(store, line, record, outcome.sweep_id, plan.gate_id)
+    verdict = entry.facts.verdict if entry is not None and entry.facts is not None else decided[-1]
+    return keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict)
 
 
 def _why_lost(gate: GateSpec, champion: Confirmed, trials: tuple[TrialOutcome, ...]) -> str:
@@ -327,4 +335,6 @@ def _champion(spec: SweepSpec, gate: GateSpec, outcome: SweepOutcome, best: Conf
         key=outcome.key,
         checkpoint_uri=best.checkpoint_uri,
         at=at,
+        code_digest=outcome.code_digest,
+        spec_digest=outcome.spec_digest,
     )
