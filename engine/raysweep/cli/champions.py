@@ -24,6 +24,34 @@ _BY = Annotated[str, typer.Option(metavar="WHO", help="Who decides. Default: the
 
 
 @app.command()
+def approve(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME[@NIGHT]",
+            help="The champion's name; the newest night that waits.",
+            autocompletion=complete_name,
+        ),
+    ],
+    reject: Annotated[bool, typer.Option("--reject", help="Reject it: nothing is promoted.")] = False,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why; the evidence says it.")] = "",
+    by: _BY = "",
+    metric: _METRIC = None,
+    data: _DATA = None,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Approve a candidate that passed its gate: it becomes champion, and the pipeline trains it.
+
+    It is decided once: a later call says what the first was. Exit code 1 where that was another one.
+    """
+    from raysweep.cli.commands.release import Which, run_approve
+
+    which = Which(metric=metric, data=data)
+    return partial(run_approve, name, storage, which, approved=not reject, by=by, note=note, is_json=as_json)
+
+
+@app.command()
 def evidence(
     name: Annotated[
         str,

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Run": ("sweep", "train", "pipeline", "plan", "doctor"),
     "Look": ("status", "nights", "best", "trials", "logs", "report", "dashboard"),
-    "Champions": ("evidence", "rollback"),
+    "Champions": ("approve", "evidence", "rollback"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
     "Storage": ("checkpoints", "pull", "verify", "gc", "rm"),
     "In programs, of specs": ("emit", "schema"),
@@ -31,6 +31,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "report": "raysweep report churn@latest --open",
     "dashboard": "raysweep dashboard s3://bucket/sweeps",
     "logs": "raysweep logs churn@latest --trial 3",
+    "approve": 'raysweep approve churn@latest --note "looked at the curves"',
     "evidence": "raysweep evidence churn@2026-11-25",
     "rollback": 'raysweep rollback churn --to 2026-11-24 --why "bad on Mondays"',
     "resume": "raysweep resume churn@latest",

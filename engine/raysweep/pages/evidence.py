@@ -58,10 +58,17 @@ def _entry(entry: Evidence) -> Iterator[str]:
 
 
 def _title(entry: Evidence) -> str:
-    night = f"Night {entry.key}" if entry.key else entry.sweep_id
+    return f"{f'Night {entry.key}' if entry.key else entry.sweep_id}: {_what(entry)}"
+
+
+def _what(entry: Evidence) -> str:
     if entry.kind == "rollback":
-        return f"{night}: champion again by a rollback"
-    return f"{night}: {'promoted' if entry.promoted else 'not promoted'}"
+        return "champion again by a rollback"
+    if entry.decision is not None:
+        return "approved" if entry.decision.approved else "rejected"
+    if entry.facts is not None and entry.facts.verdict.approval is not None:
+        return "passed the gate, waits for approval"
+    return "promoted" if entry.promoted else "not promoted"
 
 
 def _scores(verdict: GateOutcome) -> Iterator[str]:
@@ -133,7 +140,7 @@ def _history(chain: Chain) -> Iterator[str]:
     yield "| entry | night | decided | by | what | champion after |"
     yield "|--:|---|---|---|---|---|"
     for entry in reversed(chain.entries[-_SHOWN:]):
-        what = entry.kind if entry.kind != "gate" else "promoted" if entry.promoted else "not promoted"
+        what = _what(entry)
         after = (
             ""
             if entry.after is None

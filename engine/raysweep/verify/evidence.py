@@ -8,7 +8,7 @@ import orjson
 
 from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.runs.across_runs.evidence import Chain, lines_of, read_chain, read_line
-from raysweep.runs.across_runs.verdicts import FOLDER, VERDICT, read_verdict
+from raysweep.runs.across_runs.verdicts import FOLDER, VERDICT, stored_verdict
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import SweepSpec
 from raysweep.storage.journal.segment import RESTORE_FIX
@@ -52,7 +52,7 @@ def check_evidence(folder: SweepFolder, spec: SweepSpec | None) -> Iterator[Find
 def _check_verdict(folder: SweepFolder, gate: str, chains: list[Chain]) -> Iterator[Finding]:
     name = f"{FOLDER}/{gate}/{VERDICT}"
     try:
-        verdict = read_verdict(folder.store, folder.sweep_id, gate)
+        verdict = stored_verdict(folder.store, folder.sweep_id, gate)
     except StorageError as error:
         yield Finding(
             severity="damage", object=name, problem=error.problem, lost="the verdict", fix=error.fix

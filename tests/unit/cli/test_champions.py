@@ -11,6 +11,7 @@ import pytest
 
 from raysweep.runs.across_runs.champions import Line, Night, read_champion
 from raysweep.runs.across_runs.releases import add_night
+from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
 from tests.unit.pipeline.gates import night
 from tests.unit.runs.across_runs.nights import LINE
@@ -107,3 +108,42 @@ def test_what_cannot_be_meant_is_one_line_that_says_what_to_do(cli: Cli, storage
     ran = cli("evidence", "flights", "--storage", storage)
     assert "has champions by auc (max), loss (min); name one: --metric, --data" in ran.err
     assert cli("evidence", "flights", "--metric", "loss", "--storage", storage).code == 0
+
+
+def test_a_candidate_is_approved_once_and_each_later_call_is_told(cli: Cli, storage: str) -> None:
+    night(Path(storage), "2026-11-27", 0.9, approval=ApprovalSpec(timeout=3600))
+    page = cli("evidence", "flights", "--storage", storage).out
+    assert "## Night 2026-11-27: passed the gate, waits for approval" in page
+    ran = cli("approve", "flights@latest", "--by", "ann", "--note", "looked at it", "--storage", storage)
+    assert (ran.code, ran.err) == (0, "")
+    assert "the night of 2026-11-27 is approved by ann (20" in ran.out
+    again = cli("approve", "flights@2026-11-27", "--by", "bob", "--storage", storage)
+    assert (again.code, "already decided: the night of 2026-11-27 is approved by ann" in again.out) == (
+        0,
+        True,
+    )
+    other = cli("approve", "flights", "--reject", "--json", "--storage", storage)
+    assert other.code == 1
+    assert {name: json.loads(other.out)[name] for name in ("changed", "approved", "by")} == {
+        "changed": False,
+        "approved": True,
+        "by": "ann",
+    }
+    page = cli("evidence", "flights", "--storage", storage).out
+    assert "## Night 2026-11-27: approved" in page
+    assert "looked at it" in page
+
+
+def test_a_rejection_and_a_decision_that_comes_too_late(cli: Cli, storage: str) -> None:
+    night(Path(storage), "2026-11-27", 0.9, approval=ApprovalSpec(timeout=3600))
+    ran = cli("approve", "flights@latest", "--reject", "--by", "ann", "--storage", storage)
+    assert (ran.code, "is rejected by ann" in ran.out) == (0, True)
+    night(Path(storage), "2026-11-28", 0.95, approval=ApprovalSpec(timeout=0.001))
+    late = cli("approve", "flights@latest", "--storage", storage)
+    assert (late.code, "the night of 2026-11-28 is rejected by silence" in late.out) == (1, True)
+
+
+def test_nothing_waits_is_one_line(cli: Cli, storage: str) -> None:
+    ran = cli("approve", "flights@latest", "--storage", storage)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert "nothing of 'flights@latest' waits for approval" in ran.err

@@ -1,7 +1,8 @@
-"""`raysweep evidence` and `raysweep rollback`."""
+"""`raysweep approve`, `raysweep evidence` and `raysweep rollback`."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import typer
@@ -9,11 +10,13 @@ import typer
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE, FAILED
 from raysweep.errors import SpecError
+from raysweep.outcome import Decision
 from raysweep.outcome.formatting import show_config, show_number
 from raysweep.pages.evidence import evidence_page
-from raysweep.runs.across_runs.champions import Champion, Line
+from raysweep.runs.across_runs.approvals import decide_night, waiting_night
+from raysweep.runs.across_runs.champions import Champion, Line, read_champion
 from raysweep.runs.across_runs.evidence import Chain, Evidence, find_lines, read_chain
-from raysweep.runs.across_runs.releases import roll_back
+from raysweep.runs.across_runs.releases import roll_back, this_user
 from raysweep.runs.reading.references import LATEST, Reference, key_has, read_reference
 
 
@@ -76,6 +79,37 @@ def run_rollback(
         fix = "an earlier one: --to NIGHT; `raysweep evidence` lists the nights"
         console.print(fix, markup=False, highlight=False, soft_wrap=True)
     return DONE
+
+
+def run_approve(
+    name: str, storage: str | None, which: Which, *, approved: bool, by: str, note: str, is_json: bool
+) -> int:
+    """Decide about a candidate that waits; the exit code is 1 where it was decided otherwise before.
+
+    Raises:
+        SpecError: Nothing of that name, or night, waits or waited for approval.
+        StorageError: It cannot be read or written.
+    """
+    reference = read_reference(name, storage)
+    store, line = reference.store, find_line(reference, which)
+    wanted = "" if reference.which == LATEST else reference.which
+    night = waiting_night(read_champion(store, line), which=wanted)
+    if night is None:
+        fix = "`raysweep nights` lists the nights, with what waits"
+        raise SpecError("NAME", f"nothing of {reference.text!r} waits for approval", fix)
+    asked = Decision(approved=approved, by=by or this_user(), at=time.time(), note=" ".join(note.split()))
+    done = decide_night(store, line, night.sweep_id, night.gate, asked)
+    assert done is not None
+    decision, is_same = done.decision, done.is_new and done.decision == asked
+    if is_json:
+        print_json(
+            {"changed": is_same, "key": night.key, "sweep_id": night.sweep_id, **decision.model_dump()}
+        )
+    else:
+        head = "" if is_same else "already decided: " if not done.is_new else "too late: "
+        text = f"{head}the night of {night.key or night.sweep_id} is {decision}"
+        make_console().print(text, markup=False, highlight=False, soft_wrap=True)
+    return DONE if decision.approved == approved else FAILED
 
 
 def find_line(reference: Reference, which: Which) -> Line:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import StorageError
+from raysweep.outcome import Decision
 from raysweep.outcome.places import Change
 from raysweep.specs.identity import file_name
 from raysweep.storage.formats import other_format
@@ -70,22 +71,6 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Night(_Record):
-    """One night's gate. Times are UTC seconds."""
-
-    sweep_id: str
-    key: str = ""
-    gate: str = ""
-    """Which of the sweep's gates."""
-    at: float
-    promoted: bool
-    mean: float | None = None
-    """Of the night's best candidate."""
-    why: str = ""
-    evidence: str = ""
-    """The entry of the evidence that holds the verdict."""
-
-
 class Champion(_Record):
     """The best config so far."""
 
@@ -121,6 +106,39 @@ class Champion(_Record):
         return Line(name=self.name, metric=self.metric, mode=self.mode, data=self.data)
 
 
+class Waiting(_Record):
+    """A candidate that passed its gate, until it is approved or rejected."""
+
+    proposed: Champion
+    against_sweep: str = ""
+    """The sweep of the champion that it was compared with; empty for none."""
+    against_at: float | None = None
+    """When that became champion."""
+    until: float
+    """When silence decides, in UTC seconds."""
+    on_silence: Literal["reject", "promote"]
+
+
+class Night(_Record):
+    """One night's gate. Times are UTC seconds."""
+
+    sweep_id: str
+    key: str = ""
+    gate: str = ""
+    """Which of the sweep's gates."""
+    at: float
+    promoted: bool
+    mean: float | None = None
+    """Of the night's best candidate."""
+    why: str = ""
+    evidence: str = ""
+    """The entry of the evidence that holds the verdict."""
+    waiting: Waiting | None = None
+    """Of a night whose candidate passed, where approval is required."""
+    decision: Decision | None = None
+    """What was decided about that candidate."""
+
+
 class ChampionRecord(_Record):
     """What a file holds: the champion of a line, if there is one, and the newest nights, in order."""
 
@@ -144,14 +162,22 @@ class ChampionRecord(_Record):
 
     def after(self, night: Night, champion: Champion | None) -> ChampionRecord:
         """The record with one more night, and its champion if it has a new one."""
-        history = (*self.history, night)[-NIGHTS_KEPT:]
-        if champion is None:
-            return self.model_copy(update={"history": history})
+        record = self.model_copy(update={"history": (*self.history, night)[-NIGHTS_KEPT:]})
+        return record if champion is None else record.under(champion)
+
+    def under(self, champion: Champion) -> ChampionRecord:
+        """The record with this champion."""
         before = self.champion_beside(champion.sweep_id)
         if before is not None:
             before = before.model_copy(update={"replaced": None})
         champion = champion.model_copy(update={"replaced": before})
-        return self.model_copy(update={"champion": champion, "history": history})
+        return self.model_copy(update={"champion": champion})
+
+    @property
+    def proposed(self) -> tuple[Champion, ...]:
+        """The candidates that wait for approval."""
+        nights = (each for each in self.history if each.decision is None)
+        return tuple(each.waiting.proposed for each in nights if each.waiting is not None)
 
 
 def read_champion(store: Store, line: Line) -> ChampionRecord:
@@ -169,11 +195,15 @@ def list_champions(store: Store, name: str | None = None) -> tuple[Champion, ...
     Raises:
         StorageError: One cannot be read, is damaged, or has another format.
     """
+    found = [each.champion for each in list_records(store, name) if each.champion is not None]
+    return tuple(sorted(found, key=lambda champion: -champion.at))
+
+
+def list_records(store: Store, name: str | None = None) -> tuple[ChampionRecord, ...]:
+    """The files of all lines of this name; without a name, of all names. Raises: as `list_champions`."""
     folder = FOLDER if name is None else f"{FOLDER}/{file_name(name)}"
     keys = sorted(info.key for info in store.list(folder) if info.key.endswith(".json"))
-    records = (decode_record(store, key, store.get(key)) for key in keys)
-    found = [record.champion for record in records if record.champion is not None]
-    return tuple(sorted(found, key=lambda champion: -champion.at))
+    return tuple(decode_record(store, key, store.get(key)) for key in keys)
 
 
 def encode_record(store: Store, record: ChampionRecord) -> bytes:
@@ -222,11 +252,20 @@ def _check_first(store: Store, key: str) -> None:
 
 
 def _with_uris(record: ChampionRecord, change: Change) -> ChampionRecord:
-    if record.champion is None:
-        return record
-    (champion, *before) = (champion_with(each, change) for each in _both(record.champion))
-    champion = champion.model_copy(update={"replaced": before[0] if before else None})
-    return record.model_copy(update={"champion": champion})
+    update: dict[str, object] = {}
+    if record.champion is not None:
+        (champion, *before) = (champion_with(each, change) for each in _both(record.champion))
+        update["champion"] = champion.model_copy(update={"replaced": before[0] if before else None})
+    if any(night.waiting is not None for night in record.history):
+        update["history"] = tuple(_night_with(night, change) for night in record.history)
+    return record.model_copy(update=update) if update else record
+
+
+def _night_with(night: Night, change: Change) -> Night:
+    if night.waiting is None:
+        return night
+    proposed = champion_with(night.waiting.proposed, change)
+    return night.model_copy(update={"waiting": night.waiting.model_copy(update={"proposed": proposed})})
 
 
 def _both(champion: Champion) -> Iterator[Champion]:

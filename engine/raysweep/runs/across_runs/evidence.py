@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError
 from raysweep.documents.json_numbers import Number
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import StorageError
-from raysweep.outcome import GateOutcome, Record, Usage
+from raysweep.outcome import Decision, GateOutcome, Record, Usage
 from raysweep.outcome.places import Change, gate_with
 from raysweep.runs.across_runs.champions import (
     EVIDENCE,
@@ -109,6 +109,8 @@ class Evidence(Record):
     """The champion from then on."""
     facts: Facts | None = None
     """Of a gate."""
+    decision: Decision | None = None
+    """Of an approval."""
     format_version: int = FORMAT_VERSION
 
     @property
@@ -239,9 +241,8 @@ def find_lines(store: Store, name: str) -> tuple[Line, ...]:
     found = [read_line(store, name, stem) for stem in lines_of(store, name)]
     if found:
         return tuple(found)
-    keys = (info.key for info in store.list(FOLDER) if info.key.endswith(".json"))
-    records = (decode_record(store, key, store.get(key)) for key in sorted(keys))
-    lines = (record.champion.line for record in records if record.champion is not None)
+    folders = sorted({*store.list_folders(FOLDER), *store.list_folders(EVIDENCE)})
+    lines = (read_line(store, folder, stem) for folder in folders for stem in lines_of(store, folder))
     return tuple(line for line in lines if slug(line.name) == slug(name))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from raysweep.errors import SpecError, StorageError, StorageUnavailableError
+from raysweep.outcome import Decision
 from raysweep.runs.across_runs.champions import (
     Champion,
     ChampionRecord,
@@ -52,6 +53,7 @@ class Change:
     night: Night | None = None
     """What is decided on; None: the champion that there is afterwards."""
     facts: Facts | None = None
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,7 @@ def add_night(
             facts=facts() if facts is not None else None,
         )
 
-    return _change(store, line, add)
+    return change_line(store, line, add)
 
 
 def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", why: str = "") -> Rollback:
@@ -163,7 +165,7 @@ def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", 
             night=night,
         )
 
-    record = _change(store, line, bring_back)
+    record = change_line(store, line, bring_back)
     if found:
         return found[0]
     champion = record.champion
@@ -183,7 +185,7 @@ def evidence_of(
     return read_entry(store, line, night.evidence) if night is not None and night.evidence else None
 
 
-def _change(store: Store, line: Line, make: Callable[[ChampionRecord], Change | None]) -> ChampionRecord:
+def change_line(store: Store, line: Line, make: Callable[[ChampionRecord], Change | None]) -> ChampionRecord:
     """Replace the line's file by what `make` makes of it, with evidence; as it is where that is None."""
     key = line.key
     for tried in range(_TRIES):
@@ -226,6 +228,7 @@ def _entry(line: Line, record: ChampionRecord, change: Change) -> Evidence:
         before=before,
         after=after,
         facts=change.facts,
+        decision=change.decision,
     )
 
 
