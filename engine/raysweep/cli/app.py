@@ -11,7 +11,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from raysweep.cli import stored_runs
+from raysweep.cli import champions, stored_runs
 from raysweep.cli.help_groups import GroupedCommands, add_examples
 from raysweep.cli.options import (
     Address,
@@ -390,4 +390,5 @@ def emit(
 
 
 app.add_typer(stored_runs.app)
-add_examples(app, stored_runs.app)
+app.add_typer(champions.app)
+add_examples(app, stored_runs.app, champions.app)

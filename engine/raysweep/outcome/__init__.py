@@ -1,7 +1,7 @@
 """What comes back: outcomes of sweeps and trainings, and the progress of one under way, as JSON."""
 
 from raysweep.outcome.configs import ConfigOutcome
-from raysweep.outcome.gate import Confirmed, GateOutcome
+from raysweep.outcome.gate import Approval, Confirmed, Decision, GateOutcome
 from raysweep.outcome.progress import (
     BestTrial,
     Cancellation,
@@ -42,12 +42,14 @@ __all__ = [
     "NOTHING_RAN",
     "TRACEBACK_CHARACTERS",
     "TRIAL_TIMES",
+    "Approval",
     "AttemptOutcome",
     "BestTrial",
     "Cancellation",
     "ConfigOutcome",
     "Confirmed",
     "DataDigest",
+    "Decision",
     "EndedBy",
     "ErrorInfo",
     "GateOutcome",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, Literal
 
 from raysweep.documents.json_numbers import Number
 from raysweep.outcome.record import Record
@@ -28,6 +29,45 @@ class Confirmed(Record):
     violated: tuple[str, ...] = ()
     """The constraints that it did not satisfy under some seed: it is not promoted."""
     checkpoint_uri: str | None = None
+
+
+class Decision(Record):
+    """A decision about a candidate that passed its gate, made once."""
+
+    approved: bool
+    by: str
+    """Who decided; `silence` where no one did in time."""
+    at: float
+    """In UTC seconds."""
+    note: str = ""
+
+    def __str__(self) -> str:
+        head = "approved" if self.approved else "rejected"
+        note = f": {self.note}" if self.note else ""
+        return f"{head} by {self.by} ({show_time(self.at)}){note}"
+
+
+class Approval(Record):
+    """What a candidate that passed its gate waits for, or has."""
+
+    name: str
+    """The champion's name: that of `raysweep approve`."""
+    until: float
+    """When silence decides, in UTC seconds."""
+    on_silence: Literal["reject", "promote"] = "reject"
+    decision: Decision | None = None
+    """None: it waits."""
+
+    def __str__(self) -> str:
+        if self.decision is not None:
+            return str(self.decision)
+        end = "rejects" if self.on_silence == "reject" else "promotes"
+        return f"waits for approval until {show_time(self.until)}, when silence {end} it"
+
+
+def show_time(at: float) -> str:
+    """`2026-11-27 04:00 UTC`."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
 
 
 class GateOutcome(Record):
@@ -59,9 +99,30 @@ class GateOutcome(Record):
     """The sweep that ran them again."""
     at: float = 0.0
     """When it was decided, in UTC seconds."""
+    approval: Approval | None = None
+    """Of a candidate that passed where the pipeline requires approval: it is promoted once that is given."""
     format_version: int = 1
 
     @property
     def best(self) -> Confirmed | None:
         """The best candidate."""
         return self.candidates[0] if self.candidates else None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a candidate passed, and no one has decided yet."""
+        return self.approval is not None and self.approval.decision is None
+
+    def told(self, decision: Decision | None) -> GateOutcome:
+        """The verdict as it is stored, with what was decided since, if anything was."""
+        if self.approval is None:
+            return self
+        approval = self.approval.model_copy(update={"decision": decision})
+        is_promoted = decision is not None and decision.approved
+        head = "promoted: " if is_promoted else "passed: " if decision is None else "not promoted: "
+        update = {
+            "approval": approval,
+            "promoted": is_promoted,
+            "why": f"{head}{self.why.removeprefix('promoted: ')}; {approval}",
+        }
+        return self.model_copy(update=update)

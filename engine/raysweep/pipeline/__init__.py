@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from raysweep.pipeline.approval import await_approval
 from raysweep.pipeline.decision import decide
 from raysweep.pipeline.gate import GateRun, prepare_gate, run_gate
 from raysweep.pipeline.night import (
@@ -16,6 +17,7 @@ from raysweep.pipeline.night import (
 
 __all__ = [
     "GateRun",
+    "await_approval",
     "decide",
     "handed_on",
     "prepare_gate",

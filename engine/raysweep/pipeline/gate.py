@@ -19,8 +19,9 @@ from raysweep.documents.json_numbers import Counts
 from raysweep.documents.validation import Problem
 from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
 from raysweep.jobs.options import JobOptions
-from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.outcome import Approval, Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.decision import decide, measured, seeds_needed
+from raysweep.pipeline.facts import facts_of
 from raysweep.pipeline.plan import (
     GatePlan,
     as_confirmed,
@@ -29,10 +30,13 @@ from raysweep.pipeline.plan import (
     make_plan,
 )
 from raysweep.run import run_sweep
-from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night, add_night
+from raysweep.runs.across_runs.approvals import decide_night, settle_silence
+from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night, Waiting
+from raysweep.runs.across_runs.releases import add_night, evidence_of
 from raysweep.runs.across_runs.verdicts import keep_verdict
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
 from raysweep.specs import RunRequest, SweepSpec
+from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.identity import key_within
 from raysweep.specs.pipeline import GateSpec, check_gate
 from raysweep.step.brief import stored_outcome
@@ -49,6 +53,7 @@ def run_gate(
     on_progress: Callable[[SweepProgress], None] | None = None,
     num_cpus: float | None = None,
     job: JobOptions | None = None,
+    approval: ApprovalSpec | None = None,
 ) -> GateOutcome:
     """Run the best configs of a sweep again, and promote the best of them if it beats the champion.
 
@@ -60,12 +65,14 @@ def run_gate(
         on_progress: As in `run_sweep`, for the sweep that runs them again.
         num_cpus: As in `run_sweep`.
         job: As in `run_sweep`.
+        approval: What passes is promoted once it is approved: `raysweep.pipeline.await_approval`. Default: at
+            once.
 
     Raises:
         SweepFailedError: The sweep has no best trial; or the one that runs them again failed.
         RaysweepError: As `run_sweep`.
     """
-    prepared = prepare_gate(spec, outcome, gate)
+    prepared = prepare_gate(spec, outcome, gate, approval)
     if prepared.verdict is not None:
         return prepared.verdict
     run = prepared.request
@@ -89,6 +96,7 @@ class GateRun:
     outcome: SweepOutcome
     """The sweep's, with all its trials."""
     gate: GateSpec
+    approval: ApprovalSpec | None = None
     plan: GatePlan | None = None
     verdict: GateOutcome | None = None
     """None: run `request`, and `settle` by what it gave."""
@@ -118,7 +126,7 @@ class GateRun:
         assert self.plan is not None
         _check_whole(again, len(self.plan.ran) * self.gate.seeds)
         store = open_store(self.spec.storage_path)
-        return settle(store, self.spec, self.outcome, self.gate, again, self.plan)
+        return settle(store, self.spec, self.outcome, self.gate, again, self.plan, self.approval)
 
 
 def _check_whole(again: SweepOutcome, wanted: int) -> None:
@@ -133,13 +141,16 @@ def _check_whole(again: SweepOutcome, wanted: int) -> None:
     raise SweepFailedError(again, text)
 
 
-def prepare_gate(spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any) -> GateRun:
+def prepare_gate(
+    spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any, approval: ApprovalSpec | None = None
+) -> GateRun:
     """The gate behind a sweep: for those who run it as a job and do not wait.
 
     Args:
         spec: The sweep's, in any form.
         given: Its outcome, or the brief of it.
         gate: What the best has to show: a `GateSpec`, or its fields.
+        approval: As in `run_gate`.
 
     Raises:
         SweepFailedError: The sweep has no best trial.
@@ -160,11 +171,16 @@ def prepare_gate(spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any) 
     if wanted.goal(asked) != (asked.metric, asked.mode) or asked.others:
         asked, judged = _by_own_metric(asked, outcome, wanted)
     store = open_store(asked.storage_path)
+    settle_silence(store, line_of(asked, wanted))
     verdict = find_verdict(store, asked, judged, wanted)
+    if verdict is not None and verdict.is_waiting:
+        # A kill may have kept the copy of a decision from being written.
+        decide_night(store, line_of(asked, wanted), outcome.sweep_id, verdict.gate_id)
+        verdict = find_verdict(store, asked, judged, wanted)
     if verdict is not None:
         return GateRun(spec=asked, outcome=outcome, gate=wanted, verdict=verdict)
     plan = make_plan(store, asked, judged, wanted)
-    return GateRun(spec=asked, outcome=outcome, gate=wanted, plan=plan)
+    return GateRun(spec=asked, outcome=outcome, gate=wanted, approval=approval, plan=plan)
 
 
 def _by_own_metric(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> tuple[SweepSpec, SweepOutcome]:
@@ -186,6 +202,7 @@ def settle(
     gate: GateSpec,
     again: SweepOutcome,
     plan: GatePlan,
+    approval: ApprovalSpec | None = None,
 ) -> GateOutcome:
     """Decide by what `again` gave, put the night into the champion's history, write the verdict down."""
     count = len(plan.ran)
@@ -197,6 +214,7 @@ def settle(
     beside = ran[-1] if plan.champion is not None else None
     lost = _why_lost(gate, beside, again.trials[count - 1 :: count]) if beside is not None else ""
     decided: list[GateOutcome] = []
+    beaten: list[Champion | None] = []
 
     def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
         now = record.champion_beside(outcome.sweep_id)
@@ -205,32 +223,54 @@ def settle(
         else:
             # Another night has brought a new one since: of that there is its mean.
             verdict = decide(gate, spec.mode, confirmed, as_confirmed(now), metric=spec.metric)
-        verdict = verdict.model_copy(update={"at": time.time(), "notes": (*verdict.notes, *plan.notes)})
-        decided.append(verdict)
+        update = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id, "at": time.time()}
+        verdict = verdict.model_copy(update=update | {"notes": (*verdict.notes, *plan.notes)})
         best = verdict.best
+        champion = (
+            _champion(spec, gate, outcome, best, verdict.at)
+            if verdict.promoted and best is not None
+            else None
+        )
+        waiting = None
+        if champion is not None and approval is not None:
+            until = verdict.at + approval.timeout
+            asked = Approval(name=champion.name, until=until, on_silence=approval.on_silence)
+            verdict = verdict.model_copy(update={"approval": asked})
+            waiting = Waiting(
+                proposed=champion,
+                against_sweep=now.sweep_id if now is not None else "",
+                against_at=now.at if now is not None else None,
+                until=until,
+                on_silence=approval.on_silence,
+            )
+            champion = None
+        decided.append(verdict)
+        beaten.append(now)
         night = Night(
             sweep_id=outcome.sweep_id,
             key=outcome.key,
             gate=plan.gate_id,
             at=verdict.at,
-            promoted=verdict.promoted,
+            promoted=champion is not None,
             mean=best.mean if best else None,
             why=verdict.why,
+            waiting=waiting,
         )
-        return night, (
-            _champion(spec, gate, outcome, best, verdict.at) if verdict.promoted and best else None
-        )
+        return night, champion
 
-    record = add_night(store, line_of(spec, gate), outcome.sweep_id, choose, gate=plan.gate_id)
-    night = record.night(outcome.sweep_id, plan.gate_id)
-    verdict = (
-        decided[-1] if decided else decide(gate, spec.mode, confirmed, beside, lost=lost, metric=spec.metric)
+    line = line_of(spec, gate)
+    record = add_night(
+        store,
+        line,
+        outcome.sweep_id,
+        choose,
+        gate=plan.gate_id,
+        facts=lambda: facts_of(decided[-1], beaten[-1], outcome, again),
     )
-    update: dict[str, Any] = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id}
-    if night is not None:
-        # Where an earlier run of this gate came as far as the history, that is what was decided.
-        update |= {"promoted": night.promoted, "why": night.why, "at": night.at}
-    return keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict.model_copy(update=update))
+    # Where an earlier run of this gate came as far as the history, that is what was decided.
+    entry = evidence_of(store, line, record, outcome.sweep_id, plan.gate_id)
+    verdict = entry.facts.verdict if entry is not None and entry.facts is not None else decided[-1]
+    return keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict)
 
 
 def _why_lost(gate: GateSpec, champion: Confirmed, trials: tuple[TrialOutcome, ...]) -> str:
@@ -327,4 +367,6 @@ def _champion(spec: SweepSpec, gate: GateSpec, outcome: SweepOutcome, best: Conf
         key=outcome.key,
         checkpoint_uri=best.checkpoint_uri,
         at=at,
+        code_digest=outcome.code_digest,
+        spec_digest=outcome.spec_digest,
     )

@@ -19,6 +19,7 @@ from raysweep.outcome import (
     TrainOutcome,
     TrialOutcome,
 )
+from raysweep.pipeline.approval import await_approval
 from raysweep.pipeline.gate import run_gate
 from raysweep.run import run_sweep, run_training
 from raysweep.specs import RunRequest, TrainSpec
@@ -37,7 +38,7 @@ def run_pipeline(
     num_cpus: float | None = None,
     job: JobOptions | None = None,
 ) -> PipelineOutcome:
-    """Sweep, gate, train; with the same key, resume, or return the outcome.
+    """Sweep, gate, approval, train; with the same key, resume, or return the outcome.
 
     Args:
         pipeline: A `PipelineSpec`, a mapping, or the path of a YAML or JSON file.
@@ -54,13 +55,23 @@ def run_pipeline(
         RaysweepError: As `run_sweep` and `run_training`.
     """
     spec = PipelineSpec.from_any(pipeline).stored_at(storage_path)
+    place: dict[str, Any] = {"address": address, "job": job}
+    watch: dict[str, Any] = {"on_progress": on_progress, "num_cpus": num_cpus}
+    trained: TrainOutcome | None = None
     with _one_ray(address):
-        place: dict[str, Any] = {"address": address, "job": job}
-        watch: dict[str, Any] = {"on_progress": on_progress, "num_cpus": num_cpus}
         outcome = run_sweep(spec.sweep, key=key, **place, **watch).raise_for_status()
+        verdict = None
         if spec.gate is not None:
-            outcome = with_gate(outcome, run_gate(spec.sweep, outcome, spec.gate, **place, **watch))
-        trained = train_best(spec.train, outcome, key=key, **place)
+            verdict = run_gate(spec.sweep, outcome, spec.gate, **place, **watch, approval=spec.approval)
+        is_waiting = verdict is not None and verdict.is_waiting
+        if not is_waiting:
+            outcome = outcome if verdict is None else with_gate(outcome, verdict)
+            trained = train_best(spec.train, outcome, key=key, **place)
+    if is_waiting and spec.gate is not None and verdict is not None:
+        # Without Ray: it may take hours.
+        outcome = with_gate(outcome, await_approval(spec.sweep, outcome, spec.gate, verdict))
+        with _one_ray(address):
+            trained = train_best(spec.train, outcome, key=key, **place)
     return PipelineOutcome(
         sweep=outcome,
         gate=outcome.gate,

@@ -16,6 +16,7 @@ from pydantic import (
 from raysweep.documents.base import SpecModel
 from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, show
+from raysweep.specs.approval import ApprovalSpec, approval_of
 from raysweep.specs.document import SpecDocument, read_document
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
@@ -93,6 +94,9 @@ class PipelineSpec(SpecDocument):
     """The sweep: its fields, or the path of its file."""
     gate: GateSpec | None = None
     """What its best config has to show; default: none, it is always trained."""
+    approval: Annotated[ApprovalSpec | None, BeforeValidator(approval_of)] = None
+    """`required`, or its timeout and what silence means: whether what passes the gate is promoted and trained
+    is a person's decision. Default: none is asked."""
     train: Annotated[TrainSpec | None, _model(TrainSpec)] = None
     """The full-scale training: its fields, or the path of its file; default: none."""
 
@@ -103,6 +107,8 @@ class PipelineSpec(SpecDocument):
             raise Problem(problem, "name metric and mode", ("sweep", "metric"))
         if self.gate is not None:
             check_gate(self.sweep, self.gate)
+        elif self.approval is not None:
+            raise Problem("requires a gate", "add gate, or leave approval out", ("approval",))
         return self
 
     @classmethod

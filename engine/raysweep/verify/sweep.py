@@ -7,7 +7,9 @@ import time
 from raysweep.core import SweepState
 from raysweep.core.state.trial import trial_id
 from raysweep.documents.json_numbers import Counts
+from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.outcome import SweepProgress
+from raysweep.runs.across_runs.champions import FOLDER as CHAMPIONS
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import holder_state
 from raysweep.runs.reading.checkpoints import pinned_numbers
@@ -15,6 +17,7 @@ from raysweep.schedulers import load_scheduler
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.verify.checkpoints import CheckpointCheck
 from raysweep.verify.documents import check_outcome, check_progress, check_spec, check_summary, replay_state
+from raysweep.verify.evidence import check_evidence
 from raysweep.verify.journal import JournalCheck, check_journal
 from raysweep.verify.report import Checked, Finding, VerifyReport
 from raysweep.verify.snapshots import SnapshotCheck
@@ -46,12 +49,16 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
     known = journal.state if journal.is_whole else None
     checkpoints = [info for info in infos if info.key.startswith(f"{folder.sweep_id}/checkpoints/")]
     is_running = holder_state(progress, time.time()) == "alive"
-    pinned = pinned_numbers(folder)
+    pinned = _pinned(folder, findings)
     checking = CheckpointCheck(folder, checkpoints, checked, is_quick=is_quick)
-    found = list(checking.run(known, pinned, journal.unsealed))
+    found = list(checking.run(known, pinned or (), journal.unsealed))
+    if pinned is None:  # an orphan may be a champion's
+        found = [finding for finding in found if finding.severity != "orphan"]
     findings += _still_wanted(folder, found) if is_running else found
     findings += check_outcome(folder, record, known)
     findings += check_summary(folder)
+    told = {finding.object for finding in findings}
+    findings += (each for each in check_evidence(folder, spec) if each.object not in told)
     return VerifyReport(
         sweep_id=folder.sweep_id,
         uri=folder.uri,
@@ -64,6 +71,24 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
         checked=checked,
         findings=tuple(sorted(findings, key=lambda finding: _RANK[finding.severity])),
     )
+
+
+def _pinned(folder: SweepFolder, findings: list[Finding]) -> dict[tuple[str, int], tuple[str, ...]] | None:
+    """What else than the sweep needs its checkpoints; None: a damaged champion's file may name one.
+
+    Raises: StorageError: The storage does not answer.
+    """
+    try:
+        return pinned_numbers(folder)
+    except StorageError as error:
+        key = error.path.removeprefix(f"{folder.store.url}/")
+        if not key.startswith(f"{CHAMPIONS}/") or isinstance(error, StorageUnavailableError):
+            raise
+        lost = "which checkpoint a champion needs: none is said to be an orphan"
+        findings.append(
+            Finding(severity="damage", object=key, problem=error.problem, lost=lost, fix=error.fix)
+        )
+        return None
 
 
 def _still_wanted(folder: SweepFolder, findings: list[Finding]) -> list[Finding]:

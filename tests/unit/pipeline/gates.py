@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from raysweep.outcome import ErrorInfo, SweepOutcome, TrialOutcome
-from raysweep.pipeline.gate import GateRun
+from raysweep.outcome import ErrorInfo, GateOutcome, SweepOutcome, TrialOutcome, Usage
+from raysweep.pipeline.gate import GateRun, prepare_gate
 from raysweep.runs.across_runs.champions import ChampionRecord, Line, read_champion
 from raysweep.specs import SweepSpec
+from raysweep.specs.approval import ApprovalSpec
+from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.objects.opening import open_store
 
 
@@ -88,3 +90,25 @@ def configs(prepared: GateRun) -> list[dict[str, Any]]:
     """What a gate runs again, the champion last."""
     listed: Any = prepared.request.spec.search.options
     return list(listed.configs)
+
+
+def night(
+    storage: Path, name: str, *scores: float, shift: float = 0.0, approval: ApprovalSpec | None = None
+) -> GateOutcome:
+    """A night whose gate gives each config its own x, a shift, and a little by the seed."""
+    gate = GateSpec(confirm_top_k=1, min_improvement=0.02)
+    outcome: SweepOutcome = swept(name, *scores).model_copy(
+        update={"code_digest": f"code-{name}", "spec_digest": f"spec-{name}", "usage": Usage(cpu_hours=2.0)}
+    )
+    trials = (
+        each.model_copy(
+            update={"checkpoint_uri": f"{open_store(storage).url}/{name}/checkpoints/{each.trial_id}/3"}
+        )
+        for each in outcome.trials
+    )
+    outcome = outcome.model_copy(update={"trials": tuple(trials)})
+    prepared = prepare_gate(make_spec(storage), outcome, gate, approval)
+    if prepared.verdict is not None:
+        return prepared.verdict
+    found = [c["x"] + shift + seed / 1000 for seed in range(gate.seeds) for c in configs(prepared)]
+    return prepared.settle(gave(prepared, *found).model_copy(update={"raysweep_version": "9.8"}))

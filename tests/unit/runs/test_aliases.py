@@ -14,7 +14,8 @@ from raysweep.cli import main
 from raysweep.errors import ChampionKeptError, CheckpointDamagedError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
-from raysweep.runs.across_runs.champions import Champion, Line, Night, add_night, read_champion
+from raysweep.runs.across_runs.champions import Champion, Line, Night, read_champion
+from raysweep.runs.across_runs.releases import add_night
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.removal import put_aside, remove
 from raysweep.runs.ownership.reopening import check_same

@@ -55,7 +55,7 @@ VERSIONS: Final = {
     "train.json and attempts": (training.FORMAT_VERSION, 1),
     "history of a training": (history.FORMAT, 1),
     "store.json": (identity.FORMAT_VERSION, 1),
-    "champion": (champions.FORMAT_VERSION, 3),
+    "champion": (champions.FORMAT_VERSION, 4),
     "plan of a gate": (plan.FORMAT, 3),
     "checkpoint manifest": (manifest.VERSION, 2),
     "request of a job": (JobRequest.model_fields["format"].default, 1),
@@ -174,7 +174,7 @@ def read_store(path: Path) -> None:
 def read_champions(path: Path) -> None:
     line = Line(name="n", metric="auc", mode="max")
     store = open_store(path)
-    store.put(line.key, b'{"format_version":4}')
+    store.put(line.key, b'{"format_version":5}')
     read_champion(store, line)
 
 
@@ -213,7 +213,7 @@ OTHERS: Final[dict[Callable[[Path], None], str]] = {
     read_attempt: "attempts/000001.json: has format 2; this version",
     read_history: "has raysweep_history.format 2; this version, raysweep {}, reads",
     read_store: "store.json: has format_version 2; this version",
-    read_champions: "has format_version 4; this version, raysweep {}, reads format_version 3",
+    read_champions: "has format_version 5; this version, raysweep {}, reads format_version 4",
     read_plan: "plan.json: has format 4; this version, raysweep {}, reads format 3",
     read_manifest: "has version 3; this version, raysweep {}, reads version 2",
     read_request: "format",

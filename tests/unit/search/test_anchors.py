@@ -10,7 +10,8 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.across_runs.champions import Champion, Night, add_night
+from raysweep.runs.across_runs.champions import Champion, Night
+from raysweep.runs.across_runs.releases import add_night
 from raysweep.runs.across_runs.warm_start import recall, warm_from_json, warm_to_json
 from raysweep.runs.folder import SweepFolder
 from raysweep.search import WarmStart, make_searcher

@@ -77,6 +77,7 @@ def _run(spec: PipelineSpec, key: str, how: How, job: JobHow, *, is_job: bool) -
 def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOutcome | None:
     """Submit the first step that has not ended, and do not wait; the whole night once all have."""
     from raysweep.pipeline import prepare_gate, training_request, with_gate
+    from raysweep.pipeline.approval import how_to_decide
     from raysweep.step import why_not_trained
 
     outcome: Any = _submitted(RunRequest.of(spec.sweep, key), how, job)
@@ -84,13 +85,18 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
         return None
     outcome.raise_for_status()
     if spec.gate is not None:
-        gate = prepare_gate(spec.sweep, outcome, spec.gate)
+        gate = prepare_gate(spec.sweep, outcome, spec.gate, spec.approval)
         verdict = gate.verdict
         if verdict is None:
             again = _submitted(gate.request, how, job)
             if not isinstance(again, SweepOutcome):
                 return None
             verdict = gate.settle(again)
+        if verdict.is_waiting:
+            storage = outcome.uri.rpartition("/")[0]
+            text = how_to_decide(verdict, outcome, storage)
+            make_console(is_stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+            return None
         outcome = with_gate(outcome, verdict)
     skipped = why_not_trained(outcome) if spec.train is not None else ""
     trained = None

@@ -168,6 +168,9 @@ def _steps(pipeline: PipelineSpec, *, is_here: bool) -> tuple[str, ...]:
         beside = f"the best {gate.confirm_top_k} configs and the champion, {gate.seeds} seeds each"
         required = f", {gate.min_improvement:g} better is required" if gate.min_improvement else ""
         steps.append(f"gate: {beside}, test {gate.test}{required}")
+    if pipeline.approval is not None:
+        hours, silence = pipeline.approval.timeout / 3600, pipeline.approval.on_silence
+        steps.append(f"approval: of what passes, within {hours:g} h; silence means {silence}")
     if pipeline.train is not None:
         train = pipeline.train
         if is_here and isinstance(train.trainable, str):

@@ -138,6 +138,8 @@ def show_list(storage: str | None, is_json: bool, filters: Filters) -> int:
 
 def show_gate(night: Night) -> str:
     """`promoted`, `not promoted`, or how far its gate is; empty without one."""
+    if night.gate is not None and night.gate.is_waiting:
+        return "awaits approval"
     if night.promoted is not None:
         return "promoted" if night.promoted else "not promoted"
     return night.gate_run.status if night.gate_run is not None else ""

@@ -6,33 +6,35 @@
 Scores of another metric, mode or data set cannot be compared: a gate that has one of these changed begins a
 new line, and leaves the old one as it is.
 
-A file is replaced only by a put that names the version it was made from. Of two nights that end at once one
-comes first, and the other decides again against what that one wrote: both are in the history. A file of
-another format is refused, and never written over. What lies in the store is named relative to it.
+Each file carries the hash of its own content and names the newest entry of its line's evidence
+(`evidence.py`). A file that is damaged, of another format or of another line is refused, and never written
+over. `releases.py` writes these files. What lies in the store is named relative to it.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from raysweep.documents.stored_paths import to_reference, to_uri
-from raysweep.errors import StorageError, StorageUnavailableError
+from raysweep.errors import StorageError
+from raysweep.outcome import Decision
+from raysweep.outcome.places import Change
 from raysweep.specs.identity import file_name
 from raysweep.storage.formats import other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.objects.sealed import seal, unseal
 from raysweep.storage.objects.store import Store
 
 FOLDER: Final = "champions"
-FORMAT_VERSION: Final = 3
+EVIDENCE: Final = "evidence"
+FORMAT_VERSION: Final = 4
 NIGHTS_KEPT: Final = 60
-_TRIES: Final = 50
-_PAUSE_S: Final = 0.02
+_SEAL: Final = b'"blake2b"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +50,17 @@ class Line:
     @property
     def key(self) -> str:
         """Where its file lies in the store."""
+        return f"{FOLDER}/{self._path}.json"
+
+    @property
+    def evidence(self) -> str:
+        """The folder of its evidence in the store."""
+        return f"{EVIDENCE}/{self._path}"
+
+    @property
+    def _path(self) -> str:
         parts = [file_name(self.metric), self.mode, *([file_name(self.data)] if self.data else [])]
-        return f"{FOLDER}/{file_name(self.name)}/{'.'.join(parts)}.json"
+        return f"{file_name(self.name)}/{'.'.join(parts)}"
 
     def __str__(self) -> str:
         on = f" on {self.data}" if self.data else ""
@@ -58,20 +69,6 @@ class Line:
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Night(_Record):
-    """One night's gate. Times are UTC seconds."""
-
-    sweep_id: str
-    key: str = ""
-    gate: str = ""
-    """Which of the sweep's gates."""
-    at: float
-    promoted: bool
-    mean: float | None = None
-    """Of the night's best candidate."""
-    why: str = ""
 
 
 class Champion(_Record):
@@ -95,7 +92,11 @@ class Champion(_Record):
     checkpoint_uri: str | None = None
     """In the file relative to the store, if it lies there."""
     at: float
-    """When it became champion."""
+    """When it became champion; a rollback to it does not change that."""
+    code_digest: str = ""
+    """Of the trainable's own code, as it ran in that sweep."""
+    spec_digest: str = ""
+    """Of that sweep's spec."""
     replaced: Champion | None = None
     """The champion before it, of another sweep."""
 
@@ -105,11 +106,46 @@ class Champion(_Record):
         return Line(name=self.name, metric=self.metric, mode=self.mode, data=self.data)
 
 
+class Waiting(_Record):
+    """A candidate that passed its gate, until it is approved or rejected."""
+
+    proposed: Champion
+    against_sweep: str = ""
+    """The sweep of the champion that it was compared with; empty for none."""
+    against_at: float | None = None
+    """When that became champion."""
+    until: float
+    """When silence decides, in UTC seconds."""
+    on_silence: Literal["reject", "promote"]
+
+
+class Night(_Record):
+    """One night's gate. Times are UTC seconds."""
+
+    sweep_id: str
+    key: str = ""
+    gate: str = ""
+    """Which of the sweep's gates."""
+    at: float
+    promoted: bool
+    mean: float | None = None
+    """Of the night's best candidate."""
+    why: str = ""
+    evidence: str = ""
+    """The entry of the evidence that holds the verdict."""
+    waiting: Waiting | None = None
+    """Of a night whose candidate passed, where approval is required."""
+    decision: Decision | None = None
+    """What was decided about that candidate."""
+
+
 class ChampionRecord(_Record):
     """What a file holds: the champion of a line, if there is one, and the newest nights, in order."""
 
     champion: Champion | None = None
     history: tuple[Night, ...] = ()
+    head: str = ""
+    """The newest entry of the evidence: `000012-<sha256>`, the stem of its file; empty before the first."""
     format_version: int = FORMAT_VERSION
 
     def night(self, sweep_id: str, gate: str = "") -> Night | None:
@@ -126,17 +162,22 @@ class ChampionRecord(_Record):
 
     def after(self, night: Night, champion: Champion | None) -> ChampionRecord:
         """The record with one more night, and its champion if it has a new one."""
-        history = (*self.history, night)[-NIGHTS_KEPT:]
-        if champion is None:
-            return self.model_copy(update={"history": history})
+        record = self.model_copy(update={"history": (*self.history, night)[-NIGHTS_KEPT:]})
+        return record if champion is None else record.under(champion)
+
+    def under(self, champion: Champion) -> ChampionRecord:
+        """The record with this champion."""
         before = self.champion_beside(champion.sweep_id)
         if before is not None:
             before = before.model_copy(update={"replaced": None})
         champion = champion.model_copy(update={"replaced": before})
-        return ChampionRecord(champion=champion, history=history)
+        return self.model_copy(update={"champion": champion})
 
-
-Decide = Callable[[ChampionRecord], tuple[Night, Champion | None]]
+    @property
+    def proposed(self) -> tuple[Champion, ...]:
+        """The candidates that wait for approval."""
+        nights = (each for each in self.history if each.decision is None)
+        return tuple(each.waiting.proposed for each in nights if each.waiting is not None)
 
 
 def read_champion(store: Store, line: Line) -> ChampionRecord:
@@ -145,7 +186,7 @@ def read_champion(store: Store, line: Line) -> ChampionRecord:
     Raises:
         StorageError: It cannot be read, is damaged, or has another format.
     """
-    return _read(store, line.key, store.get(line.key))
+    return decode_record(store, line.key, store.get(line.key))
 
 
 def list_champions(store: Store, name: str | None = None) -> tuple[Champion, ...]:
@@ -154,69 +195,77 @@ def list_champions(store: Store, name: str | None = None) -> tuple[Champion, ...
     Raises:
         StorageError: One cannot be read, is damaged, or has another format.
     """
-    folder = FOLDER if name is None else f"{FOLDER}/{file_name(name)}"
-    keys = sorted(info.key for info in store.list(folder) if info.key.endswith(".json"))
-    records = (_read(store, key, store.get(key)) for key in keys)
-    found = [record.champion for record in records if record.champion is not None]
+    found = [each.champion for each in list_records(store, name) if each.champion is not None]
     return tuple(sorted(found, key=lambda champion: -champion.at))
 
 
-def add_night(store: Store, line: Line, sweep_id: str, decide: Decide, *, gate: str = "") -> ChampionRecord:
-    """Add a night, once. `decide` is asked again where another night has come first.
+def list_records(store: Store, name: str | None = None) -> tuple[ChampionRecord, ...]:
+    """The files of all lines of this name; without a name, of all names. Raises: as `list_champions`."""
+    folder = FOLDER if name is None else f"{FOLDER}/{file_name(name)}"
+    keys = sorted(info.key for info in store.list(folder) if info.key.endswith(".json"))
+    return tuple(decode_record(store, key, store.get(key)) for key in keys)
 
-    Args:
-        store: Where the sweeps are.
-        line: Which champions it is compared with.
-        sweep_id: The night: one that is in the history already changes nothing.
-        decide: From the record as it is, the night to add, and the new champion if it has one.
-        gate: Which of the sweep's gates.
+
+def encode_record(store: Store, record: ChampionRecord) -> bytes:
+    """A line's file, with the hash of its content."""
+    stored = _with_uris(record, lambda uri: to_reference(store.url, uri))
+    return seal(stored.model_dump_json(indent=1).encode())
+
+
+def decode_record(store: Store, key: str, data: bytes | None) -> ChampionRecord:
+    """What a line's file holds; None: there is none.
 
     Raises:
-        StorageError: It cannot be read or written, or has another format.
+        StorageError: It is damaged, has another format, or is of another line; or it is gone, and its
+            evidence is not.
     """
-    key = line.key
-    for tried in range(_TRIES):
-        found = store.get_versioned(key)
-        record = _read(store, key, found[0] if found else None)
-        if record.night(sweep_id, gate) is not None:
-            return record
-        after = record.after(*decide(record))
-        if store.put_if_version(key, _encode(store, after), found[1] if found else None):
-            return after
-        time.sleep(_PAUSE_S * (tried + 1))
-    raise StorageUnavailableError(
-        f"{store.url}/{key}", f"changed {_TRIES} times while it was written", "try again"
-    )
-
-
-def _encode(store: Store, record: ChampionRecord) -> bytes:
-    stored = _with_uris(record, lambda uri: to_reference(store.url, uri))
-    return stored.model_dump_json(indent=1).encode()
-
-
-def _read(store: Store, key: str, data: bytes | None) -> ChampionRecord:
-    if data is None:
-        return ChampionRecord()
     path = f"{store.url}/{key}"
+    if data is None:
+        _check_first(store, key)
+        return ChampionRecord()
     try:
         fields = orjson.loads(data)
         version = fields.get("format_version") if isinstance(fields, dict) else None
-        if version == FORMAT_VERSION:
-            record = ChampionRecord.model_validate(fields)
-            return _with_uris(record, lambda reference: to_uri(store.url, reference))
+        if version != FORMAT_VERSION:
+            problem = other_format(version, FORMAT_VERSION, name="format_version")
+            fix = "use the version of raysweep that wrote it, or move the file away"
+            raise StorageError(path, problem, fix)
+        record = ChampionRecord.model_validate(fields)
     except (orjson.JSONDecodeError, ValidationError) as error:
         text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise StorageError(path, f"is damaged ({text})", RESTORE_FIX) from error
-    problem = other_format(version, FORMAT_VERSION, name="format_version")
-    raise StorageError(path, problem, "use the version of raysweep that wrote it, or move the file away")
+    if _SEAL not in data or unseal(data) is None:
+        raise StorageError(path, "is damaged (a byte of it is not as it was written)", RESTORE_FIX)
+    if record.champion is not None and record.champion.line.key != key:
+        problem = f"holds the champion of {record.champion.name!r}, {record.champion.line}: it is another's"
+        raise StorageError(path, problem, RESTORE_FIX)
+    return _with_uris(record, lambda reference: to_uri(store.url, reference))
 
 
-def _with_uris(record: ChampionRecord, change: Callable[[str], str]) -> ChampionRecord:
-    if record.champion is None:
-        return record
-    (champion, *before) = (_with_uri(each, change) for each in _both(record.champion))
-    champion = champion.model_copy(update={"replaced": before[0] if before else None})
-    return record.model_copy(update={"champion": champion})
+def _check_first(store: Store, key: str) -> None:
+    """See that a line without a file is a new one. A single entry may be of a first night that was cut."""
+    folder = f"{EVIDENCE}/{key.removeprefix(f'{FOLDER}/').removesuffix('.json')}"
+    later = [info.key for info in store.list(folder) if not info.key.startswith(f"{folder}/000001-")]
+    if later:
+        problem = f"is missing, and its evidence is not ({len(later) + 1} entries in {folder})"
+        raise StorageError(f"{store.url}/{key}", problem, f"{RESTORE_FIX}, or move that folder away too")
+
+
+def _with_uris(record: ChampionRecord, change: Change) -> ChampionRecord:
+    update: dict[str, object] = {}
+    if record.champion is not None:
+        (champion, *before) = (champion_with(each, change) for each in _both(record.champion))
+        update["champion"] = champion.model_copy(update={"replaced": before[0] if before else None})
+    if any(night.waiting is not None for night in record.history):
+        update["history"] = tuple(_night_with(night, change) for night in record.history)
+    return record.model_copy(update=update) if update else record
+
+
+def _night_with(night: Night, change: Change) -> Night:
+    if night.waiting is None:
+        return night
+    proposed = champion_with(night.waiting.proposed, change)
+    return night.model_copy(update={"waiting": night.waiting.model_copy(update={"proposed": proposed})})
 
 
 def _both(champion: Champion) -> Iterator[Champion]:
@@ -225,6 +274,7 @@ def _both(champion: Champion) -> Iterator[Champion]:
         yield champion.replaced
 
 
-def _with_uri(champion: Champion, change: Callable[[str], str]) -> Champion:
+def champion_with(champion: Champion, change: Change) -> Champion:
+    """The champion with its checkpoint's URI changed, not that of the one before it."""
     uri = champion.checkpoint_uri
     return champion if uri is None else champion.model_copy(update={"checkpoint_uri": change(uri)})

@@ -3,6 +3,7 @@
 | pin | from | to |
 |---|---|---|
 | a champion of any line | its promotion | another champion's, and that one's |
+| a candidate that waits for approval | the gate's verdict | the decision |
 | a training that starts from it | the start of the training | its end; one that failed can be resumed |
 
 Nothing is written down for it: champions and trainings are asked, so no pin outlives who needs it. A pin is a
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from raysweep.documents.stored_paths import to_reference
-from raysweep.runs.across_runs.champions import Champion, list_champions
+from raysweep.runs.across_runs.champions import Champion, list_records
 from raysweep.runs.training import list_trainings, read_warm_start
 from raysweep.storage.objects.store import Store
 
@@ -28,10 +29,14 @@ def find_pins(store: Store) -> Pins:
     Raises: StorageError: it cannot be read, so that it is unknown what may be deleted.
     """
     found: dict[str, list[str]] = defaultdict(list)
-    for champion in list_champions(store):
-        _pin(store, found, champion, f"the champion of {champion.name!r}")
-        if champion.replaced is not None:
+    for record in list_records(store):
+        champion = record.champion
+        if champion is not None:
+            _pin(store, found, champion, f"the champion of {champion.name!r}")
+        if champion is not None and champion.replaced is not None:
             _pin(store, found, champion.replaced, f"the champion of {champion.name!r} before")
+        for proposed in record.proposed:
+            _pin(store, found, proposed, f"waits for approval as the champion of {proposed.name!r}")
     for run_id in list_trainings(store):
         reference = read_warm_start(store, run_id)
         if reference and not store.exists(f"{run_id}/train_outcome.json"):

@@ -14,7 +14,8 @@ import pytest
 from raysweep.core import encode
 from raysweep.core.vocabulary import events as ev
 from raysweep.runs.across_runs.budget import asked_budget, keep_budget, plan_budget
-from raysweep.runs.across_runs.champions import Champion, Night, add_night
+from raysweep.runs.across_runs.champions import Champion, Night
+from raysweep.runs.across_runs.releases import add_night
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.checkpoints import list_kept

@@ -16,10 +16,10 @@ from raysweep.runs.across_runs.champions import (
     ChampionRecord,
     Line,
     Night,
-    add_night,
     list_champions,
     read_champion,
 )
+from raysweep.runs.across_runs.releases import add_night
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 
@@ -149,14 +149,14 @@ def test_two_names_have_two_champions(store: Store, names: tuple[str, str]) -> N
     assert [len(record.history) for record in records] == [1, 1]
 
 
-@pytest.mark.parametrize("version", [2, 4, "3", None])
+@pytest.mark.parametrize("version", [3, 5, "4", None])
 def test_a_file_of_another_format_is_refused_and_not_rewritten(store: Store, version: object) -> None:
     add(store, "n1")
     fields = json.loads(store.get(LINE.key) or b"")
     data = json.dumps(fields | {"format_version": version, "champion": {"new": "fields"}}).encode()
     store.put(LINE.key, data)
     wanted = (
-        rf"auc\.max\.json: has format_version {version!r}; this version, raysweep .*, reads format_version 3"
+        rf"auc\.max\.json: has format_version {version!r}; this version, raysweep .*, reads format_version 4"
     )
     for refused in (
         lambda: add(store, "n2", 0.9),

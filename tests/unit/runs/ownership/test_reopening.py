@@ -384,7 +384,7 @@ def test_a_controller_that_lives_on_unseen_is_fenced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("do", [put_aside, remove])
 def test_the_champion_keeps_its_checkpoint(do: Any, tmp_path: Path) -> None:
-    from raysweep.runs.across_runs.champions import ChampionRecord
+    from raysweep.runs.across_runs.champions import ChampionRecord, encode_record
 
     stored = store_sweep(tmp_path, is_ended=True)
     outcome = stored.folder.read_outcome()
@@ -404,7 +404,7 @@ def test_the_champion_keeps_its_checkpoint(do: Any, tmp_path: Path) -> None:
     )
     record = ChampionRecord(champion=champion)
     store = stored.folder.store
-    store.put(champion.line.key, record.model_dump_json().encode())
+    store.put(champion.line.key, encode_record(store, record))
     with pytest.raises(ChampionKeptError, match="champion of 'night'"):
         do(store.url, stored.folder.sweep_id)
     assert stored.folder.read_outcome() == outcome

@@ -1,0 +1,103 @@
+"""Declares the commands about champions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Optional
+
+import typer
+
+from raysweep.cli.options import AsJson, StoredAt, Task
+from raysweep.cli.run_names import complete_name
+
+app = typer.Typer()
+
+_METRIC = Annotated[
+    Optional[str],  # noqa: UP045  typer reads the annotation at run time
+    typer.Option(metavar="METRIC", help="Where the name has champions by several metrics."),
+]
+_DATA = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="DATA", help="Where it has champions on several data sets: gate.data."),
+]
+_BY = Annotated[str, typer.Option(metavar="WHO", help="Who decides. Default: the user, at this host.")]
+
+
+@app.command()
+def approve(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME[@NIGHT]",
+            help="The champion's name; the newest night that waits.",
+            autocompletion=complete_name,
+        ),
+    ],
+    reject: Annotated[bool, typer.Option("--reject", help="Reject it: nothing is promoted.")] = False,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why; the evidence says it.")] = "",
+    by: _BY = "",
+    metric: _METRIC = None,
+    data: _DATA = None,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Approve a candidate that passed its gate: it becomes champion, and the pipeline trains it.
+
+    It is decided once: a later call says what the first was. Exit code 1 where that was another one.
+    """
+    from raysweep.cli.commands.release import Which, run_approve
+
+    which = Which(metric=metric, data=data)
+    return partial(run_approve, name, storage, which, approved=not reject, by=by, note=note, is_json=as_json)
+
+
+@app.command()
+def evidence(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME[@NIGHT]",
+            help="The champion's name; the newest night.",
+            autocompletion=complete_name,
+        ),
+    ],
+    metric: _METRIC = None,
+    data: _DATA = None,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Show why the champion is champion: every score, the test, drift, cost, code; as Markdown.
+
+    Each decision is an entry that has the hash of the one before. Exit code 1 where one was changed.
+    """
+    from raysweep.cli.commands.release import Which, show_evidence
+
+    return partial(show_evidence, name, storage, Which(metric=metric, data=data), is_json=as_json)
+
+
+@app.command()
+def rollback(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The champion's name.", autocompletion=complete_name)
+    ],
+    to: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="NIGHT", help="The night of an earlier champion. Default: the one before the newest."
+        ),
+    ] = None,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Why; the evidence says it.")] = "",
+    by: _BY = "",
+    metric: _METRIC = None,
+    data: _DATA = None,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Make the champion before the newest one champion again; the next gate compares with it.
+
+    Run again, it changes nothing: to go further back, name the night.
+    """
+    from raysweep.cli.commands.release import Which, run_rollback
+
+    which = Which(metric=metric, data=data)
+    return partial(run_rollback, name, storage, which, to=to, by=by, why=why, is_json=as_json)

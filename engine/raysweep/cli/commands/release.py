@@ -1,0 +1,154 @@
+"""`raysweep approve`, `raysweep evidence` and `raysweep rollback`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import typer
+
+from raysweep.cli.consoles import make_console, print_facts, print_json
+from raysweep.cli.exit_codes import DONE, FAILED
+from raysweep.errors import SpecError
+from raysweep.outcome import Decision
+from raysweep.outcome.formatting import show_config, show_number
+from raysweep.pages.evidence import evidence_page
+from raysweep.runs.across_runs.approvals import decide_night, waiting_night
+from raysweep.runs.across_runs.champions import Champion, Line, read_champion
+from raysweep.runs.across_runs.evidence import Chain, Evidence, find_lines, read_chain
+from raysweep.runs.across_runs.releases import roll_back, this_user
+from raysweep.runs.reading.references import LATEST, Reference, key_has, read_reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Which line of champions, where a name has several."""
+
+    metric: str | None = None
+    data: str | None = None
+
+
+def show_evidence(name: str, storage: str | None, which: Which, *, is_json: bool) -> int:
+    """Print the evidence of a line of champions; the exit code is 1 where a part of it is damaged.
+
+    Raises:
+        SpecError: There is no such line, or no such night in it.
+        StorageError: It cannot be read.
+    """
+    reference = read_reference(name, storage)
+    line = find_line(reference, which)
+    chain = read_chain(reference.store, line)
+    entries = _shown(chain, reference)
+    if is_json:
+        flaws = [{"object": each.object, "problem": each.problem} for each in chain.flaws]
+        print_json({"flaws": flaws, "entries": [each.model_dump(mode="json") for each in entries]})
+    else:
+        typer.echo(evidence_page(line, chain, entries))
+    return FAILED if chain.flaws else DONE
+
+
+def run_rollback(
+    name: str, storage: str | None, which: Which, *, to: str | None, by: str, why: str, is_json: bool
+) -> int:
+    """Make an earlier champion champion again.
+
+    Raises:
+        SpecError: There is no such line, or none to go back to.
+        StorageError: It cannot be read or written, or its evidence is damaged.
+    """
+    reference = read_reference(name, storage)
+    if reference.which:
+        raise SpecError(
+            "NAME", f"{reference.text!r} names a night", f"write {reference.name} --to {reference.which}"
+        )
+    line = find_line(reference, which)
+    done = roll_back(reference.store, line, to, by=by, why=why)
+    entry = done.entry
+    if is_json:
+        champion = done.champion.model_dump(mode="json", exclude={"replaced"})
+        print_json(
+            {"changed": done.is_new, "champion": champion, "by": entry.by, "at": entry.at, "why": entry.why}
+        )
+        return DONE
+    console = make_console()
+    head = "rolled back" if done.is_new else "nothing to do: it is champion already"
+    console.print(f"{head}: {_show(done.champion)}", markup=False, highlight=False, soft_wrap=True)
+    facts = [("by", entry.by), ("why", entry.why), ("config", show_config(done.champion.config))]
+    print_facts(console, *((label, text) for label, text in facts if text))
+    if not done.is_new and to is None:
+        fix = "an earlier one: --to NIGHT; `raysweep evidence` lists the nights"
+        console.print(fix, markup=False, highlight=False, soft_wrap=True)
+    return DONE
+
+
+def run_approve(
+    name: str, storage: str | None, which: Which, *, approved: bool, by: str, note: str, is_json: bool
+) -> int:
+    """Decide about a candidate that waits; the exit code is 1 where it was decided otherwise before.
+
+    Raises:
+        SpecError: Nothing of that name, or night, waits or waited for approval.
+        StorageError: It cannot be read or written.
+    """
+    reference = read_reference(name, storage)
+    store, line = reference.store, find_line(reference, which)
+    wanted = "" if reference.which == LATEST else reference.which
+    night = waiting_night(read_champion(store, line), which=wanted)
+    if night is None:
+        fix = "`raysweep nights` lists the nights, with what waits"
+        raise SpecError("NAME", f"nothing of {reference.text!r} waits for approval", fix)
+    asked = Decision(approved=approved, by=by or this_user(), at=time.time(), note=" ".join(note.split()))
+    done = decide_night(store, line, night.sweep_id, night.gate, asked)
+    assert done is not None
+    decision, is_same = done.decision, done.is_new and done.decision == asked
+    if is_json:
+        print_json(
+            {"changed": is_same, "key": night.key, "sweep_id": night.sweep_id, **decision.model_dump()}
+        )
+    else:
+        head = "" if is_same else "already decided: " if not done.is_new else "too late: "
+        text = f"{head}the night of {night.key or night.sweep_id} is {decision}"
+        make_console().print(text, markup=False, highlight=False, soft_wrap=True)
+    return DONE if decision.approved == approved else FAILED
+
+
+def find_line(reference: Reference, which: Which) -> Line:
+    """The line of champions that is meant.
+
+    Raises:
+        SpecError: There is none, or several.
+        StorageError: It cannot be read.
+    """
+    every = find_lines(reference.store, reference.name)
+    found = [
+        line for line in every if which.metric in (None, line.metric) and which.data in (None, line.data)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        known = ", ".join(map(str, found))
+        raise SpecError("NAME", f"{reference.name!r} has champions by {known}", "name one: --metric, --data")
+    if every:
+        known = ", ".join(map(str, every))
+        raise SpecError("--metric", f"{reference.name!r} has no such champion", f"there are {known}")
+    fix = "give the name of a sweep whose gate has decided, and --storage"
+    raise SpecError("NAME", f"{reference.name!r} has no champion at {reference.store.url}", fix)
+
+
+def _shown(chain: Chain, reference: Reference) -> list[Evidence]:
+    entries = chain.entries
+    if reference.which in ("", LATEST):
+        return list(entries[-1:])
+    which = reference.which
+    found = [each for each in entries if each.sweep_id == which or key_has(each.key, which)]
+    if not found and not chain.flaws:
+        known = ", ".join(dict.fromkeys(each.key or each.sweep_id for each in reversed(entries[-5:])))
+        raise SpecError(
+            "NAME", f"{reference.name!r} has no evidence of the night {which!r}", f"there are {known}"
+        )
+    return found
+
+
+def _show(champion: Champion) -> str:
+    night = f"the night of {champion.key}" if champion.key else champion.sweep_id
+    return f"{champion.metric} {show_number(champion.mean)} of {night} is the champion of {champion.name!r}"

@@ -1,0 +1,181 @@
+"""The evidence of a line of champions as a page of Markdown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from raysweep.outcome import Confirmed, GateOutcome
+from raysweep.outcome.formatting import show_config, show_number
+from raysweep.runs.across_runs.champions import Champion, Line
+from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts
+
+_SHOWN = 30
+"""How many entries the history lists."""
+
+
+def evidence_page(line: Line, chain: Chain, entries: Sequence[Evidence]) -> str:
+    """The page: whether the chain is unbroken, the champion, these entries in full, and the history.
+
+    Args:
+        line: Which champions.
+        chain: Their evidence.
+        entries: What is shown in full.
+    """
+    return "\n".join(
+        [*_head(line, chain), *(each for entry in entries for each in _entry(entry)), *_history(chain)]
+    )
+
+
+def _head(line: Line, chain: Chain) -> Iterator[str]:
+    yield f"# Evidence: {_text(line.name)}, {_text(str(line))}"
+    yield ""
+    if chain.flaws:
+        yield f"**The evidence is damaged**: {len(chain.flaws)} of its parts are not as they were written."
+        yield ""
+        yield from (f"- `{flaw.object}` {_text(flaw.problem)}" for flaw in chain.flaws)
+    else:
+        yield f"{len(chain.entries)} entries, each as it was written."
+    yield ""
+    champion = chain.record.champion
+    yield "There is no champion." if champion is None else f"The champion is {_champion(champion)}."
+    yield ""
+
+
+def _entry(entry: Evidence) -> Iterator[str]:
+    yield f"## {_text(_title(entry))}"
+    yield ""
+    if entry.why:
+        yield f"{_text(entry.why)}."
+        yield ""
+    if entry.facts is not None:
+        yield from _scores(entry.facts.verdict)
+    yield "| | |"
+    yield "|---|---|"
+    for name, value in _rows(entry):
+        yield f"| {name} | {_cell(value)} |"
+    yield ""
+
+
+def _title(entry: Evidence) -> str:
+    return f"{f'Night {entry.key}' if entry.key else entry.sweep_id}: {_what(entry)}"
+
+
+def _what(entry: Evidence) -> str:
+    if entry.kind == "rollback":
+        return "champion again by a rollback"
+    if entry.decision is not None:
+        return "approved" if entry.decision.approved else "rejected"
+    if entry.facts is not None and entry.facts.verdict.approval is not None:
+        return "passed the gate, waits for approval"
+    return "promoted" if entry.promoted else "not promoted"
+
+
+def _scores(verdict: GateOutcome) -> Iterator[str]:
+    rows = [*((f"trial {each.trial_id}", each) for each in verdict.candidates)]
+    rows += [("champion", verdict.champion)] if verdict.champion is not None else []
+    count = max((len(each.scores) for _, each in rows), default=0)
+    yield "| | " + "".join(f"seed {number + 1} | " for number in range(count)) + "mean | spread | config |"
+    yield "|---|" + "--:|" * (count + 2) + "---|"
+    for name, each in rows:
+        scores = [*each.scores, *[None] * (count - len(each.scores))]
+        cells = [*(_number(score) for score in scores), _number(each.mean), _number(each.spread)]
+        yield f"| {name} | {' | '.join(cells)} | {_cell(_config(each))} |"
+    yield ""
+
+
+def _rows(entry: Evidence) -> Iterator[tuple[str, str]]:
+    yield "decided", f"{_time(entry.at)}{f' by {entry.by}' if entry.by else ''}"
+    yield "champion before", _champion(entry.before) if entry.before is not None else "none"
+    if entry.promoted and entry.after is not None:
+        yield "champion after", _champion(entry.after)
+    if entry.facts is not None:
+        yield from _facts(entry.facts)
+    if entry.sweep_id:
+        yield "sweep", entry.sweep_id
+    if entry.gate:
+        yield "gate", entry.gate
+    yield "entry", str(entry.number)
+    yield "entry before", entry.previous or "none"
+
+
+def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
+    verdict, drift = facts.verdict, facts.drift
+    yield "test", f"{verdict.test}; an improvement of {_number(verdict.min_improvement)} is required"
+    if verdict.improvement is not None:
+        seeds = f" over {verdict.common_seeds} seeds" if verdict.common_seeds else ""
+        error = (
+            "" if verdict.standard_error is None else f", standard error {_number(verdict.standard_error)}"
+        )
+        lower = (
+            ""
+            if verdict.lower_bound is None
+            else f"; above {_number(verdict.lower_bound)} with 90 % confidence"
+        )
+        yield "improvement", f"{_number(verdict.improvement)}{seeds}{error}{lower}"
+    if drift is not None:
+        since = f"{_number(drift.then)} when it became champion ({_time(drift.since)})"
+        yield "drift of the champion", f"{drift.change:+.6g}: {since}, {_number(drift.now)} now"
+    if facts.constraints:
+        yield "constraints", ", ".join(facts.constraints)
+    for name, usage in facts.usage.items():
+        cost = f", cost {usage.cost:.2f}" if usage.cost else ""
+        yield f"used by the {name}", f"{usage.cpu_hours:.2f} CPU hours, {usage.gpu_hours:.2f} GPU hours{cost}"
+    if facts.code_digest:
+        is_same = facts.gate_code_digest in ("", facts.code_digest)
+        yield (
+            "code",
+            facts.code_digest if is_same else f"{facts.code_digest}, in the gate {facts.gate_code_digest}",
+        )
+    if facts.spec_digest:
+        yield "spec", facts.spec_digest
+    if facts.versions:
+        yield "versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items())
+    yield from (("note", note) for note in verdict.notes)
+
+
+def _history(chain: Chain) -> Iterator[str]:
+    yield "## History"
+    yield ""
+    yield "| entry | night | decided | by | what | champion after |"
+    yield "|--:|---|---|---|---|---|"
+    for entry in reversed(chain.entries[-_SHOWN:]):
+        what = _what(entry)
+        after = (
+            ""
+            if entry.after is None
+            else f"{_number(entry.after.mean)} of {entry.after.key or entry.after.sweep_id}"
+        )
+        cells = (str(entry.number), entry.key or entry.sweep_id, _time(entry.at), entry.by, what, after)
+        yield f"| {' | '.join(map(_cell, cells))} |"
+    yield ""
+
+
+def _champion(champion: Champion) -> str:
+    night = f"the night of {champion.key}" if champion.key else champion.sweep_id
+    return (
+        f"{_cell(show_config(champion.config))}, {champion.metric} {_number(champion.mean)}"
+        f" (spread {_number(champion.spread)}, {champion.n} seeds), of {_cell(night)}"
+    )
+
+
+def _config(confirmed: Confirmed) -> str:
+    return show_config(confirmed.config)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else show_number(float(value))
+
+
+def _time(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
+def _cell(text: str) -> str:
+    return _text(text).replace("|", "\\|")
+
+
+def _text(text: str) -> str:
+    """One line, in which no character of a name, a reason or a config becomes mark-up."""
+    line = " ".join(text.split())
+    return "".join(f"&#{ord(each)};" if each in "<>&*_`[]" else each for each in line)

@@ -1,0 +1,291 @@
+"""Changes of the champion: a night's verdict, a rollback. Each is made once, with its evidence.
+
+A line's file is replaced only by a put that names the version it was made from. Of two changes at once one
+comes first, and the other decides again against what that one wrote.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from raysweep.errors import SpecError, StorageError, StorageUnavailableError
+from raysweep.outcome import Decision
+from raysweep.runs.across_runs.champions import (
+    Champion,
+    ChampionRecord,
+    Line,
+    Night,
+    decode_record,
+    encode_record,
+)
+from raysweep.runs.across_runs.evidence import (
+    Evidence,
+    Facts,
+    Kind,
+    alone,
+    read_chain,
+    read_entry,
+    write_entry,
+)
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.reading.references import key_has
+from raysweep.storage.checkpoints.addresses import parse_uri
+from raysweep.storage.objects.store import Store
+
+_TRIES: Final = 50
+_PAUSE_S: Final = 0.02
+
+Decide = Callable[[ChampionRecord], tuple[Night, Champion | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A line's file as it is to be, and the words of its evidence."""
+
+    record: ChampionRecord
+    kind: Kind
+    at: float
+    by: str
+    why: str
+    night: Night | None = None
+    """What is decided on; None: the champion that there is afterwards."""
+    facts: Facts | None = None
+    decision: Decision | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback:
+    """A rollback that was made, or had been made before."""
+
+    champion: Champion
+    """The champion that there is now."""
+    entry: Evidence
+    """Who brought it back, when and why; without a rollback, the entry that made it champion."""
+    is_new: bool
+    """Whether this call changed the champion."""
+
+
+def this_user() -> str:
+    """`ann@host`: who runs this process."""
+    holder = current_holder()
+    return f"{holder.user}@{holder.host}"
+
+
+def add_night(
+    store: Store,
+    line: Line,
+    sweep_id: str,
+    decide: Decide,
+    *,
+    gate: str = "",
+    facts: Callable[[], Facts] | None = None,
+) -> ChampionRecord:
+    """Add a night, once. `decide` is asked again where another change has come first.
+
+    Args:
+        store: Where the sweeps are.
+        line: Which champions it is compared with.
+        sweep_id: The night: one that is in the history already changes nothing.
+        decide: From the record as it is, the night to add, and the new champion if it has one.
+        gate: Which of the sweep's gates.
+        facts: What the decision was made from, for the evidence; called after `decide`.
+
+    Raises:
+        StorageError: It cannot be read or written, is damaged, or has another format.
+    """
+
+    def add(record: ChampionRecord) -> Change | None:
+        if record.night(sweep_id, gate) is not None:
+            return None
+        night, champion = decide(record)
+        return Change(
+            record=record.after(night, champion),
+            kind="gate",
+            at=night.at,
+            by=this_user(),
+            why=night.why,
+            night=night,
+            facts=facts() if facts is not None else None,
+        )
+
+    return change_line(store, line, add)
+
+
+def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", why: str = "") -> Rollback:
+    """Make an earlier champion champion again; the next gate compares with it.
+
+    Args:
+        store: Where the sweeps are.
+        line: Which champions.
+        to: The night of an earlier champion: its key, the date in it, or the sweep's id. None: the champion
+            before the newest promotion; asked again before the next one, that is the same rollback.
+        by: Who wants it; default: who runs this.
+        why: For the evidence.
+
+    Raises:
+        SpecError: There is no such champion.
+        StorageError: Champion or evidence cannot be read or written, or is damaged.
+    """
+    found: list[Rollback] = []
+
+    def bring_back(record: ChampionRecord) -> Change | None:
+        found.clear()
+        entries = _sound_entries(store, line)
+        if record.champion is None or not entries or record.head == "":
+            raise SpecError("NAME", f"{line.name!r} has no champion by {line}", "see `raysweep nights`")
+        made = next(each for each in reversed(entries) if each.promoted)
+        stack = _stack(entries)
+        if to is None:
+            if made.kind == "rollback":
+                found.append(Rollback(champion=record.champion, entry=made, is_new=False))
+                return None
+            if len(stack) < 2:
+                text = f"the champion of {line.name!r}, of {_night(record.champion)}, is the first one"
+                raise SpecError("NAME", text, "there is none before it to go back to")
+            stack = stack[:-1]
+        else:
+            wanted = _of_night(entries, to, line)
+            if _same(wanted, record.champion):
+                found.append(Rollback(champion=record.champion, entry=made, is_new=False))
+                return None
+            places = [place for place, each in enumerate(stack) if _same(each, wanted)]
+            stack = stack[: places[-1] + 1] if places else [*stack, wanted]
+        before = _as_stored(store, stack[-2]) if len(stack) > 1 else None
+        champion = _as_stored(store, stack[-1]).model_copy(update={"replaced": before})
+        night = Night(sweep_id=champion.sweep_id, key=champion.key, at=time.time(), promoted=True)
+        return Change(
+            record=record.model_copy(update={"champion": champion}),
+            kind="rollback",
+            at=night.at,
+            by=by or this_user(),
+            why=why,
+            night=night,
+        )
+
+    record = change_line(store, line, bring_back)
+    if found:
+        return found[0]
+    champion = record.champion
+    assert champion is not None
+    entry = read_chain(store, line).entries[-1]
+    return Rollback(champion=champion, entry=entry, is_new=True)
+
+
+def evidence_of(
+    store: Store, line: Line, record: ChampionRecord, sweep_id: str, gate: str
+) -> Evidence | None:
+    """The evidence of a gate's verdict; None where its night is in the history no more.
+
+    Raises: StorageError: It is gone, or not as it was written.
+    """
+    night = record.night(sweep_id, gate)
+    return read_entry(store, line, night.evidence) if night is not None and night.evidence else None
+
+
+def change_line(store: Store, line: Line, make: Callable[[ChampionRecord], Change | None]) -> ChampionRecord:
+    """Replace the line's file by what `make` makes of it, with evidence; as it is where that is None."""
+    key = line.key
+    for tried in range(_TRIES):
+        found = store.get_versioned(key)
+        record = decode_record(store, key, found[0] if found else None)
+        change = make(record)
+        if change is None:
+            return record
+        stem = write_entry(store, _entry(line, record, change))
+        after = change.record.model_copy(update={"head": stem})
+        if change.kind == "gate" and after.history:
+            newest = after.history[-1].model_copy(update={"evidence": stem})
+            after = after.model_copy(update={"history": (*after.history[:-1], newest)})
+        if store.put_if_version(key, encode_record(store, after), found[1] if found else None):
+            return after
+        time.sleep(_PAUSE_S * (tried + 1))
+    raise StorageUnavailableError(
+        f"{store.url}/{key}", f"changed {_TRIES} times while it was written", "try again"
+    )
+
+
+def _entry(line: Line, record: ChampionRecord, change: Change) -> Evidence:
+    before, after = alone(record.champion), alone(change.record.champion)
+    night = change.night
+    return Evidence(
+        number=int(record.head.partition("-")[0] or 0) + 1,
+        kind=change.kind,
+        previous=record.head,
+        at=change.at,
+        by=change.by,
+        why=change.why,
+        name=line.name,
+        metric=line.metric,
+        mode=line.mode,
+        data=line.data,
+        sweep_id=night.sweep_id if night else "",
+        key=night.key if night else "",
+        gate=night.gate if night else "",
+        promoted=before != after,
+        before=before,
+        after=after,
+        facts=change.facts,
+        decision=change.decision,
+    )
+
+
+def _sound_entries(store: Store, line: Line) -> tuple[Evidence, ...]:
+    """The line's evidence. Raises StorageError: something in it is not as it was written."""
+    chain = read_chain(store, line)
+    if chain.flaws:
+        flaw = chain.flaws[0]
+        more = f" (and {len(chain.flaws) - 1} more)" if len(chain.flaws) > 1 else ""
+        fix = "`raysweep verify` lists all; restore it from a backup, then roll back"
+        raise StorageError(f"{store.url}/{flaw.object}", f"{flaw.problem}{more}", fix)
+    return chain.entries
+
+
+def _stack(entries: tuple[Evidence, ...]) -> list[Champion]:
+    """The champions, each with those under it that it replaced: what a rollback comes back to."""
+    stack: list[Champion] = []
+    for entry in entries:
+        if not entry.promoted or entry.after is None:
+            continue
+        if entry.kind == "rollback":
+            places = [place for place, each in enumerate(stack) if _same(each, entry.after)]
+            if places:
+                del stack[places[-1] :]
+        elif stack and stack[-1].sweep_id == entry.after.sweep_id:
+            # A sweep's own champion does not stand under its next one.
+            stack.pop()
+        stack.append(entry.after)
+    return stack
+
+
+def _of_night(entries: tuple[Evidence, ...], to: str, line: Line) -> Champion:
+    champions = {(each.after.sweep_id, each.after.at): each.after for each in entries if each.after}
+    found = [each for each in champions.values() if each.sweep_id == to or key_has(each.key, to)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        known = ", ".join(each.sweep_id for each in found)
+        raise SpecError("--to", f"{to!r} may be {known}", "give the id of one")
+    known = ", ".join(dict.fromkeys(each.key or each.sweep_id for each in reversed(champions.values())))
+    raise SpecError("--to", f"no champion of {line.name!r} is of the night {to!r}", f"there are {known}")
+
+
+def _same(one: Champion, other: Champion) -> bool:
+    return (one.sweep_id, one.at) == (other.sweep_id, other.at)
+
+
+def _as_stored(store: Store, champion: Champion) -> Champion:
+    """Without its checkpoint, where that was deleted since."""
+    uri = champion.checkpoint_uri
+    if uri is None or not uri.startswith(f"{store.url}/"):
+        return champion
+    _, sweep_id, trial_id, number = parse_uri(uri)
+    if store.exists(f"{sweep_id}/checkpoints/{trial_id}/{number}.json"):
+        return champion
+    return champion.model_copy(update={"checkpoint_uri": None})
+
+
+def _night(champion: Champion) -> str:
+    return f"the night of {champion.key}" if champion.key else champion.sweep_id

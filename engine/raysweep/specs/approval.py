@@ -1,0 +1,43 @@
+"""The spec of an approval between gate and training."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.validation import Problem, show
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
+_UNITS_S: Final = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def _seconds(given: Any) -> Any:
+    """Seconds of `4h`, `90min`, or of a number of seconds. Raises Problem."""
+    if not isinstance(given, str):
+        return given
+    found = _DURATION.fullmatch(given.strip())
+    if found is None:
+        raise Problem(f"{show(given)} is no duration", "write one such as 4h, 90min or 2d, or seconds")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+class ApprovalSpec(SpecModel):
+    """Who passes the gate is promoted, and trained, once a person has approved."""
+
+    timeout: Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)] = 12 * 3_600.0
+    """How long it waits, from the gate's verdict on: `4h`, `90min`, or seconds."""
+    on_silence: Literal["reject", "promote"] = "reject"
+    """What it means that no one has decided by then."""
+
+
+def approval_of(given: Any) -> Any:
+    """The fields of an approval; `required` is one with all defaults."""
+    if isinstance(given, str):
+        if given != "required":
+            fix = "write required, or {timeout: 4h, on_silence: reject}"
+            raise Problem(f"{show(given)} is no approval", fix)
+        return {}
+    return given
