@@ -135,6 +135,8 @@ def _facts(sweep: WholeSweep) -> dict[str, Any]:
         "elapsed_s": status.elapsed_s,
         "deadline": status.deadline,
         "expected_end_at": status.expected_end_at,
+        "estimate": status.estimate.model_dump() if status.estimate is not None else None,
+        "slow": status.slow,
         "read_at": status.read_at,
         "generation": status.generation,
         "usage": status.usage.model_dump() if status.usage is not None else None,

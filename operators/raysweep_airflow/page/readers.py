@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from raysweep.runs.reading.reader import SweepReader, read_training
+from raysweep.runs.reading.glances import read_training
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
 from raysweep_airflow.page.place import Place
 

@@ -95,6 +95,8 @@ def _run(task: TaskView, place: Place, status: RunStatus) -> Json:
             "expected_end_at": status.expected_end_at,
             "read_at": status.read_at,
         },
+        "estimate": status.estimate.model_dump() if status.estimate is not None else None,
+        "slow": [one_line(line, 200) for line in status.slow],
         "error": _error(status.error) if status.error is not None else None,
         "notes": [one_line(note, 500) for note in status.notes],
         "generation": status.generation,

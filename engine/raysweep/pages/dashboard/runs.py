@@ -20,8 +20,8 @@ from raysweep.pages.failures import config_pairs
 from raysweep.pages.page import as_json
 from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder, list_sweeps
+from raysweep.runs.reading.glances import glance, glance_training
 from raysweep.runs.reading.logs import find_log, read_log
-from raysweep.runs.reading.reader import glance, glance_training
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.whole_sweep import WholeReader
 from raysweep.runs.training import RunFolder, list_trainings
@@ -38,7 +38,9 @@ _THREADS: Final = 8
 _BUSY_SHARE: Final = 10.0
 """A run whose page takes a second to make is read every ten."""
 MAX_LOG_BYTES: Final = 256 * 1024
-_CHANGING: Final = frozenset({"made_at", "read_at", "elapsed_s", "expected_end_at", "timeline", "poll_s"})
+_CHANGING: Final = frozenset(
+    {"made_at", "read_at", "elapsed_s", "expected_end_at", "estimate", "timeline", "poll_s"}
+)
 """What the time alone changes: running attempts grow in the timeline."""
 
 

@@ -45,7 +45,8 @@
     const about = [];
     if (sweep.started_at !== null) about.push(`started ${rs.clock(sweep.started_at)}`);
     if (sweep.has_ended) about.push(`took ${rs.duration(sweep.elapsed_s)}`);
-    else if (sweep.deadline !== null) about.push(`deadline ${rs.clock(sweep.deadline)}`);
+    else if (sweep.estimate) about.push(`expected end ${rs.clock(sweep.estimate.end_at.expected)} (${rs.clock(sweep.estimate.end_at.low)} to ${rs.clock(sweep.estimate.end_at.high)})`);
+    if (!sweep.has_ended && sweep.deadline !== null) about.push(`deadline ${rs.clock(sweep.deadline)}`);
     if (!sweep.has_ended) about.push(`read ${rs.clock(sweep.read_at)}`);
     return el("header", { class: "head" },
       el("div", { class: "titles" }, el("h1", { text: sweep.name || sweep.id }), el("span", { class: `status ${TONES[sweep.status] || "warn"}`, text: sweep.status })),

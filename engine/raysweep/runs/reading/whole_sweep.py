@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,11 +18,15 @@ from raysweep.core.views.result import trial_outcome
 from raysweep.core.vocabulary import events as ev
 from raysweep.documents.json_numbers import without_names
 from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.estimates import Past
+from raysweep.estimates.seen import MAX_TRIALS as MAX_SEEN
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.outcome.record import without_collector
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import holder_state
 from raysweep.runs.ownership.replay import damaged_record
+from raysweep.runs.reading.estimating import NOTHING, Estimating
+from raysweep.runs.reading.past_nights import past_nights
 from raysweep.runs.reading.status import RunStatus, status_of_outcome, status_of_state
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
@@ -109,6 +113,7 @@ class WholeReader:
     def __init__(self, folder: SweepFolder) -> None:
         self._folder = folder
         self._collector: _Collector | None = None
+        self._estimating = Estimating(self._past)
 
     def read(self) -> WholeSweep:
         """As `read_whole`; the curves of the result grow with the next call."""
@@ -134,7 +139,12 @@ class WholeReader:
         else:
             assert found.state is not None
             held = holder_state(heartbeat, now)
-            status = status_of_state(found.state, heartbeat, uri=uri, key=record.key, now=now, held=held)
+            expected = NOTHING
+            if held == "alive":
+                expected = self._estimating.of(found.state, heartbeat, _main_curves(found), now)
+            status = status_of_state(
+                found.state, heartbeat, uri=uri, key=record.key, now=now, held=held, expected=expected
+            )
             trials = tuple(trial_outcome(found.state, trial, uri) for trial in found.state.trials.values())
         return WholeSweep(
             folder=folder,
@@ -148,6 +158,11 @@ class WholeReader:
             checkpoints=found.checkpoints,
             problem=problem,
         )
+
+    def _past(self) -> Sequence[Past]:
+        record = self._folder.read_spec()
+        name = str(record.spec.get("name", "")) if record is not None else ""
+        return past_nights(self._folder.store, name, but=self._folder.sweep_id)
 
     def _collect(self, record: SweepRecord) -> _Collected:
         collector, self._collector = self._collector, None
@@ -248,6 +263,13 @@ class _Collector:
             return False
         self._metrics[key] = None
         return True
+
+
+def _main_curves(found: _Collected) -> dict[int, array[float]]:
+    """The curves of the newest trials, by the sweep's metric."""
+    metric = found.state.spec.metric if found.state is not None else ""
+    newest = list(found.curves.items())[-MAX_SEEN:]
+    return {number: curve.values[metric] for number, curve in newest if metric in curve.values}
 
 
 def number_of(value: Any) -> float:

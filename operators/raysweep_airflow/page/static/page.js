@@ -118,6 +118,10 @@
 
   // --- the parts of a sweep
 
+  function interval(estimate, now) {
+    return estimate ? ` (${clock(estimate.end_at.low, now)} to ${clock(estimate.end_at.high, now)})` : "";
+  }
+
   function head(data) {
     const times = data.times;
     const now = times.read_at;
@@ -130,13 +134,14 @@
       if (until !== null) facts.push(`${data.has_ended ? "took" : data.is_running ? "running for" : "ran for"} ${duration(until - times.started_at)}`);
     }
     if (times.ended_at !== null) facts.push(`ended ${clock(times.ended_at, now)} ${zone()}`);
-    if (data.is_running && times.expected_end_at !== null) facts.push(`expected end ${clock(times.expected_end_at, now)}`);
+    if (data.is_running && times.expected_end_at !== null) facts.push(`expected end ${clock(times.expected_end_at, now)}${interval(data.estimate, now)}`);
     if (!data.has_ended && times.deadline !== null) facts.push(`deadline ${clock(times.deadline, now)} ${zone()}`);
     const node = el("header", {},
       el("div", { class: "head" }, el("h1", { text: data.name || data.sweep_id }), el("span", { class: `status ${tone}`, text: data.status })),
       el("p", { class: "when", text: facts.join(" · ") }));
     // The counts stand above, the best below: what is left is why it ended.
     if (data.reason) node.append(el("p", { class: "why", text: data.reason }));
+    for (const line of data.slow || []) node.append(el("p", { class: "why", text: line }));
     const state = data.task && data.task.state;
     if (data.has_ended && ["deferred", "running", "queued", "scheduled"].includes(state)) {
       node.append(el("p", { class: "why faint", text: `The sweep has ended; Airflow still calls its task ${state}, and takes the result within seconds.` }));
