@@ -7,13 +7,15 @@ Its journal up to a moment is then replayed, and the rest is estimated from that
 from __future__ import annotations
 
 import math
+import time
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import median
 from typing import Any
 
+from benchmarks.measure import Json, target
 from raysweep.core import SweepState, step
 from raysweep.core.vocabulary.events import Event
 from raysweep.errors import RaysweepError
@@ -37,6 +39,7 @@ KINDS = (
     "tpe",
 )
 MAX_T = 27
+NIGHTS = 110
 HALF = 0.5
 COVERED = (0.7, 0.9)
 MAX_ERROR = 0.15
@@ -157,7 +160,9 @@ def make_night(kind: str, seed: int) -> Night:
     return Night(kind=kind, seed=seed, spec=spec, journal=simulated.journal, total=spec.num_samples or 0)
 
 
-def judge(night: Night, *, share: float = HALF, cpu_s: float = 0.3) -> Judged | None:
+def judge(
+    night: Night, *, share: float = HALF, cpu_s: float = 0.3, clock: Callable[[], float] = time.thread_time
+) -> Judged | None:
     """Estimate a night's end from its journal up to a share of its time; None where nothing can be said."""
     begin = night.journal[0].at
     now = begin + share * (night.end_at - begin)
@@ -165,7 +170,7 @@ def judge(night: Night, *, share: float = HALF, cpu_s: float = 0.3) -> Judged | 
     for event in night.journal[: bisect_right([event.at for event in night.journal], now)]:
         step(state, event)
         seen.take(state, event)
-    estimate = estimate_rest(state, now=now, total=night.total, curves=seen.curves, cpu_s=cpu_s)
+    estimate = estimate_rest(state, now=now, total=night.total, curves=seen.curves, cpu_s=cpu_s, clock=clock)
     if estimate is None:
         return None
     left = night.end_at - now
@@ -205,3 +210,17 @@ def figures(judged: Sequence[Judged | None]) -> dict[str, Any]:
         kind: of([each for each in judged if each is not None and each.kind == kind]) for kind in kinds
     }
     return {**of(judged), "by_kind": by_kind}
+
+
+def run(rounds: int, nights: int = NIGHTS) -> Json:
+    """Judge the estimates half-way through so many nights; `rounds` is not used, as nothing is timed."""
+    found = figures([judge(night) for night in make_nights(nights)])
+    covered, error = found["covered"], found["median_error_of_rest"]
+    return {
+        "half_way": found,
+        "targets": [
+            target("at least 70 % of the ends in their 80 % interval", covered, at_least=COVERED[0]),
+            target("at most 90 % of the ends in their 80 % interval", covered, at_most=COVERED[1]),
+            target("median error of the time left", error, at_most=MAX_ERROR),
+        ],
+    }

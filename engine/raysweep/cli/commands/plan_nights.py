@@ -88,8 +88,8 @@ def _unreached(spec: SweepSpec, nights: Sequence[SweepOutcome]) -> Iterator[str]
     furthest = max((trial.reports for night in nights for trial in night.trials), default=0)
     if 0 < furthest < max_t:
         yield (
-            f"no trial of {_nights(len(nights))} came to max_t: {max_t:g}; the furthest made {furthest} reports"
-            f". With max_t: {furthest} the rungs lie where trials end"
+            f"no trial of {_nights(len(nights))} came to max_t: {max_t:g}; the furthest made {furthest}"
+            f" reports. With max_t: {furthest} the rungs lie where trials end"
         )
 
 
