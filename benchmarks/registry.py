@@ -79,6 +79,7 @@ _ALL: Final = (
     Benchmark(name="drift", module="drift", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="report", module="report", needs_ray=False),
+    Benchmark(name="estimates", module="estimates", needs_ray=False, is_extra=True),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),
 )
 BENCHMARKS: Final = {benchmark.name: benchmark for benchmark in _ALL if benchmark.is_there}

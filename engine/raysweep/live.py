@@ -29,6 +29,7 @@ from raysweep.outcome.formatting import (
     show_config,
     show_counts,
     show_duration,
+    show_expected,
     show_number,
     show_progress,
 )
@@ -188,17 +189,27 @@ def draw_progress(
     )
     if progress.generation > 1:
         head.append(f"  controller {progress.generation}", "dim")
+    if progress.estimate is not None and progress.is_at_work:
+        head.append(f"  {show_expected(progress.estimate, now)}", "cyan")
     if progress.deadline is not None:
         head.append(f"  deadline in {show_duration(progress.deadline - now)}", "yellow")
     rows: list[RenderableType] = [head]
-    if progress.num_trials or progress.expected_end_at is not None:
+    if progress.num_trials or progress.expected_end_at is not None or progress.estimate is not None:
         rows.append(_bar(progress.share))
     rows.append(Text(show_counts(progress.counts, progress.num_trials)))
     rows.append(Text(show_best(progress), style="bold green" if progress.best else "dim"))
+    if progress.opening and progress.is_at_work:
+        rows.append(Text(_opening(progress), style="dim"))
+    rows += [Text(line, style="yellow") for line in progress.slow]
     if progress.running:
         rows.append(_running_table(progress, now))
     rows += [Text.assemble(("note: ", "yellow"), note) for note in notes]
     return Group(*rows)
+
+
+def _opening(progress: SweepProgress) -> str:
+    workers = "1 worker starts" if progress.opening == 1 else f"{progress.opening} workers start"
+    return f"{workers}: waiting for a place, then importing the trainable; {progress.slots} ready"
 
 
 def _bar(share: float) -> Text:

@@ -15,6 +15,7 @@ import orjson
 from raysweep.documents.report_link import report_place
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import TrialOutcome
+from raysweep.outcome.estimate_text import estimate_facts
 from raysweep.outcome.formatting import show_config, show_counts, show_duration, show_number
 from raysweep.runs.reading.curve import Dot
 from raysweep.runs.reading.status import RunStatus
@@ -124,7 +125,9 @@ def _summary(status: RunStatus) -> str:
     rows: list[tuple[str, str]] = [("trials", show_counts(status.counts, status.num_trials))]
     if status.elapsed_s is not None:
         rows.append(("running for" if status.is_running else "took", show_duration(status.elapsed_s)))
-    if status.expected_end_at is not None:
+    if status.estimate is not None:
+        rows += estimate_facts(status.estimate, status.read_at, status.deadline)
+    elif status.expected_end_at is not None:
         rows.append(("expected end", _instant(status.expected_end_at)))
     if status.deadline is not None:
         rows.append(("deadline", _instant(status.deadline)))
@@ -133,6 +136,7 @@ def _summary(status: RunStatus) -> str:
     if status.usage is not None:
         usage = status.usage
         rows.append(("used", f"{usage.cpu_hours:.2f} CPU-hours, {usage.gpu_hours:.2f} GPU-hours"))
+    rows += [("slow", escape(line)) for line in status.slow]
     rows += [("sweep", _code(status.run_id)), ("key", _code(status.key))]
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {text} |" for name, text in rows)
 

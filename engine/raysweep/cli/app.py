@@ -17,16 +17,19 @@ from raysweep.cli.options import (
     Address,
     AsJson,
     Driver,
+    EarlierNights,
     Env,
     JobsAddress,
     Key,
     Lease,
     NumCpus,
     Place,
+    PlannedCluster,
     ResumeCancelled,
     Settings,
     SpecFile,
     SpecKind,
+    StepSeconds,
     Storage,
     StoredAt,
     SweepName,
@@ -315,16 +318,23 @@ def plan(
     key: Key = None,
     storage: Storage = None,
     address: Address = None,
+    cluster: PlannedCluster = None,
+    step_seconds: StepSeconds = None,
+    nights: EarlierNights = None,
     as_json: AsJson = False,
     settings: Settings = None,
 ) -> Task:
-    """Show what a sweep or a pipeline would run, and how much of it at once. Nothing is started.
+    """Show what a sweep or a pipeline would run, how much of it at once, until when. Nothing is started.
 
-    The trainable is imported, unless the address is that of a Jobs API.
+    The trainable is imported, unless the address is that of a Jobs API. When it ends is played on the real
+    scheduler, with the times of earlier nights of its name.
+
+    Example: raysweep plan nightly.yaml --cluster 8xH100,2xCPU64 --nights 5
     """
-    from raysweep.cli.commands.plan import show_plan
+    from raysweep.cli.commands.plan import Asked, show_plan
 
-    return partial(show_plan, spec, storage, settings or (), key, address, as_json)
+    asked = Asked(address=address, cluster=cluster, step_s=step_seconds, nights=nights)
+    return partial(show_plan, spec, storage, settings or (), key, asked, as_json)
 
 
 @app.command()

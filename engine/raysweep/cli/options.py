@@ -158,6 +158,28 @@ class Driver:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
+PlannedCluster = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--cluster",
+        metavar="NODES",
+        help="Plan for a cluster of these nodes: 8xH100,2xCPU64 (one node of 8 GPUs, two of 64 CPUs).",
+    ),
+]
+StepSeconds = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--step-seconds",
+        metavar="S",
+        help="Seconds from report to report; without max_t, of a whole trial. Default: by earlier nights.",
+    ),
+]
+EarlierNights = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--nights", metavar="N", help="How many earlier nights of the name count. Default: 3."),
+]
+
+
 def _is_group(annotation: Any) -> bool:
     return is_dataclass(annotation)
 

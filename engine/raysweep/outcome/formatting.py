@@ -11,6 +11,7 @@ from typing import Any, Final
 from raysweep.documents.json_numbers import Counts
 from raysweep.documents.json_values import leaves
 from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.outcome.estimate import Estimate
 
 _NAMES = {"waiting": "waiting for a retry"}
 _MOST_DIGITS: Final = 12
@@ -87,8 +88,23 @@ def show_best(progress: SweepProgress, *, has_config: bool = True) -> str:
 
 def show_progress(progress: SweepProgress, *, has_config: bool = True) -> str:
     """`12 of 30 trials ended: 11 done, 1 failed, 4 running; best auc 0.7213 (trial 00007): lr=0.01`."""
-    counts = show_counts(progress.counts, progress.num_trials)
-    return f"{counts}; {show_best(progress, has_config=has_config)}"
+    parts = [show_counts(progress.counts, progress.num_trials), show_best(progress, has_config=has_config)]
+    if progress.estimate is not None and progress.is_at_work:
+        parts.append(show_expected(progress.estimate, progress.at))
+    return "; ".join((*parts, *progress.slow[:1]))
+
+
+def show_end(estimate: Estimate, now: float) -> str:
+    """`in 1:02:00 (0:55:00 to 1:10:00)`."""
+    low, high = (show_duration(at - now) for at in (estimate.end_at.low, estimate.end_at.high))
+    return f"in {show_duration(estimate.end_at.expected - now)} ({low} to {high})"
+
+
+def show_expected(estimate: Estimate, now: float) -> str:
+    """`ends in 1:02:00 (0:55:00 to 1:10:00), cost 12.50`."""
+    trials = f" with {estimate.trials.expected:.0f} trials" if estimate.completes < 1.0 else ""
+    cost = f", cost {estimate.cost.expected:.2f}" if estimate.cost is not None else ""
+    return f"ends {show_end(estimate, now)}{trials}{cost}"
 
 
 def show_conclusion(outcome: SweepOutcome) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from raysweep.documents.json_numbers import Counts, Metrics, Number
+from raysweep.outcome.estimate import Estimate
 from raysweep.outcome.record import Record
 from raysweep.outcome.sweep import SweepStatus
 from raysweep.outcome.usage import Usage
@@ -72,6 +73,12 @@ class SweepProgress(Record):
     deadline: float | None = None
     expected_end_at: float | None = None
     """When a limit will end a sweep without a number of samples, if its slots stay as they are."""
+    estimate: Estimate | None = None
+    """What was expected of it when that was last looked at, about once a minute; None: not known yet."""
+    slow: tuple[str, ...] = ()
+    """A line for each running trial that takes ten times as long as its siblings."""
+    opening: int = 0
+    """How many workers are being started."""
     notes: tuple[str, ...] = ()
     usage: Usage | None = None
     """Of a training: what it has used so far."""
@@ -90,7 +97,8 @@ class SweepProgress(Record):
             return 1.0
         if self.num_trials:
             return min(1.0, self.counts.ended / self.num_trials)
-        end = self.expected_end_at if self.expected_end_at is not None else self.deadline
+        expected = self.estimate.end_at.expected if self.estimate is not None else self.expected_end_at
+        end = expected if expected is not None else self.deadline
         if end is not None and end > self.started_at:
             span_s = end - self.started_at
             return max(0.0, min(1.0, (self.at - self.started_at) / span_s))

@@ -136,6 +136,8 @@ def _facts(sweep: WholeSweep) -> dict[str, Any]:
         "elapsed_s": status.elapsed_s,
         "deadline": status.deadline,
         "expected_end_at": status.expected_end_at,
+        "estimate": status.estimate.model_dump() if status.estimate is not None else None,
+        "slow": status.slow,
         "read_at": status.read_at,
         "seen_at": status.seen_at,
         "slots": status.slots,

@@ -35,7 +35,7 @@ POLL_S: Final = 3.0
 BUSY_SHARE: Final = 10.0
 """A document that takes a second to make is made every ten."""
 _CHANGING: Final = frozenset(
-    {"made_at", "read_at", "seen_at", "elapsed_s", "expected_end_at", "timeline", "poll_s"}
+    {"made_at", "read_at", "seen_at", "elapsed_s", "expected_end_at", "estimate", "timeline", "poll_s"}
 )
 """What the time alone changes: running attempts grow in the timeline."""
 

@@ -130,7 +130,7 @@ class Step:
         """
         from raysweep.runs.folder import SweepFolder
         from raysweep.runs.ownership.removal import put_aside
-        from raysweep.runs.reading.reader import glance
+        from raysweep.runs.reading.glances import glance
         from raysweep.storage.objects.opening import open_store
 
         spec, run_id = self.request.spec, self.request.run.id

@@ -26,7 +26,7 @@ from raysweep.pages import live
 from raysweep.pages.live import Answer, answer
 from raysweep.pages.page import STYLE, asset, policy, script
 from raysweep.pages.write import report_text
-from raysweep.runs.reading.reader import read_training
+from raysweep.runs.reading.glances import read_training
 from raysweep_airflow.page import views
 from raysweep_airflow.page.lookup import find_task
 from raysweep_airflow.page.place import Place

@@ -17,6 +17,8 @@ from raysweep.documents.trainable import PYTHON_ONLY, load_trainable
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import SweepOutcome
+from raysweep.outcome.estimate import Estimate
+from raysweep.outcome.estimate_text import estimate_facts
 from raysweep.outcome.formatting import show_age, show_config
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_changes
@@ -43,7 +45,9 @@ class Plan:
     `limited_by` names what `at_once` is limited by, where that is known; `warnings` is what to change first.
     `steps`: of a pipeline, what follows the sweep. `fixed`: the parameters that are the same in every trial;
     `by_config`: what some trials take more than `resources` says, as expressions of the others. `at_once` is
-    counted without.
+    counted without. `packing`: what fits on the nodes, a line for each kind; `never`: what no node can hold.
+    `estimate`: when it would end if it began now, by `nights` earlier nights or by the time of a step.
+    `suggestions`: what these nights say about the spec.
     """
 
     sweep_id: str
@@ -66,6 +70,21 @@ class Plan:
     limited_by: str = ""
     warnings: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    packing: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    estimate: Estimate | None = None
+    nights: int = 0
+    suggestions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a plan is asked beside the spec: options of `raysweep plan`."""
+
+    address: str | None = None
+    cluster: str | None = None
+    step_s: float | None = None
+    nights: int | None = None
 
 
 def show_plan(
@@ -73,20 +92,20 @@ def show_plan(
     storage: str | None,
     settings: Sequence[str],
     key: str | None,
-    address: str | None,
+    asked: Asked,
     is_json: bool,
 ) -> int:
     """Show the plan of a sweep or a pipeline; returns the exit code."""
     steps: tuple[str, ...] = ()
+    pipeline = None
     if is_pipeline(path):
         pipeline = read_pipeline(path, settings=settings, storage=storage)
-        spec, steps = pipeline.sweep, _steps(pipeline, is_here=not is_jobs_address(address))
+        spec, steps = pipeline.sweep, _steps(pipeline, is_here=not is_jobs_address(asked.address))
     else:
         spec = read_spec(SweepSpec, path, settings=settings, storage=storage)
-    plan = replace(make_plan(spec, key, address), steps=steps)
+    plan = replace(make_plan(spec, key, asked, pipeline), steps=steps)
     if is_json:
-        shown = {name: value for name, value in asdict(plan).items() if name != "shown_trials"}
-        print_json(shown | {name: list(shown[name]) for name in ("changes", "warnings", "steps")})
+        print_json(_as_json(plan))
         return DONE
     console = make_console()
     console.print(plan.sweep_id, markup=False, style="bold", soft_wrap=True)
@@ -97,6 +116,9 @@ def show_plan(
         *(("by config", f"{name}: {amount}") for name, amount in plan.by_config.items()),
         ("at once", f"{'at most ' if plan.by_config else ''}{plan.at_once} on {plan.where}{_limit(plan)}"),
         *([("shares", plan.shares)] if plan.shares else []),
+        *(("packing", line) for line in plan.packing),
+        *(("never fits", line) for line in plan.never),
+        *_expected(plan),
         ("search", f"{plan.search}, scheduler {plan.scheduler}, isolation {plan.isolation}"),
         *([("fixed", show_config(plan.fixed))] if plan.fixed else []),
         ("state", plan.state),
@@ -104,21 +126,43 @@ def show_plan(
         ("key", plan.key),
         ("stored at", plan.stored_at),
         *(("then", step) for step in plan.steps),
+        *(("nights say", line) for line in plan.suggestions),
         *(("warning", each) for each in plan.warnings),
     ]
     print_facts(console, *facts)
     return DONE
 
 
-def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
-    """What would run with this key on the cluster at `address`.
+def _as_json(plan: Plan) -> dict[str, Any]:
+    shown = {name: value for name, value in asdict(plan).items() if name != "shown_trials"}
+    lists = ("changes", "warnings", "steps", "packing", "never", "suggestions")
+    estimate = plan.estimate.model_dump(mode="json") if plan.estimate is not None else None
+    return shown | {name: list(shown[name]) for name in lists} | {"estimate": estimate}
+
+
+def _expected(plan: Plan) -> list[tuple[str, str]]:
+    """When it would end, and by what; how to have it said where nothing says how long trials take."""
+    if plan.estimate is None:
+        return [("expected end", "not known: no earlier night of this name; give --step-seconds")]
+    by = f"by {plan.nights} earlier night{'s' * (plan.nights != 1)}" if plan.nights else "by --step-seconds"
+    facts = estimate_facts(plan.estimate, plan.estimate.made_at, None)
+    return [(facts[0][0], f"{facts[0][1]}, {by}"), *facts[1:]]
+
+
+def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: PipelineSpec | None = None) -> Plan:
+    """What would run with this key on the cluster that is asked about.
 
     Raises:
         SpecError: It could not run: the deadline has passed, one trial does not fit the cluster, ….
     """
+    from raysweep.cli.commands.plan_cluster import gpu_part, never_placed, parse_cluster
+    from raysweep.cli.commands.plan_cluster import packing as packing_of
+    from raysweep.cli.commands.plan_nights import expect, nights_before, suggestions
     from raysweep.cluster.preparation import check_new
+    from raysweep.cluster.ray.preflight import count_trials
     from raysweep.search import make_searcher
 
+    address = asked.address
     load_policies(spec)
     if not is_jobs_address(address):
         # On a cluster of its own code it may be another one.
@@ -128,9 +172,23 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
     state, differences = _state(folder, spec)
     if state == "new":
         check_new(spec, spec.seed or 0, time.time())
-    spec, at_once, where, shares, limited_by = _find_room(spec, address)
+    packing: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    if asked.cluster is not None:
+        nodes = parse_cluster(asked.cluster)
+        spec, shares = gpu_part(spec, nodes)
+        at_once = count_trials(spec, nodes, spec.max_concurrent_trials)
+        where, limited_by = f"--cluster {asked.cluster}", _limited_by(spec, nodes, at_once)
+        packing, never = (
+            packing_of(spec, nodes, spec.max_concurrent_trials),
+            never_placed(spec, nodes, pipeline),
+        )
+    else:
+        spec, at_once, where, shares, limited_by = _find_room(spec, address)
     fields = spec.to_dict()
     trials = make_searcher(spec, spec.seed or 0).total
+    nights = nights_before(spec, run.id, asked.nights)
+    estimate = expect(spec, nights, slots=at_once, trials=trials, step_s=asked.step_s)
     return Plan(
         sweep_id=run.id,
         key=run.key,
@@ -150,6 +208,11 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
         scheduler=_kind(fields.get("scheduler")),
         isolation=spec.effective_isolation,
         fixed=_fixed(spec.space),
+        packing=packing,
+        never=never,
+        estimate=estimate,
+        nights=len(nights) if asked.step_s is None else 0,
+        suggestions=suggestions(spec, nights),
         by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
 

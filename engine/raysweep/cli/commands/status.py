@@ -20,10 +20,11 @@ from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError, SweepNotFoundError
 from raysweep.live import draw_progress
 from raysweep.outcome import SweepStatus, UnfinishedStatus
+from raysweep.outcome.estimate_text import estimate_facts
 from raysweep.outcome.formatting import show_age, show_duration, show_number
+from raysweep.runs.reading.glances import glance_training
 from raysweep.runs.reading.lookup import find_training
 from raysweep.runs.reading.nights import Night, nights_at
-from raysweep.runs.reading.reader import glance_training
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.summaries import ids_of
 from raysweep.specs.identity import slug
@@ -99,10 +100,14 @@ def show(name: str, storage: str | None, is_json: bool, training_name: str | Non
     if status.heartbeat is None or not status.is_running:
         print_status(console, status)
         return DONE
-    console.print(draw_progress(status.heartbeat, status.elapsed_s or 0.0, notes=status.notes[-NOTES:]))
+    # The facts below say what is expected; the trials that are slow belong to the table.
+    shown = status.heartbeat.model_copy(update={"estimate": None, "slow": status.slow})
+    console.print(draw_progress(shown, status.elapsed_s or 0.0, notes=status.notes[-NOTES:]))
     facts = [("key", status.key), ("run by", str(status.holder)), ("stored at", status.uri)]
     facts.append(("report", report_of(status)))
-    if status.expected_end_at is not None:
+    if status.estimate is not None:
+        facts = [*estimate_facts(status.estimate, status.read_at, status.deadline), *facts]
+    elif status.expected_end_at is not None:
         facts.insert(0, ("expected end", f"in {show_duration(status.expected_end_at - status.read_at)}"))
     print_facts(console, *facts)
     return DONE
@@ -155,6 +160,8 @@ def _as_json(status: RunStatus) -> dict[str, Any]:
         "progress": shown["heartbeat"],
         "notes": shown["notes"],
         "expected_end_at": status.expected_end_at,
+        "estimate": shown["estimate"],
+        "slow": shown["slow"],
     }
 
 

@@ -10,10 +10,12 @@ from typing import Final
 
 from raysweep.cluster.clock import SteadyClock
 from raysweep.cluster.control.background import Background
+from raysweep.cluster.control.forecast import Forecast
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepProgress
 from raysweep.runs.ownership.sweep_claim import OnProgress, Ownership
+from raysweep.runs.reading.estimating import NOTHING
 from raysweep.runs.reading.progress import make_progress
 
 HEARTBEAT_S: Final = 2.0
@@ -49,16 +51,27 @@ class Heartbeat:
         self._cancellation = held.old_cancellation
         self._looked_at = 0.0
         self._is_written = True
+        self._forecast = Forecast(held.folder.store.url, held.folder.sweep_id)
 
     def progress(self) -> SweepProgress:
         """The progress as of now, by the wall clock: other machines compare it with theirs."""
         held, at = self._held, self._clock.now() + self._clock.ahead_s()
-        return make_progress(
+        made = make_progress(
             held.state, sweep_id=held.folder.sweep_id, holder=held.holder, at=at, total=held.searcher.total
         )
+        expected = self._forecast.newest
+        if expected == NOTHING or not made.is_at_work:
+            return made
+        return made.model_copy(update={"estimate": expected.estimate, "slow": expected.slow})
 
     async def run(self, look: Callable[[], None]) -> None:
         """Beat until cancelled. `look` is called every `SHOW_S` seconds, before the progress is shown."""
+        try:
+            await self._run(look)
+        finally:
+            self._forecast.close()
+
+    async def _run(self, look: Callable[[], None]) -> None:
         written_at = 0.0
         beat: asyncio.Task[None] | None = None
         while True:
@@ -75,6 +88,7 @@ class Heartbeat:
     async def _beat(self, progress: SweepProgress) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._write, progress)
+        await loop.run_in_executor(self._thread, self._forecast.look)
         if self._clock.now() - self._looked_at >= LOOK_S:
             self._looked_at = self._clock.now()
             await loop.run_in_executor(self._thread, self._look_at_folder)

@@ -13,6 +13,8 @@ from raysweep.raycompat.labels import has_labels
 from raysweep.specs import SweepSpec
 from raysweep.specs.shape import Bundle, Shape
 
+Placed = list[tuple[int, Bundle]]
+"""The bundles of one placement group, each with the place of its node."""
 MAX_SLOTS = 10_000
 _EPSILON = 1e-6
 
@@ -33,6 +35,24 @@ def count_slots(shape: Shape, nodes: Sequence[Node], limit: int | None = None) -
     Raises:
         InfeasibleResourcesError: not even one fits; says what was asked for and what the largest node has.
     """
+    slots = len(place_slots(shape, nodes, limit))
+    if not slots:
+        usable = [n for n in nodes if any(has_labels(n.labels, each) for each in shape.label_selectors)]
+        raise InfeasibleResourcesError(
+            shape.field,
+            f"one trial asks for {show_all(shape.bundles)} placed {shape.strategy},"
+            f" which the cluster cannot hold: {_show_nodes(usable)}",
+            "ask for less, choose another strategy, or add nodes",
+        )
+    return slots
+
+
+def place_slots(shape: Shape, nodes: Sequence[Node], limit: int | None = None) -> list[Placed]:
+    """Where the bundles of each placement group go, as places in `nodes`; empty: not even one fits.
+
+    Raises:
+        InfeasibleResourcesError: A bundle fits on no node; says what was asked for and what there is.
+    """
     bundles, selectors = shape.bundles, shape.label_selectors
     usable = [node for node in nodes if any(has_labels(node.labels, selector) for selector in selectors)]
     may_hold = [
@@ -42,16 +62,14 @@ def count_slots(shape: Shape, nodes: Sequence[Node], limit: int | None = None) -
     for number, bundle in enumerate(bundles):
         _check_bundle(bundle, shape.fields[number], [usable[index] for index in may_hold[number]])
     free = [dict(node.total) for node in usable]
-    slots, most = 0, min(limit or MAX_SLOTS, MAX_SLOTS)
-    while slots < most and _place(bundles, free, shape.strategy, may_hold):
-        slots += 1
-    if not slots:
-        raise InfeasibleResourcesError(
-            shape.field,
-            f"one trial asks for {show_all(bundles)} placed {shape.strategy},"
-            f" which the cluster cannot hold: {_show_nodes(usable)}",
-            "ask for less, choose another strategy, or add nodes",
-        )
+    places = [index for index, node in enumerate(nodes) if any(node is each for each in usable)]
+    most = min(limit or MAX_SLOTS, MAX_SLOTS)
+    slots: list[Placed] = []
+    while len(slots) < most:
+        taken = _place(bundles, free, shape.strategy, may_hold)
+        if taken is None:
+            break
+        slots.append([(places[index], bundle) for index, bundle in taken])
     return slots
 
 
@@ -149,8 +167,8 @@ def _place(
     free: list[dict[str, float]],
     strategy: str,
     may_hold: Sequence[Sequence[int]],
-) -> bool:
-    """Take one group's bundles off the nodes; False (and nothing taken) if it does not fit.
+) -> Placed | None:
+    """Take one group's bundles off the nodes, and say where each went; None, and nothing taken: no room.
 
     `may_hold`: the nodes that each of them may be placed on.
     """
@@ -160,7 +178,8 @@ def _place(
             for name, amount in bundle.items():
                 total[name] = total.get(name, 0.0) + amount
         everywhere = set(may_hold[0]).intersection(*may_hold)
-        return _take(total, free, sorted(everywhere)) is not None
+        index = _take(total, free, sorted(everywhere))
+        return None if index is None else [(index, bundle) for bundle in bundles]
     taken: list[tuple[int, Bundle]] = []
     for bundle, nodes in zip(bundles, may_hold, strict=True):
         used = {index for index, _ in taken}
@@ -170,9 +189,9 @@ def _place(
             for earlier, given in taken:
                 for name, amount in given.items():
                     free[earlier][name] += amount
-            return False
+            return None
         taken.append((index, bundle))
-    return True
+    return taken
 
 
 def _take(bundle: Bundle, free: list[dict[str, float]], candidates: Sequence[int]) -> int | None:

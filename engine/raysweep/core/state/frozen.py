@@ -12,8 +12,10 @@ from typing import Final
 
 import orjson
 
-from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.index import Tally
+from raysweep.core.state.sweep import STORED, SweepState
 from raysweep.core.state.trial import Trial
+from raysweep.outcome.record import without_collector
 
 # The interpreter lock is held while this many trials become JSON: a fraction of a millisecond.
 _TRIALS_A_PART: Final = 128
@@ -42,3 +44,20 @@ def freeze(state: SweepState) -> FrozenState:
     for number in state.line.active:
         trials[number] = orjson.Fragment(orjson.dumps(state.trials[number]))
     return FrozenState(rest=state.rest(), trials=tuple(trials))
+
+
+def fork(state: SweepState) -> SweepState:
+    """A state to apply events to while `state` stays as it is. Trials that have ended are shared."""
+    with without_collector():
+        plain = orjson.loads(state.rest())
+        made = SweepState.create(state.spec, state.seed)
+        made.scheduler.from_json(plain["scheduler"])
+        for name, reader in STORED.items():
+            setattr(made, name, reader.validate_python(plain[name]))
+        made.trials = dict(state.trials)
+        for number in state.line.active:
+            made.trials[number] = state.trials[number].thawed()
+        made.tally = Tally(made.slots, made.trials, made.line.waiting)
+    for seconds in made.meter.saves_s:
+        made.tally.note_pace(seconds, made.clock.last_at)
+    return made

@@ -100,7 +100,7 @@ class SweepState:
 
     def rest(self) -> bytes:
         """The JSON of all but the trials."""
-        plain: dict[str, object] = {name: getattr(self, name) for name in _STORED}
+        plain: dict[str, object] = {name: getattr(self, name) for name in STORED}
         plain |= {"spec": self.spec.model_dump(mode="json"), "scheduler": self.scheduler.to_json()}
         # `list` is for deques and lines.
         return orjson.dumps(plain, default=list, option=orjson.OPT_NON_STR_KEYS)
@@ -121,7 +121,7 @@ class SweepState:
 
 _NOT_STORED: Final = {"rules", "work", "tally"}
 _STORED_APART: Final = {"spec", "scheduler", "trials"}
-_STORED: Final[dict[str, TypeAdapter[object]]] = {
+STORED: Final[dict[str, TypeAdapter[object]]] = {
     name: TypeAdapter(hint)
     for name, hint in get_type_hints(SweepState, include_extras=True).items()
     if name not in _NOT_STORED | _STORED_APART
@@ -134,7 +134,7 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     spec = SweepSpec.model_validate(plain["spec"])
     state = SweepState.create(spec, cast(int, plain["seed"]))
     state.scheduler.from_json(cast(dict[str, JsonValue], plain["scheduler"]))
-    for name, reader in _STORED.items():
+    for name, reader in STORED.items():
         setattr(state, name, reader.validate_python(plain[name]))
     state.trials = {trial.number: trial for trial in _TRIALS.validate_python(plain["trials"])}
     state.tally = Tally(state.slots, state.trials, state.line.waiting)

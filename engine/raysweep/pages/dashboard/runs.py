@@ -19,8 +19,9 @@ from raysweep.pages.failures import config_pairs
 from raysweep.pages.live import POLL_S, Answer, LiveSweep, answer, training_document
 from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder, list_sweeps
+from raysweep.runs.reading.glances import glance, glance_training
 from raysweep.runs.reading.logs import find_log, read_log
-from raysweep.runs.reading.reader import SweepReader, glance, glance_training
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder, list_trainings
 from raysweep.storage.checkpoints.store import CheckpointStore

@@ -45,7 +45,7 @@
     const about = [];
     if (sweep.started_at !== null) about.push(`started ${rs.clock(sweep.started_at)}`);
     if (sweep.has_ended) about.push(`took ${rs.duration(sweep.elapsed_s)}`);
-    else if (sweep.expected_end_at !== null) about.push(`expected end ${rs.clock(sweep.expected_end_at)}`);
+    else if (sweep.estimate) about.push(`expected end ${rs.clock(sweep.estimate.end_at.expected)} (${rs.clock(sweep.estimate.end_at.low)} to ${rs.clock(sweep.estimate.end_at.high)})`);
     if (!sweep.has_ended && sweep.deadline !== null) about.push(`deadline ${rs.clock(sweep.deadline)}`);
     if (!sweep.has_ended) about.push(`read ${rs.clock(sweep.read_at)}`);
     return el("header", { class: "head" },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,7 @@ from raysweep.core import SweepState, decode, step
 from raysweep.core.state.frozen import freeze
 from raysweep.core.vocabulary.codec import OtherBehaviourError
 from raysweep.core.vocabulary.commands import DeleteCheckpoint
+from raysweep.core.vocabulary.events import Event
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
@@ -28,6 +30,7 @@ DISCARD_SEGMENTS: Final = 8
 MAX_DISCARDED: Final = 256
 _CHANGED: Final = b'{"e":"SpecChanged"'
 Discarded = deque[tuple[int, str]]
+Observe = Callable[[SweepState, Event], None]
 log = logging.getLogger("raysweep")
 
 
@@ -89,10 +92,14 @@ def rebuild(folder: SweepFolder, record: SweepRecord) -> Replay:
 
 
 def read_state(
-    folder: SweepFolder, record: SweepRecord, discarded: Discarded | None = None
+    folder: SweepFolder,
+    record: SweepRecord,
+    discarded: Discarded | None = None,
+    observe: Observe | None = None,
 ) -> tuple[Journal, SweepState, int]:
     """As `rebuild`, for those who only look: writes nothing and asks for no end.
 
+    `observe` is called after each event that is applied: with a snapshot, not for those before it.
     Returns the journal, which `catch_up` can read on later, the state, and how many records were applied.
 
     Raises:
@@ -111,13 +118,18 @@ def read_state(
             journal.skip_to(snapshot.number, state.controller.generation)
             if discarded is not None:
                 discarded.extend((snapshot.number, uri) for uri in snapshot.discarded)
-            return journal, state, catch_up(journal, state, discarded)
+            return journal, state, catch_up(journal, state, discarded, observe)
     journal = folder.journal()
     state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
-    return journal, state, catch_up(journal, state, discarded)
+    return journal, state, catch_up(journal, state, discarded, observe)
 
 
-def catch_up(journal: Journal, state: SweepState, discarded: Discarded | None = None) -> int:
+def catch_up(
+    journal: Journal,
+    state: SweepState,
+    discarded: Discarded | None = None,
+    observe: Observe | None = None,
+) -> int:
     """Apply to the state what the journal holds beyond what was read of it; returns how many records.
 
     `discarded` gets the checkpoints that nothing needs any more, each with the number of its segment. After
@@ -135,6 +147,8 @@ def catch_up(journal: Journal, state: SweepState, discarded: Discarded | None = 
         for command in step(state, event):
             if discarded is not None and isinstance(command, DeleteCheckpoint):
                 discarded.append((journal.last_number, command.uri))
+        if observe is not None:
+            observe(state, event)
     return applied
 
 

@@ -49,6 +49,7 @@ def make_progress(
         else None,
         running=_running(state),
         slots=sum(slot.is_open for slot in state.slots.values()),
+        opening=sum(not slot.is_open for slot in state.slots.values()),
         deadline=clock.deadline_at,
         expected_end_at=end.at + clock.ahead_s if end is not None else None,
         notes=(*state.notes[-MAX_NOTES:], *([state.end.why] if state.end.is_interrupted else [])),

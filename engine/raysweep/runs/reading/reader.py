@@ -12,27 +12,29 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.views.result import outcome_so_far, trial_outcome
 from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.estimates import Past, Seen
 from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import STALE_AFTER_S, HolderState, HolderWatch
 from raysweep.runs.ownership.replay import catch_up, read_state
 from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_kept
+from raysweep.runs.reading.estimating import CPU_S, NOTHING, Estimating
+from raysweep.runs.reading.glances import first_seen_at
+from raysweep.runs.reading.past_nights import past_nights
 from raysweep.runs.reading.status import (
     INTERRUPTED,
-    STARTING,
     RunStatus,
     status_of_heartbeat,
     status_of_outcome,
     status_of_state,
-    status_of_training,
 )
-from raysweep.runs.training import RunFolder
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 from raysweep.storage.journal.journal import Journal
@@ -53,13 +55,20 @@ class SweepReader:
         storage_path: The storage path.
         sweep_id: The sweep.
         fresh_s: How long a status is as good as new, in seconds.
+        cpu_s: The CPU time for an estimate of the sweep's end, in seconds; at most once a minute.
         is_strict: For who looks once, and wants to know: a journal that cannot be read raises, a holder
             whose clock is wrong is watched until it is known whether it lives, and a scheduler of the user's
             own is imported.
     """
 
     def __init__(
-        self, storage_path: str, sweep_id: str, *, fresh_s: float = FRESH_S, is_strict: bool = False
+        self,
+        storage_path: str,
+        sweep_id: str,
+        *,
+        fresh_s: float = FRESH_S,
+        is_strict: bool = False,
+        cpu_s: float = CPU_S,
     ) -> None:
         self._folder = SweepFolder(open_store(storage_path), sweep_id)
         self._fresh_s = fresh_s
@@ -70,6 +79,9 @@ class SweepReader:
         self._state: tuple[Journal, SweepState] | None = None
         self._watch = HolderWatch()
         self._outcome_seen: ObjectInfo | None = None
+        self._seen = Seen()
+        self._estimating = Estimating(self._past, cpu_s=cpu_s)
+        self._name = ""
 
     def read(self, *, is_fresh: bool = False) -> RunStatus | None:
         """How the sweep stands now; None where nothing of it is stored yet.
@@ -160,7 +172,15 @@ class SweepReader:
         notes, now = tuple(journal.repairs), time.time()
         if is_starting(self._folder, state, heartbeat, now):
             return status_of_state(state, None, uri=uri, key=key, now=now, held="alive", notes=notes)
-        return status_of_state(state, heartbeat, uri=uri, key=key, now=now, held=held, notes=notes)
+        expected = NOTHING
+        if held == "alive":
+            expected = self._estimating.of(state, heartbeat, self._seen.curves, now)
+        return status_of_state(
+            state, heartbeat, uri=uri, key=key, now=now, held=held, notes=notes, expected=expected
+        )
+
+    def _past(self) -> Sequence[Past]:
+        return past_nights(self._folder.store, self._name, but=self._folder.sweep_id)
 
     def _catch_up(self, record: SweepRecord) -> tuple[Journal, SweepState]:
         """The journal and the state, read on from where they were."""
@@ -168,10 +188,12 @@ class SweepReader:
         if kept is None:
             if self._is_strict:
                 load_scheduler(SweepSpec.from_any(dict(record.spec)))
-            journal, state, _ = read_state(self._folder, record)
+            self._seen = Seen()
+            journal, state, _ = read_state(self._folder, record, observe=self._seen.take)
         else:
             journal, state = kept
-            catch_up(journal, state)
+            catch_up(journal, state, observe=self._seen.take)
+        self._name = state.spec.name
         self._state = journal, state
         return self._state
 
@@ -190,14 +212,8 @@ def is_starting(folder: SweepFolder, state: SweepState, heartbeat: SweepProgress
     """Whether a controller has claimed the sweep, or is about to, and has had no time for a heartbeat."""
     if state.controller.generation <= (heartbeat.generation if heartbeat is not None else -1):
         return False
-    began_at = state.controller.started_at if state.controller.generation else _first_seen_at(folder)
+    began_at = state.controller.started_at if state.controller.generation else first_seen_at(folder)
     return abs(now - began_at) <= STALE_AFTER_S
-
-
-def _first_seen_at(folder: SweepFolder) -> float:
-    """When sweep.json was written, in UTC seconds by the storage's clock; 0 where that is not known."""
-    info = folder.store.head(f"{folder.sweep_id}/sweep.json")
-    return info.modified_at if info is not None else 0.0
 
 
 def unread_status(
@@ -219,38 +235,3 @@ def unread_status(
         notes=(problem,),
         read_at=now,
     )
-
-
-def read_training(storage_path: str, run_id: str) -> RunStatus | None:
-    """How a training run stands; None where nothing of it is stored yet. Raises: StorageError."""
-    folder = RunFolder(open_store(storage_path), run_id)
-    outcome, heartbeat, now = folder.read_outcome(), folder.read_progress(), time.time()
-    if outcome is not None:
-        return status_of_training(outcome, heartbeat, uri=folder.uri, now=now)
-    if heartbeat is None:
-        return None
-    return status_of_heartbeat(heartbeat, uri=folder.uri, now=now).model_copy(update={"kind": "train"})
-
-
-def glance_training(folder: RunFolder) -> RunStatus:
-    """As `read_training`, of a run that has been begun in any case. Raises: StorageError."""
-    found = read_training(folder.store.url, folder.run_id)
-    if found is not None:
-        return found
-    return RunStatus(
-        kind="train", run_id=folder.run_id, uri=folder.uri, status=INTERRUPTED, read_at=time.time()
-    )
-
-
-def glance(folder: SweepFolder) -> RunStatus:
-    """What a sweep's outcome or its heartbeat says; the journal is not read. Raises: StorageError."""
-    outcome, now = folder.read_outcome(), time.time()
-    if outcome is not None:
-        return status_of_outcome(outcome, uri=folder.uri, now=now)
-    heartbeat = folder.read_progress()
-    if heartbeat is not None:
-        return status_of_heartbeat(heartbeat, uri=folder.uri, now=now)
-    is_new = abs(now - _first_seen_at(folder)) <= STALE_AFTER_S
-    status = STARTING if is_new else INTERRUPTED
-    held: HolderState = "alive" if is_new else "gone"
-    return RunStatus(run_id=folder.sweep_id, uri=folder.uri, status=status, held=held, read_at=now)

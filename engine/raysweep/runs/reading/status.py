@@ -31,8 +31,10 @@ from raysweep.outcome import (
     Usage,
     show_infeasible,
 )
+from raysweep.outcome.estimate import Estimate
 from raysweep.runs.ownership.holder import HolderState, holder_state
 from raysweep.runs.reading.curve import Dot, best_so_far
+from raysweep.runs.reading.estimating import NOTHING, Expected
 
 TOP: Final = 20
 """How many of the best trials a status holds."""
@@ -97,7 +99,11 @@ class RunStatus(Record):
     ended_at: float | None = None
     deadline: float | None = None
     expected_end_at: float | None = None
-    """When the last trial ends if it goes on at this pace, the deadline at most; None: cannot be said."""
+    """When it is expected to end: by its estimate, else by its pace so far; None: cannot be said."""
+    estimate: Estimate | None = None
+    """What is expected of it, with intervals; None: it does not run, or nothing can be said yet."""
+    slow: tuple[str, ...] = ()
+    """A line for each running trial that takes ten times as long as its siblings."""
     generation: int = 0
     """How many controllers have run it."""
     usage: Usage | None = None
@@ -265,6 +271,8 @@ def status_of_heartbeat(
         started_at=heartbeat.started_at,
         deadline=heartbeat.deadline,
         expected_end_at=heartbeat.expected_end_at if held == "alive" else None,
+        estimate=heartbeat.estimate if held == "alive" else None,
+        slow=heartbeat.slow if held == "alive" else (),
         generation=heartbeat.generation,
         problem=problem,
         notes=(*heartbeat.notes[-MAX_NOTES:], *([problem] if problem else [])),
@@ -283,6 +291,7 @@ def status_of_state(
     now: float,
     held: HolderState | None = None,
     notes: tuple[str, ...] = (),
+    expected: Expected = NOTHING,
 ) -> RunStatus:
     """Of a sweep without an outcome: its state, and its heartbeat if there is one; `held` as above.
 
@@ -335,7 +344,9 @@ def status_of_state(
         else None,
         started_at=state.clock.started_at,
         deadline=state.clock.deadline_at,
-        expected_end_at=_expected_end(state, counts.ended, num_trials, now) if held == "alive" else None,
+        expected_end_at=_end_of(expected, state, counts.ended, num_trials, now) if held == "alive" else None,
+        estimate=expected.estimate,
+        slow=expected.slow,
         generation=state.controller.generation,
         notes=(*state.notes[-MAX_NOTES:], *notes),
         heartbeat=heartbeat,
@@ -391,6 +402,14 @@ def _status(state: SweepState, heartbeat: SweepProgress | None, held: HolderStat
     if held == "alive":
         return heartbeat.status if heartbeat is not None else STARTING
     return state.end.status if state.phase == "ended" and state.end.status else INTERRUPTED
+
+
+def _end_of(
+    expected: Expected, state: SweepState, ended: int, num_trials: int | None, now: float
+) -> float | None:
+    if expected.estimate is not None:
+        return expected.estimate.end_at.expected
+    return _expected_end(state, ended, num_trials, now)
 
 
 def _expected_end(state: SweepState, ended: int, num_trials: int | None, now: float) -> float | None:

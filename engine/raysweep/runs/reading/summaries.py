@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from raysweep.errors import RaysweepError, StorageError
 from raysweep.outcome.summary import SUMMARY, RunSummary, summary_of_sweep, summary_of_training
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.reader import glance, glance_training
+from raysweep.runs.reading.glances import glance, glance_training
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder
 from raysweep.specs.identity import slug

@@ -15,7 +15,7 @@ from raysweep.documents.json_numbers import Counts
 from raysweep.errors import RaysweepError, StorageError
 from raysweep.outcome.summary import RunSummary
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.reader import glance
+from raysweep.runs.reading.glances import glance
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.summaries import each_of, read_summary, stem_of
 from raysweep.storage.objects.store import Store

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,11 +18,15 @@ from raysweep.core.views.result import trial_outcome
 from raysweep.core.vocabulary import events as ev
 from raysweep.documents.json_numbers import without_names
 from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.estimates import Past
+from raysweep.estimates.seen import MAX_TRIALS as MAX_SEEN
 from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.outcome.record import without_collector
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import HolderWatch
 from raysweep.runs.ownership.replay import damaged_record
+from raysweep.runs.reading.estimating import NOTHING, Estimating
+from raysweep.runs.reading.past_nights import past_nights
 from raysweep.runs.reading.reader import is_starting, unread_status, with_verdict
 from raysweep.runs.reading.status import RunStatus, status_of_outcome, status_of_state
 from raysweep.schedulers import load_scheduler
@@ -117,6 +121,7 @@ class WholeReader:
         self._is_strict = is_strict
         self._watch = HolderWatch()
         self._collector: _Collector | None = None
+        self._estimating = Estimating(self._past)
 
     def read(self) -> WholeSweep:
         """As `read_whole`; the curves of the result grow with the next call."""
@@ -140,7 +145,7 @@ class WholeReader:
             status = with_verdict(status_of_outcome(outcome, uri=folder.uri, now=time.time()), folder)
             trials = outcome.trials
         else:
-            status = self._unfinished(record, heartbeat, state, problem)
+            status = self._unfinished(record, heartbeat, found, problem)
             trials = (
                 tuple(trial_outcome(state, trial, folder.uri) for trial in state.trials.values())
                 if state is not None
@@ -160,22 +165,28 @@ class WholeReader:
         )
 
     def _unfinished(
-        self,
-        record: SweepRecord,
-        heartbeat: SweepProgress | None,
-        state: SweepState | None,
-        problem: str,
+        self, record: SweepRecord, heartbeat: SweepProgress | None, found: _Collected, problem: str
     ) -> RunStatus:
-        """The status of a sweep without an outcome; `state`: None where the journal cannot be read."""
-        folder, now = self._folder, time.time()
+        """The status of a sweep without an outcome; of one whose journal cannot be read, the heartbeat's."""
+        folder, state, now = self._folder, found.state, time.time()
         held = self._watch.judge(heartbeat, None)
         if state is None:
             return unread_status(
                 record, heartbeat, folder.uri, f"the journal cannot be read: {problem}", held
             )
+        expected = NOTHING
         if is_starting(folder, state, heartbeat, now):
             heartbeat, held = None, "alive"
-        return status_of_state(state, heartbeat, uri=folder.uri, key=record.key, now=now, held=held)
+        elif held == "alive":
+            expected = self._estimating.of(state, heartbeat, _main_curves(found), now)
+        return status_of_state(
+            state, heartbeat, uri=folder.uri, key=record.key, now=now, held=held, expected=expected
+        )
+
+    def _past(self) -> Sequence[Past]:
+        record = self._folder.read_spec()
+        name = str(record.spec.get("name", "")) if record is not None else ""
+        return past_nights(self._folder.store, name, but=self._folder.sweep_id)
 
     def _collect(self, record: SweepRecord) -> _Collected:
         collector, self._collector = self._collector, None
@@ -276,6 +287,13 @@ class _Collector:
             return False
         self._metrics[key] = None
         return True
+
+
+def _main_curves(found: _Collected) -> dict[int, array[float]]:
+    """The curves of the newest trials, by the sweep's metric."""
+    metric = found.state.spec.metric if found.state is not None else ""
+    newest = list(found.curves.items())[-MAX_SEEN:]
+    return {number: curve.values[metric] for number, curve in newest if metric in curve.values}
 
 
 def number_of(value: Any) -> float:

@@ -16,7 +16,8 @@ from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrainOutcome, 
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.curve import MAX_POINTS, Dot, best_so_far
-from raysweep.runs.reading.reader import SweepReader, glance, read_training
+from raysweep.runs.reading.glances import glance, read_training
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import (
     TOP,
     RunStatus,
