@@ -14,7 +14,7 @@ from raysweep.runs.reading.checkpoints import pinned_numbers
 from raysweep.schedulers import load_scheduler
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.verify.checkpoints import CheckpointCheck
-from raysweep.verify.documents import check_outcome, check_progress, check_spec, check_summary, replay_state
+from raysweep.verify.documents import check_beside, check_outcome, check_progress, check_spec, replay_state
 from raysweep.verify.journal import JournalCheck, check_journal
 from raysweep.verify.report import Checked, Finding, VerifyReport
 from raysweep.verify.snapshots import SnapshotCheck
@@ -51,7 +51,7 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
     found = list(checking.run(known, pinned, journal.unsealed))
     findings += _still_wanted(folder, found) if is_running else found
     findings += check_outcome(folder, record, known)
-    findings += check_summary(folder)
+    findings += check_beside(folder)
     return VerifyReport(
         sweep_id=folder.sweep_id,
         uri=folder.uri,

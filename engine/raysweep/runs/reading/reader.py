@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from raysweep.core.state.sweep import SweepState
@@ -89,7 +91,7 @@ class SweepReader:
                 self._read_at = now
             return self._status
 
-    def trials(self) -> tuple[TrialOutcome, ...]:
+    def trials(self) -> Sequence[TrialOutcome]:
         """Every trial of the sweep, in order. Raises: as `read` where `is_strict`."""
         outcome, record = self._folder.read_outcome(), self._folder.read_spec()
         if outcome is not None or record is None:
@@ -97,6 +99,20 @@ class SweepReader:
         with self._lock:
             _, state = self._catch_up(record)
             return tuple(trial_outcome(state, trial, self._folder.uri) for trial in state.trials.values())
+
+    def best(self, count: int) -> tuple[TrialOutcome, ...]:
+        """The best trials as `SweepOutcome.top` ranks them, then the others by number, `count` in all.
+
+        Few of them are in the status already. Raises: as `outcome_so_far`.
+        """
+        status = self.read()
+        if status is not None and count <= len(status.top):
+            return status.top[:count]
+        outcome = self.outcome_so_far()
+        ranked = outcome.top(count) if outcome.metric else ()
+        names, missing = {trial.number for trial in ranked}, count - len(ranked)
+        others = (trial for trial in outcome.trials if trial.number not in names)
+        return (*ranked, *islice(others, missing))
 
     def outcome_so_far(self) -> SweepOutcome:
         """The outcome; of a sweep that has not ended, all that its journal holds.
@@ -137,10 +153,13 @@ class SweepReader:
         if seen is not None:
             if seen == self._outcome_seen and self._status is not None:
                 return self._judged(self._status)
-            outcome = self._folder.read_outcome()
+            status = self._folder.read_status(seen.size_bytes)
+            outcome = self._folder.read_outcome() if status is None else None
             if outcome is not None:
+                status = status_of_outcome(outcome, uri=self._folder.uri, now=time.time())
+            if status is not None:
                 self._outcome_seen, self._state = seen, None
-                return self._judged(status_of_outcome(outcome, uri=self._folder.uri, now=time.time()))
+                return self._judged(status)
         self._outcome_seen = None
         record = self._folder.read_spec()
         return self._read_running(record) if record is not None else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -82,7 +82,7 @@ class WholeSweep:
     """As it was last changed."""
     status: RunStatus
     outcome: SweepOutcome | None
-    trials: tuple[TrialOutcome, ...]
+    trials: Sequence[TrialOutcome]
     """Trial i is number i."""
     curves: Mapping[int, Curve]
     runs: tuple[SlotRun, ...]
@@ -130,7 +130,7 @@ class WholeReader:
         now, uri = time.time(), folder.uri
         if outcome is not None:
             status = status_of_outcome(outcome, uri=uri, now=now)
-            trials = outcome.trials
+            trials: Sequence[TrialOutcome] = outcome.trials
         else:
             assert found.state is not None
             held = holder_state(heartbeat, now)
@@ -267,7 +267,7 @@ def _reported(trial: Trial) -> tuple[int, int, int]:
 
 
 def _runs(
-    trials: tuple[TrialOutcome, ...], slots: Mapping[tuple[int, int], tuple[int | None, str]], now: float
+    trials: Sequence[TrialOutcome], slots: Mapping[tuple[int, int], tuple[int | None, str]], now: float
 ) -> tuple[SlotRun, ...]:
     """Every attempt with its slot, one that still runs included."""
     found = []
