@@ -175,6 +175,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         pickled=None if is_inline else pickle_trainable(runnable(spec)),
         parameters=() if is_inline else _share_parameters(spec.trainable),
         isolation=spec.effective_isolation,
+        max_trials=spec.worker_max_trials,
         place=SweepPlace(
             sweep_id=folder.sweep_id,
             storage_path=folder.store.url,

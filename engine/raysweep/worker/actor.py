@@ -60,7 +60,7 @@ class TrialWorker:
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = SocketLink(sock, Hello(token=setup.token, worker=actor_id()))
-        shell = WorkerShell(link, is_forked=setup.isolation == "process")
+        shell = WorkerShell(link, is_forked=setup.isolation == "process", max_trials=setup.max_trials)
         link.listen(shell.take, shell.lose_link)
         try:
             self._serve(setup, shell)

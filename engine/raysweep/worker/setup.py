@@ -30,6 +30,8 @@ class WorkerSetup:
     parameters: tuple[Mapping[str, Any], ...] = ()
     """What `tune.with_parameters` was given, as references to Ray's object store."""
     isolation: str
+    max_trials: int | None = None
+    """After so many trials, or one that failed, the worker begins no other; None: no limit."""
     place: SweepPlace
     sys_path: tuple[str, ...] = ()
     hides_gpus: bool = True

@@ -148,10 +148,15 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
         shares=shares,
         search=_kind(fields.get("search")),
         scheduler=_kind(fields.get("scheduler")),
-        isolation=spec.effective_isolation,
+        isolation=_isolation(spec),
         fixed=_fixed(spec.space),
         by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
+
+
+def _isolation(spec: SweepSpec) -> str:
+    most = spec.worker_max_trials
+    return spec.effective_isolation + (f" (replaced after {most} trials)" if most is not None else "")
 
 
 def _import_trainable(spec: SweepSpec) -> None:
