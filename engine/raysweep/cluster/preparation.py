@@ -197,6 +197,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             tuples=tuples_of(spec.param_space),
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,
         ),
+        gpu_limit_bytes=spec.resources.gpu_limit_bytes,
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         is_pinned=spec.trial_resources.pin_cpus,
         threads=said_by_driver(),

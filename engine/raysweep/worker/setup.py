@@ -38,6 +38,8 @@ class WorkerSetup:
     """Whether the trial's own process has none: of what it starts through Ray, Ray sees to that."""
     gpus: float = 0.0
     """How many it has, or which part of one; it waits until their memory is free (`host.gpu_memory`)."""
+    gpu_limit_bytes: int = 0
+    """How much of a shared GPU's memory its trials are kept to; 0: they are not (`host.gpu_share`)."""
     cpus: float = 1.0
     """What a trial's own process has: as many threads do its numeric libraries use (`worker.host.cpus`)."""
     is_pinned: bool = False

@@ -280,13 +280,14 @@ def _share_here(spec: SweepSpec) -> tuple[SweepSpec, str]:
     As it is where they cannot be looked up from here.
     """
     resources = spec.resources
-    if resources.gpu_memory is None or spec.is_inline:
+    size_bytes = resources.gpu_memory_bytes
+    if size_bytes is None or spec.is_inline:
         return spec, ""
     from raysweep.cluster.gpu_shares import find_share, smallest_here
     from raysweep.worker.host.nvidia import DriverError
 
     try:
-        share = find_share(resources.gpu_memory, [("this machine", smallest_here())])
+        share = find_share(size_bytes, [("this machine", smallest_here())])
     except DriverError:
         return spec, ""
     return spec.replace(resources=resources.with_gpu_part(share.part)), str(share)
