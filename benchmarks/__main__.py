@@ -1,5 +1,6 @@
-"""`python -m benchmarks [NAME …] [--rounds N] [--json FILE]`: each benchmark in a process of its own; JSON on
-stdout, progress on stderr.
+"""`python -m benchmarks [NAME …] [--rounds N] [--json FILE] [--tiny] [--list]`
+
+Each benchmark runs in a process of its own; JSON on stdout, progress on stderr.
 
 Exit codes: 0 every benchmark ran (whether its targets were met, the JSON says), 1 one failed, 2 bad input.
 """
@@ -17,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.measure import Json, machine
-from benchmarks.registry import BENCHMARKS
+from benchmarks.registry import BENCHMARKS, left_out
 
 MIN_ROUNDS = 3
 LOG_LINES = 30
@@ -27,6 +28,11 @@ USUAL = [name for name, benchmark in BENCHMARKS.items() if not benchmark.is_extr
 def main() -> int:
     """Run what was asked for, print the JSON, return the exit code."""
     asked = parse(sys.argv[1:])
+    if asked.list:
+        for name, benchmark in BENCHMARKS.items():
+            why = f" only by its name: {benchmark.why_left_out}" if benchmark.is_extra else ""
+            print(f"{name:26}{why}".rstrip())
+        return 0
     results: Json = {
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
@@ -36,9 +42,13 @@ def main() -> int:
         "targets": [],
     }
     for name in asked.names or USUAL:
-        result = run(name, asked.rounds)
+        result = run(name, asked.rounds, is_tiny=asked.tiny)
         results["benchmarks"][name] = result
         results["targets"] += [{"benchmark": name, **goal} for goal in result.get("targets", [])]
+    if not asked.names:
+        results["left_out"] = left_out()
+        say("left out, as they run only by their names (BENCH=NAME):")
+        say("\n".join(f"  {name}: {why}" for name, why in left_out().items()))
     text = json.dumps(results, indent=2)
     print(text)
     if asked.json is not None:
@@ -54,6 +64,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS, help="default and least to be quoted: 3")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the JSON there too")
+    parser.add_argument(
+        "--tiny", action="store_true", help="at sizes that measure nothing: to see that it runs"
+    )
+    parser.add_argument("--list", action="store_true", help="print the names, and which run only by them")
     asked = parser.parse_args(arguments)
     unknown = [name for name in asked.names if name not in BENCHMARKS]
     if unknown:
@@ -63,7 +77,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return asked
 
 
-def run(name: str, rounds: int) -> Json:
+def run(name: str, rounds: int, *, is_tiny: bool = False) -> Json:
     """One benchmark in a process of its own; what it prints is shown where it fails."""
     say(f"{name}: {rounds} rounds …")
     began = time.perf_counter()
@@ -71,6 +85,7 @@ def run(name: str, rounds: int) -> Json:
         file, log = Path(folder, "result.json"), Path(folder, "log")
         with log.open("wb") as output:
             command = [sys.executable, "-m", "benchmarks.child", name, str(rounds), str(file)]
+            command += ["tiny"] if is_tiny else []
             # Whatever the machine says: else each process compiles all that it imports, ours and theirs.
             kept = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
             code = subprocess.run(command, stdout=output, stderr=output, check=False, env=kept).returncode

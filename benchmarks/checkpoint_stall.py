@@ -26,14 +26,14 @@ REPORTS: Final = 20
 Report = Callable[[Path, int], None]
 
 
-def run_1gb(rounds: int) -> Json:
+def run_1gb(rounds: int, *, size_bytes: int = 1000 * MB, reports: int = 5, step_s: float = 5.0) -> Json:
     """Ten times as large, a quarter as many."""
-    return run(rounds, size_bytes=1000 * MB, reports=5, step_s=5.0)
+    return run(rounds, size_bytes=size_bytes, reports=reports, step_s=step_s)
 
 
-def run_s3(rounds: int) -> Json:
+def run_s3(rounds: int, *, size_bytes: int = 100 * MB, reports: int = 5, step_s: float = 2.0) -> Json:
     """To an S3 server on loopback."""
-    return run(rounds, reports=5, step_s=2.0, is_s3=True)
+    return run(rounds, size_bytes=size_bytes, reports=reports, step_s=step_s, is_s3=True)
 
 
 def run(

@@ -27,8 +27,21 @@ class Sizes:
     resumed_events: int = first_resume.EVENTS
 
 
-def run(rounds: int, *, of: Sizes = Sizes()) -> Json:
+TINY = Sizes(
+    trials=(20, 40),
+    slots=(2, 4),
+    slot_events=200,
+    asked=(15,),
+    searches=("random",),
+    searched=15,
+    resumed_trials=20,
+    resumed_events=400,
+)
+
+
+def run(rounds: int, *, of: Sizes = Sizes(), is_tiny: bool = False) -> Json:
     """Once, whatever `rounds` is: processor time, and the best of three replays within."""
+    of = TINY if is_tiny else of
     sizes = of.trials
     figures, slots = core_scale.run(sizes), core_slots.run(of.slots, of.slot_events)
     asks = asking.run(of.asked, of.searches, of.searched)

@@ -14,8 +14,8 @@ HELP = "import sys; sys.argv = ['raysweep', '--help']; from raysweep.cli import 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; "
 
 
-def run(rounds: int) -> Json:
-    """The wall time of fresh processes. At least 7 rounds: they are short."""
+def run(rounds: int, *, least: int = 7) -> Json:
+    """The wall time of fresh processes. At least `least` rounds: they are short."""
     programs = {
         "pass": "pass",
         "import raysweep": WITHOUT_RAY + "import raysweep",
@@ -26,7 +26,7 @@ def run(rounds: int) -> Json:
     contenders = [_program(name, code) for name, code in programs.items()]
     for contender in contenders:
         contender.run()  # compiles what is not compiled yet, and warms the disk's cache
-    samples = alternate(contenders, max(rounds, 7))
+    samples = alternate(contenders, max(rounds, least))
     seconds = {name: median(sample.wall_s for sample in taken) for name, taken in samples.items()}
     targets = [target("python -c 'import raysweep', s", seconds["import raysweep"], at_most=0.3)]
     if "raysweep --help" in seconds:

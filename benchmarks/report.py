@@ -69,6 +69,19 @@ def measure(trials: int, reports: int, rounds: int, *, has_browser: bool) -> dic
 
 def store(root: Path, trials: int, reports: int) -> SweepFolder:
     """The folder of a sweep that has ended."""
+    folder, state = run_events(root, trials, reports)
+    finish(folder, state)
+    return folder
+
+
+def finish(folder: SweepFolder, state: SweepState) -> None:
+    """Make the outcome and store it."""
+    outcome = make_outcome(state, sweep_id=folder.sweep_id, key="k", uri=folder.uri, version="0")
+    folder.write_outcome_if_absent(outcome)
+
+
+def run_events(root: Path, trials: int, reports: int) -> tuple[SweepFolder, SweepState]:
+    """The folder and the state of a sweep whose journal has come to its end; it has no outcome yet."""
     spec = _spec(trials)
     folder = SweepFolder(open_store(root), f"scale-{trials}")
     folder.write_spec_if_absent(SweepRecord(digest=spec.digest(), key="k", seed=1, spec=spec.to_dict()))
@@ -84,9 +97,7 @@ def store(root: Path, trials: int, reports: int) -> SweepFolder:
         for event in events:
             writer.write(encode(event))
     assert not problems
-    outcome = make_outcome(state, sweep_id=folder.sweep_id, key="k", uri=folder.uri, version="0")
-    folder.write_outcome_if_absent(outcome)
-    return folder
+    return folder, state
 
 
 def look(path: Path) -> dict[str, Any]:

@@ -85,9 +85,9 @@ def run_asha_defaults(rounds: int, *, trials: int = 60, pause_s: float = 0.0) ->
     return _to_best(what, contenders, rounds)
 
 
-def run_asha_defaults_long(rounds: int) -> Json:
+def run_asha_defaults_long(rounds: int, *, trials: int = 60, pause_s: float = 0.2) -> Json:
     """The same with steps that take longer than an ask."""
-    return run_asha_defaults(rounds, pause_s=0.2)
+    return run_asha_defaults(rounds, trials=trials, pause_s=pause_s)
 
 
 def _to_best(what: str, contenders: Sequence[Contender], rounds: int) -> Json:
@@ -117,14 +117,14 @@ def _of_tunes(own: Sequence[Sample], tunes: Sequence[Sample]) -> list[float]:
     return [a.extra["to_best_s"] / b.extra["to_best_s"] for a, b in zip(own, tunes, strict=True)]
 
 
-def run_asha_long(rounds: int) -> Json:
+def run_asha_long(rounds: int, *, trials: int = 40, step_s: float = 1.0) -> Json:
     """The same with steps that take a second: what a scheduler costs is little beside them."""
-    return run_asha(rounds, trials=40, step_s=1.0)
+    return run_asha(rounds, trials=trials, step_s=step_s)
 
 
-def run_asha_81(rounds: int) -> Json:
+def run_asha_81(rounds: int, *, trials: int = 60, step_s: float = 0.1) -> Json:
     """The same with three times as many steps, so that there is a rung more."""
-    return run_asha(rounds, steps=3 * STEPS)
+    return run_asha(rounds, trials=trials, step_s=step_s, steps=3 * STEPS)
 
 
 def _halving(steps: int = STEPS) -> Json:

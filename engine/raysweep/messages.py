@@ -188,7 +188,8 @@ class TrialFailed(AttemptMessage, frozen=True):
 class Spent(AttemptMessage, frozen=True):
     """Right before the end of this attempt: the worker begins no other, and waits to be replaced.
 
-    `leftover`: what the attempt has left behind in its process that cannot be put back.
+    `leftover`: what the attempt has left behind in its process that cannot be put back; empty: it was the
+    last of as many as a worker runs.
     """
 
     leftover: str

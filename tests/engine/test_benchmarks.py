@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import logs, noop, reports
+from benchmarks.registry import BENCHMARKS
 from raysweep.cluster.ray.connection import RayConnection
 
 pytestmark = pytest.mark.ray
@@ -48,3 +52,22 @@ def test_logs_are_measured_beside_none(ray_cluster: RayConnection) -> None:
 def test_every_report_is_counted(ray_cluster: RayConnection) -> None:
     sample = reports.own(50).run()
     assert sample.units == 2 * 50
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if each.is_long else ())
+        for name, each in BENCHMARKS.items()
+        if each.needs_ray or each.is_long
+    ],
+)
+def test_each_benchmark_runs_at_a_tiny_size(name: str, tmp_path: Path) -> None:
+    """In a process and on a Ray of its own, as `python -m benchmarks` runs it."""
+    file = tmp_path / "result.json"
+    command = [sys.executable, "-m", "benchmarks.child", name, "1", str(file), "tiny"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads(file.read_text())
+    assert found["what"]
+    assert found.get("contenders") or found.get("targets")

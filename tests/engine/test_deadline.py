@@ -15,11 +15,10 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.vocabulary.events import SlotOpened, SpecChanged
-from raysweep.documents.stored_paths import to_uri
 from raysweep.errors import SpecChangedError
-from raysweep.outcome.places import sweep_with
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
+from raysweep.runs.stored_outcome import decode_outcome
 from raysweep.storage.checkpoints.store import restore_uri
 from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import Driver, wait_for
@@ -96,8 +95,8 @@ def test_it_ends_in_time_and_goes_on_where_it_was(
     assert again.generation == 2
     assert again.ended_at > outcome.ended_at
     (folder,) = storage.glob("t-*")
-    archived = rs.SweepOutcome.from_json((folder / "outcome-000001.json").read_bytes())
-    assert sweep_with(archived, lambda name: to_uri(str(folder), name)) == outcome
+    archived = (folder / "outcome-000001.json").read_bytes()
+    assert decode_outcome(archived, str(folder)) == outcome
     assert SweepFolder(open_store(storage), folder.name).read_outcome() == again
     (changed,) = events(SpecChanged)
     assert changed.deadline == more.isoformat()

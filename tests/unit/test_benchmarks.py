@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks import asking, core, fidelity, schedulers
+from benchmarks import asking, child, fidelity, schedulers
 from benchmarks.gang import targets
 from benchmarks.measure import Contender, Sample, alternate, compare, describe, ratio, spread, target
 from benchmarks.notes import read_notes
 from benchmarks.processes import Watch, family, pss_bytes
+from benchmarks.registry import BENCHMARKS, left_out
 
 # Of two processes: the first waits to be told to start the second, which takes memory and says who it is.
 ALLOCATES = "import os, sys; held = b'x' * 50_000_000; print(os.getpid(), flush=True); sys.stdin.read()"
@@ -80,19 +84,37 @@ def test_targets_are_met_at_their_limit() -> None:
     assert not target("x", 0.301, at_most=0.3)["met"]
 
 
-def test_core_scale_runs_at_a_tiny_size() -> None:
-    sizes = core.Sizes(
-        trials=(20, 40),
-        slots=(2, 4),
-        slot_events=200,
-        asked=(15,),
-        searches=("random",),
-        searched=15,
-        resumed_trials=20,
-        resumed_events=400,
-    )
-    found = core.run(1, of=sizes)
-    assert [goal["value"] >= 0 for goal in found["targets"]] == [True] * 13
+@pytest.mark.parametrize("name", [name for name, each in BENCHMARKS.items() if not each.needs_ray])
+def test_each_benchmark_without_ray_runs_at_a_tiny_size(name: str, tmp_path: Path) -> None:
+    """One that nobody runs is broken when it is wanted. Those on Ray are in tests/engine."""
+    benchmark = BENCHMARKS[name]
+    if benchmark.is_long:
+        pytest.skip("takes more than 20 s at its tiny size: tests/engine runs it every night")
+    if not benchmark.has_package:
+        pytest.skip(f"{benchmark.package} is not installed")
+    if benchmark.needs_s3:  # it sets the environment for its server
+        command = [sys.executable, "-m", "benchmarks.child", name, "1", str(tmp_path / "result"), "tiny"]
+        subprocess.run(command, check=True)
+        found = json.loads((tmp_path / "result").read_text())
+    else:
+        found = child.run(name, 1, is_tiny=True)
+    assert found
+    json.dumps(found)
+
+
+def test_every_benchmark_has_a_tiny_size_that_its_function_takes() -> None:
+    for benchmark in BENCHMARKS.values():
+        function = getattr(importlib.import_module(f"benchmarks.{benchmark.module}"), benchmark.function)
+        inspect.signature(function).bind(1, **benchmark.tiny)
+        assert benchmark.tiny or benchmark.is_long, benchmark.name
+
+
+def test_the_list_says_what_a_run_of_all_leaves_out() -> None:
+    command = [sys.executable, "-m", "benchmarks", "--list"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(BENCHMARKS)
+    extra = {line.split()[0] for line in lines if "only by its name: " in line}
+    assert extra == {name for name, each in BENCHMARKS.items() if each.is_extra} == set(left_out())
 
 
 def test_an_unknown_benchmark_is_refused_with_the_names_of_all() -> None:

@@ -175,6 +175,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         pickled=None if is_inline else pickle_trainable(runnable(spec)),
         parameters=() if is_inline else _share_parameters(spec.trainable),
         isolation=spec.effective_isolation,
+        max_trials=spec.worker_max_trials,
         place=SweepPlace(
             sweep_id=folder.sweep_id,
             storage_path=folder.store.url,
@@ -198,6 +199,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             tuples=tuples_of(spec.param_space),
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,
         ),
+        gpu_limit_bytes=spec.resources.gpu_limit_bytes,
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         is_pinned=spec.trial_resources.pin_cpus,
         threads=said_by_driver(),

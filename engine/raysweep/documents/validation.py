@@ -199,10 +199,15 @@ def _literals(model: type[BaseModel], path: Path) -> list[str]:
     field = _model_at(model, path[:-1]).model_fields.get(str(path[-1]))
     annotation = field.annotation if field else None
     found: list[str] = []
-    for part in (annotation, *typing.get_args(annotation)):
+    parts = (annotation, *typing.get_args(annotation))
+    for part in (*parts, *(typing.get_args(each)[0] for each in parts if _is_annotated(each))):
         if typing.get_origin(part) is typing.Literal:
             found += [str(value) for value in typing.get_args(part)]
     return found
+
+
+def _is_annotated(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is typing.Annotated
 
 
 def _retyped(kind: str, given: object) -> str:

@@ -42,8 +42,10 @@ def began(fleet: Roster, slot: FleetSlot, trial: int, attempt: int) -> None:
     handed = slot.find(trial, attempt)
     if handed is not None and handed.state == "sent":
         handed.move("began")
-    if fleet.policy.isolation == "actor" and fleet.policy.can_spare:
-        fleet.crew.start_spare(slot)
+    slot.worker.trials += 1
+    most = 1 if fleet.policy.isolation == "actor" else fleet.policy.max_trials
+    if most is not None and slot.worker.trials >= most and fleet.policy.can_spare:
+        fleet.crew.start_spare(slot)  # this trial is the worker's last
 
 
 def is_used_up(slot: FleetSlot) -> bool:

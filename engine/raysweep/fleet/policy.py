@@ -36,12 +36,14 @@ at its next report is interrupted, then let go."""
 class FleetPolicy:
     """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one.
 
+    `max_trials`: a worker is replaced after so many; None: it is not.
     `world_size`: how many members a usual slot has; 0 where trials are no gangs. `process_group`: what
     connects them; with `follows_gpus`, in a slot of another size what goes with its GPUs. `reduction`: how
     their reports become one; None: rank 0's count. `evaluations`: how checkpoints are evaluated; None: not.
     """
 
     isolation: str
+    max_trials: int | None = None
     can_spare: bool
     start_timeout_s: float | None
     placement_timeout_s: float
@@ -60,6 +62,7 @@ class FleetPolicy:
         is_spared = isolation not in ("process", "inline") and scaling is None
         return cls(
             isolation=isolation,
+            max_trials=spec.worker_max_trials,
             can_spare=not spec.may_have_gpus and is_spared,
             start_timeout_s=spec.failure.start_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,

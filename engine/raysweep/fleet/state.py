@@ -41,7 +41,8 @@ class Worker:
     """One actor, member `rank` of its slot.
 
     `has_link`: its connection is open; `failure`: how it died, once Ray has said so. `has_run`: it was handed
-    a trial (with `isolation="actor"` it gets no second one). `is_loaded`: it was ready once.
+    a trial (with `isolation="actor"` it gets no second one). `trials`: how many attempts it has begun.
+    `is_loaded`: it was ready once.
     `is_ending`: with its trial, which has said so; no other trial is charged. `is_spent`: it begins no other
     trial (see `messages.Spent`). `host`, `devices`: see `messages.Ready`.
     """
@@ -53,6 +54,7 @@ class Worker:
     node: str = ""
     has_link: bool = False
     has_run: bool = False
+    trials: int = 0
     is_loaded: bool = False
     is_ending: bool = False
     is_spent: bool = False

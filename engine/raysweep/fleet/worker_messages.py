@@ -50,8 +50,8 @@ def _take_failed(fleet: Roster, slot: FleetSlot, message: msg.TrialFailed, at: f
 
 
 def _note_spent(fleet: Roster, spent: msg.Spent, at: float) -> None:
-    """Once for each kind: it may be so with every trial."""
-    if spent.leftover not in fleet.leftovers:
+    """Once for each kind: it may be so with every trial. Without a leftover it was asked for."""
+    if spent.leftover and spent.leftover not in fleet.leftovers:
         fleet.leftovers.add(spent.leftover)
         text = f"its worker was replaced, as after each trial that does so: it left {spent.leftover}"
         fleet.events.append(ev.TrialNoted(at=at, trial=spent.trial, attempt=spent.attempt, text=text))

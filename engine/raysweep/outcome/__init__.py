@@ -19,12 +19,9 @@ from raysweep.outcome.summary import RunSummary
 from raysweep.outcome.sweep import (
     NOTHING_RAN,
     TRIAL_TIMES,
-    AttemptOutcome,
     EndedBy,
     SweepOutcome,
     SweepStatus,
-    TrialOutcome,
-    TrialState,
     UnfinishedStatus,
     show_infeasible,
     trial_row,
@@ -36,6 +33,8 @@ from raysweep.outcome.train import (
     TrainReport,
     TrainSource,
 )
+from raysweep.outcome.trial import AttemptOutcome, TrialOutcome, TrialState
+from raysweep.outcome.trials import Trials
 from raysweep.outcome.usage import Usage
 
 __all__ = [
@@ -67,6 +66,7 @@ __all__ = [
     "TrainSource",
     "TrialOutcome",
     "TrialState",
+    "Trials",
     "UnfinishedStatus",
     "Usage",
     "show_infeasible",

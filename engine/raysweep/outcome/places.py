@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from raysweep.outcome.gate import Confirmed, GateOutcome
-from raysweep.outcome.record import ErrorInfo
-from raysweep.outcome.sweep import AttemptOutcome, SweepOutcome, TrialOutcome
+from raysweep.outcome.sweep import SweepOutcome
 from raysweep.outcome.train import TrainOutcome
+from raysweep.outcome.trial_places import Change, error_with, trial_with
 
-Change = Callable[[str], str]
+__all__ = ["Change", "confirmed_with", "error_with", "gate_with", "sweep_with", "training_with", "trial_with"]
 
 
 def sweep_with(outcome: SweepOutcome, change: Change) -> SweepOutcome:
-    """The outcome with each URI in it changed."""
+    """The outcome with each URI in it changed, but those of its trials: these have their own base."""
     best = outcome.found_best
     return outcome.model_copy(
         update={
             "uri": change(outcome.uri),
             "best": trial_with(best, change) if best is not None else None,
-            "trials": tuple(trial_with(trial, change) for trial in outcome.trials),
-            "error": _error_with(outcome.error, change),
+            "error": error_with(outcome.error, change),
             "gate": gate_with(outcome.gate, change) if outcome.gate is not None else None,
         }
     )
-
-
-def trial_with(trial: TrialOutcome, change: Change) -> TrialOutcome:
-    """The trial with each URI in it changed; the same object where it has none."""
-    update: dict[str, object] = {}
-    if trial.checkpoint_uri is not None:
-        update["checkpoint_uri"] = change(trial.checkpoint_uri)
-    if any(attempt.error is not None for attempt in trial.attempts):
-        update["attempts"] = tuple(_attempt_with(attempt, change) for attempt in trial.attempts)
-    if trial.error is not None:
-        update["error"] = _error_with(trial.error, change)
-    return trial.model_copy(update=update) if update else trial
 
 
 def gate_with(gate: GateOutcome, change: Change) -> GateOutcome:
@@ -65,15 +50,3 @@ def training_with(outcome: TrainOutcome, change: Change) -> TrainOutcome:
             "checkpoint_uri": change(checkpoint) if checkpoint is not None else None,
         }
     )
-
-
-def _attempt_with(attempt: AttemptOutcome, change: Change) -> AttemptOutcome:
-    if attempt.error is None:
-        return attempt
-    return attempt.model_copy(update={"error": _error_with(attempt.error, change)})
-
-
-def _error_with(error: ErrorInfo | None, change: Change) -> ErrorInfo | None:
-    if error is None or error.traceback_uri is None:
-        return error
-    return error.model_copy(update={"traceback_uri": change(error.traceback_uri)})

@@ -14,6 +14,7 @@ from raysweep.documents.json_numbers import Counts, Number
 from raysweep.outcome.record import Record
 from raysweep.outcome.sweep import SweepOutcome
 from raysweep.outcome.train import TrainOutcome
+from raysweep.outcome.trials import rows_of
 from raysweep.outcome.usage import Usage
 
 SUMMARY = "summary.json"
@@ -88,7 +89,10 @@ class RunSummary(Record):
 
 def summary_of_sweep(outcome: SweepOutcome) -> RunSummary:
     """Of a sweep that has ended."""
-    best = outcome.found_best
+    best, attempts, trial_s = outcome.found_best, 0, 0.0
+    for row in rows_of(outcome.trials):
+        attempts += len(row.attempts)
+        trial_s += sum(each.took_s or 0.0 for each in row.attempts)
     return RunSummary(
         run_id=outcome.sweep_id,
         name=outcome.name,
@@ -102,8 +106,8 @@ def summary_of_sweep(outcome: SweepOutcome) -> RunSummary:
         trial_id=best.trial_id if best is not None else "",
         counts=outcome.counts,
         num_trials=outcome.wanted_trials,
-        attempts=sum(len(trial.attempts) for trial in outcome.trials),
-        trial_s=sum(each.took_s or 0.0 for trial in outcome.trials for each in trial.attempts),
+        attempts=attempts,
+        trial_s=trial_s,
         started_at=outcome.started_at,
         ended_at=outcome.ended_at,
         generation=outcome.generation,

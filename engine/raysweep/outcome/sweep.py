@@ -5,27 +5,28 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Iterator, Sequence
+from heapq import nsmallest
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import model_validator
 
-from raysweep.documents.json_numbers import Counts, Metrics, Number
-from raysweep.documents.json_values import leaves
+from raysweep.documents.json_numbers import Counts
 from raysweep.errors import RaysweepError, SweepFailedError, one_line
 from raysweep.numeric.pareto import Point, find_front, front_first, point_of
 from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
 from raysweep.outcome.gate import GateOutcome
-from raysweep.outcome.html import TOP, outcome_html, show_pairs, trial_html
+from raysweep.outcome.html import TOP, outcome_html, show_pairs
 from raysweep.outcome.plots import Plots, write_report
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.text import outcome_text, short
+from raysweep.outcome.trial import TrialOutcome
+from raysweep.outcome.trials import TrialRow, Trials, TrialsOf, rows_of
 from raysweep.outcome.tupled import with_tuples_in
 from raysweep.outcome.usage import Usage
-from raysweep.specs.train_parts import ScheduledConfig
 
 if TYPE_CHECKING:
     import pandas
@@ -36,111 +37,8 @@ UnfinishedStatus = Literal["running", "interrupted"]
 AnyStatus = Literal[
     "completed", "deadline", "budget", "target", "plateau", "cancelled", "failed", "running", "interrupted"
 ]  # fmt: skip
-TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]
 NOTHING_RAN: Final = "nothing ran: "
 """How a note begins that says why an outcome of earlier was handed on, and what can be done."""
-
-
-class AttemptOutcome(Record):
-    """One attempt to run a trial. Times are seconds since 1970 UTC."""
-
-    attempt: int
-    """Counts from 1; one that never began leaves a gap."""
-    node: str = ""
-    """The node that it ran on."""
-    started_at: float
-    ended_at: float | None = None
-    end: str = ""
-    """How it ended: `completed`, `stopped`, `failed`, `lost`, `preempted`, `paused`, `exploited`, ..."""
-    error: ErrorInfo | None = None
-    config: dict[str, Any] | None = None
-    """What it ran with, where the trial went on with another config; else the trial's own."""
-    donor: int | None = None
-    """The number of the trial from whose checkpoint this one went on afterwards."""
-
-    @property
-    def took_s(self) -> float | None:
-        """How long it ran, in seconds; None before its end."""
-        return _took_s(self)
-
-
-class TrialOutcome(Record):
-    """One trial. Times are seconds since 1970 UTC."""
-
-    trial_id: str
-    number: int
-    """Counts from 0 in the order in which the configs were drawn."""
-    state: TrialState
-    config: dict[str, Any] = {}
-    metrics: Metrics = {}
-    """The last report."""
-    best_metrics: Metrics = {}
-    """The report with the best metric."""
-    score: Number | None = None
-    """The metric that ranks the trial; None where it never reported one."""
-    violations: dict[str, Number | None] = {}
-    """By constraint, how far the report that ranks the trial is from satisfying it: 0 or less, it does; None:
-    for which it is unknown. Empty in a sweep without constraints."""
-    reports: int = 0
-    """Its reports, over all attempts, without `overrun_reports`."""
-    overrun_reports: int = 0
-    """Reports that it made before a stop reached it; they rank nothing."""
-    attempts: tuple[AttemptOutcome, ...] = ()
-    checkpoint_uri: str | None = None
-    max_t: float | None = None
-    """How far it goes, or went, beyond its scheduler's end; None where it was not extended."""
-    started_at: float | None = None
-    ended_at: float | None = None
-    error: ErrorInfo | None = None
-    schedule: tuple[ScheduledConfig, ...] = ()
-    """The configs that made it, each from the report on with which it took over, through all donors whose
-    checkpoints it went on from. Empty where `config` made it from the start."""
-
-    def _repr_html_(self) -> str:
-        rows = [("score", self.score), ("reports", self.reports), *leaves(self.config), *self.metrics.items()]
-        rows += [("checkpoint", self.checkpoint_uri)] if self.checkpoint_uri else []
-        rows += [("error", self.problem)] if self.problem else []
-        return trial_html(f"trial {self.trial_id}", self.state, rows)
-
-    @property
-    def violated(self) -> tuple[str, ...]:
-        """The constraints that it does not satisfy, or of which that cannot be told."""
-        return tuple(text for text, far in self.violations.items() if far is None or far > 0.0)
-
-    @property
-    def is_feasible(self) -> bool:
-        """Whether it satisfies all constraints."""
-        return not self.violated
-
-    @property
-    def violation(self) -> float:
-        """How far it is from satisfying all of them: 0, it does; infinite: it cannot be told."""
-        return sum(math.inf if far is None else max(far, 0.0) for far in self.violations.values())
-
-    @property
-    def num_attempts(self) -> int:
-        """How many attempts were begun, one that runs included."""
-        return len(self.attempts) + (self.state == "running")
-
-    @property
-    def took_s(self) -> float | None:
-        """From its first start to its end, in seconds; None before that."""
-        return _took_s(self)
-
-    @property
-    def failure(self) -> ErrorInfo | None:
-        """What made it fail; None for one that did not."""
-        error = self.error or (self.attempts[-1].error if self.attempts else None)
-        return error if self.state == "failed" else None
-
-    @property
-    def problem(self) -> str:
-        """The same on one line; empty for one that did not."""
-        return self.failure.line if self.failure is not None else ""
-
-
-def _took_s(ran: AttemptOutcome | TrialOutcome) -> float | None:
-    return None if ran.started_at is None or ran.ended_at is None else ran.ended_at - ran.started_at
 
 
 class EndedBy(Record):
@@ -156,6 +54,16 @@ class EndedBy(Record):
     """For `stop.plateau`: the metric that was not improved on."""
     trial: int | None = None
     """For `stop.target`: the trial that reached it."""
+
+
+class _Ranked(NamedTuple):
+    """Where a trial ranks: the smallest is the best, equal ones keep their order."""
+
+    violation: float
+    point: Point
+    place: int
+    """In `SweepOutcome.trials`."""
+    may_be_best: bool
 
 
 class SweepOutcome(Record):
@@ -192,7 +100,8 @@ class SweepOutcome(Record):
     """The best trial, of several metrics the first of `pareto`; None: no trial has a score. Raises
     SweepFailedError where the sweep failed or no trial satisfies the constraints, RaysweepError without a
     metric; `found_best` never raises."""
-    trials: tuple[TrialOutcome, ...] = ()
+    trials: Annotated[Sequence[TrialOutcome], TrialsOf()] = Trials()
+    """The trials by number. Each is read when it is asked for, so that 100,000 of them take little memory."""
     configs: tuple[ConfigOutcome, ...] = ()
     """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
     counts: Counts = Counts()
@@ -223,8 +132,9 @@ class SweepOutcome(Record):
     @model_validator(mode="after")
     def _restore_tuples(self) -> Self:
         if self.tuples:
-            for name in ("best", "trials", "configs"):
+            for name in ("best", "configs"):
                 self.__dict__[name] = with_tuples_in(self.__dict__[name], self.tuples)
+            self.__dict__["trials"] = self.__dict__["trials"].with_tuples(self.tuples)
         return self
 
     def __repr__(self) -> str:
@@ -271,11 +181,13 @@ class SweepOutcome(Record):
         """
         if self.configs:
             return tuple(self.trials[each.best] for each in self.configs[: max(k, 0)])
-        found = self._ranked()
-        if self.others:
-            first = [trial for trial in found if self.may_be_best(trial)]
-            found[: len(first)] = [first[place] for place in front_first(self._points(first))]
-        return tuple(found[: max(k, 0)])
+        count = max(k, 0)
+        if not self.others:
+            return tuple(self.trials[each.place] for each in nsmallest(count, self._ranked()))
+        found = sorted(self._ranked())
+        first = [each for each in found if each.may_be_best]
+        found[: len(first)] = [first[place] for place in front_first([each.point for each in first])]
+        return tuple(self.trials[each.place] for each in found[:count])
 
     def judged_by(self, metric: str, mode: Literal["min", "max"]) -> SweepOutcome:
         """This outcome as if that had been its only metric: scores are from each trial's last report."""
@@ -297,34 +209,33 @@ class SweepOutcome(Record):
         """
         if not self.others:
             return () if self.found_best is None else (self.found_best,)
-        first = [trial for trial in self._ranked() if self.may_be_best(trial)]
-        return tuple(first[place] for place in find_front(self._points(first)))
+        first = sorted(each for each in self._ranked() if each.may_be_best)
+        front = find_front([each.point for each in first])
+        return tuple(self.trials[first[place].place] for place in front)
 
     @property
     def modes(self) -> dict[str, Literal["min", "max"]]:
         """The mode of each metric, in their order."""
         return {self.metric: self.mode, **self.others}
 
-    def may_be_best(self, trial: TrialOutcome) -> bool:
+    def may_be_best(self, trial: TrialOutcome | TrialRow) -> bool:
         """Whether a trial that has a score satisfies the constraints, and has a value of each metric."""
         return trial.is_feasible and (not self.others or point_of(trial.metrics, self.modes) is not None)
 
-    def _ranked(self) -> list[TrialOutcome]:
+    def _ranked(self) -> Iterator[_Ranked]:
         """All that did not fail and have a score: as in the core, the first metric before the others."""
-        trials = [trial for trial in self.trials if trial.state != "failed"]
-        scored = [(t.score, t) for t in trials if t.score is not None and math.isfinite(t.score)]
         sign, modes = -1 if self.mode == "max" else 1, self.modes
-
-        def place(pair: tuple[float, TrialOutcome]) -> tuple[float, Point]:
-            score, trial = pair
+        for index, trial in enumerate(rows_of(self.trials)):
+            score = trial.score
+            if trial.state == "failed" or score is None or not math.isfinite(score):
+                continue
             point = point_of(trial.metrics, modes) if self.others else (sign * score,)
-            return (trial.violation, point) if point is not None else (math.inf, (sign * score,))
-
-        return [trial for _, trial in sorted(scored, key=place)]
-
-    def _points(self, trials: Sequence[TrialOutcome]) -> list[Point]:
-        points = (point_of(trial.metrics, self.modes) for trial in trials)
-        return [point for point in points if point is not None]
+            yield _Ranked(
+                trial.violation if point is not None else math.inf,
+                point if point is not None else (sign * score,),
+                index,
+                point is not None and trial.is_feasible,
+            )
 
     @property
     def reason(self) -> str:
@@ -357,15 +268,17 @@ class SweepOutcome(Record):
     @property
     def infeasible(self) -> str:
         """`no trial satisfies latency_ms <= 20; the nearest is trial 00003 with loss 0.2`; else empty."""
-        nearest = next(iter(self.top(1)), None)
-        if self.found_best is not None or nearest is None or self.may_be_best(nearest):
+        nearest = next(iter(self.top(1)), None) if self.found_best is None else None
+        if nearest is None or self.may_be_best(nearest):
             return ""
         return show_infeasible(self.constraints, nearest, self.metric, self.others)
 
     @property
     def first_failure(self) -> TrialOutcome | None:
         """The failed trial with the lowest number; None where none failed."""
-        return next((trial for trial in self.trials if trial.state == "failed"), None)
+        failed = (index for index, row in enumerate(rows_of(self.trials)) if row.state == "failed")
+        index = next(failed, None)
+        return None if index is None else self.trials[index]
 
     @property
     def has_ended(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -273,7 +273,7 @@ def settle(
     return keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict)
 
 
-def _why_lost(gate: GateSpec, champion: Confirmed, trials: tuple[TrialOutcome, ...]) -> str:
+def _why_lost(gate: GateSpec, champion: Confirmed, trials: Sequence[TrialOutcome]) -> str:
     """Why the champion cannot be compared any more: its trials failed, or break a constraint; else empty.
 
     It ran beside the candidates, with the same seeds and retries: where they ran well, it is to blame.
@@ -333,7 +333,7 @@ def _full_length(
     return {TRAINING_ITERATION: max(lengths)} if lengths else {}
 
 
-def _with_scores(confirmed: Confirmed, trials: tuple[TrialOutcome, ...], seeds: int) -> Confirmed:
+def _with_scores(confirmed: Confirmed, trials: Sequence[TrialOutcome], seeds: int) -> Confirmed:
     found = [
         trial.score
         if trial.state == "completed" and trial.score is not None and math.isfinite(trial.score)

@@ -9,12 +9,13 @@ from typing import Any
 
 import orjson
 
-from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import SpecError, StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
-from raysweep.outcome.places import sweep_with
 from raysweep.outcome.summary import SUMMARY, summary_of_sweep
+from raysweep.runs.reading.status import RunStatus
+from raysweep.runs.reading.stored_status import STATUS, decode_status, sealed_status
 from raysweep.runs.snapshots import SnapshotFolder
+from raysweep.runs.stored_outcome import decode_outcome, encode_outcome
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.journal.names import SegmentObject
@@ -173,10 +174,10 @@ class SweepFolder:
         data = self.store.get(self._key("outcome.json"))
         if data is None:
             return None
-        whole = unseal(data)
         try:
-            if whole is not None:
-                return self._located(SweepOutcome.from_json(whole))
+            outcome = decode_outcome(data, self.uri)
+            if outcome is not None:
+                return outcome
             problem = "is damaged (its hash is wrong)"
         except SpecError as error:
             problem = f"is damaged ({error})"
@@ -185,18 +186,28 @@ class SweepFolder:
     def write_outcome_if_absent(
         self, outcome: SweepOutcome, *, give_up_after_s: float = OUTCOME_GIVE_UP_AFTER_S
     ) -> bool:
-        """Write outcome.json, once, and its summary; False if there is one. An outage is waited out."""
-        data = self._sealed_outcome(outcome)
-        put = retrying(give_up_after_s)
+        """Write outcome.json, once, its summary and its status; False if there is one.
+
+        An outage is waited out.
+        """
+        data = encode_outcome(outcome, self.uri)
+        put, size_bytes = retrying(give_up_after_s), len(data)
         is_new: bool = put(self.store.put_if_absent, self._key("outcome.json"), data, durable=True)
+        del data  # what is written beside it takes room too
         if is_new:
-            self._write_summary(outcome, data)
+            self._write_beside(outcome, size_bytes)
         return is_new
 
-    def _write_summary(self, outcome: SweepOutcome, data: bytes) -> None:
-        # Without it a list reads the outcome itself: an outage here costs no more than that.
+    def _write_beside(self, outcome: SweepOutcome, outcome_bytes: int) -> None:
+        # Without these, lists and the status read the outcome itself: an outage here costs no more than that.
         with suppress(StorageError):
-            self.store.put(self._key(SUMMARY), sealed_summary(outcome, len(data)))
+            self.store.put(self._key(SUMMARY), sealed_summary(outcome, outcome_bytes))
+            self.store.put(self._key(STATUS), sealed_status(outcome, outcome_bytes, self.uri))
+
+    def read_status(self, outcome_bytes: int) -> RunStatus | None:
+        """How the sweep ended, without its trials; None where there is none of an outcome of this size."""
+        data = self.store.get(self._key(STATUS))
+        return decode_status(data, outcome_bytes, self.uri) if data is not None else None
 
     def mend_outcome(self, mended: Callable[[SweepOutcome], SweepOutcome]) -> None:
         """Replace outcome.json where that makes a difference; not where another process changes it meanwhile.
@@ -204,23 +215,13 @@ class SweepFolder:
         One that is damaged stays as it is. Raises: StorageError.
         """
         found = self.store.get_versioned(self._key("outcome.json"))
-        whole = unseal(found[0]) if found is not None else None
-        if found is None or whole is None:
+        outcome = decode_outcome(found[0], self.uri) if found is not None else None
+        if found is None or outcome is None:
             return
-        outcome = mended(self._located(SweepOutcome.from_json(whole)))
-        data = self._sealed_outcome(outcome)
+        outcome = mended(outcome)
+        data = encode_outcome(outcome, self.uri)
         if data != found[0] and self.store.put_if_version(self._key("outcome.json"), data, found[1]):
-            self._write_summary(outcome, data)
-
-    def _sealed_outcome(self, outcome: SweepOutcome) -> bytes:
-        """As it is stored: what it names of this folder is relative to it."""
-        relative = sweep_with(outcome, lambda uri: to_reference(self.uri, uri))
-        return seal(relative.to_json().encode())
-
-    def _located(self, outcome: SweepOutcome) -> SweepOutcome:
-        """With all that it names where it is now: the store may have been moved, or have several names."""
-        found = sweep_with(outcome, lambda reference: to_uri(self.uri, reference))
-        return found.model_copy(update={"uri": self.uri}) if found.uri else found
+            self._write_beside(outcome, len(data))
 
     def write_text(self, name: str, text: str) -> str:
         """Write a text beside the sweep's documents; returns its URI. `name` may hold folders."""
@@ -241,8 +242,8 @@ class SweepFolder:
         if outcome is None:
             return
         key = self._key(f"outcome-{outcome.generation:06d}.json")
-        self.store.put_if_absent(key, self._sealed_outcome(outcome), durable=True)
-        self.store.delete(self._key("outcome.json"))
+        self.store.put_if_absent(key, encode_outcome(outcome, self.uri), durable=True)
+        self.store.delete(self._key(STATUS), self._key("outcome.json"))
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         data = self.store.get(self._key(name))

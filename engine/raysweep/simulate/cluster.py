@@ -225,7 +225,11 @@ class SimulatedCluster:
         if not actor.is_alive or actor.is_up or actor.node is None or not actor.node.is_alive:
             return
         actor.is_up = actor.is_linked = True
-        actor.process = Process(lambda message: self._post(actor, message), is_forked=self._trials.is_forked)
+        actor.process = Process(
+            lambda message: self._post(actor, message),
+            is_forked=self._trials.is_forked,
+            max_trials=self._trials.max_trials,
+        )
         self.fleet.connected(actor.number, self._now())
         self._delays.after(self._delays.costs.load_s, lambda: self._load(actor))
 

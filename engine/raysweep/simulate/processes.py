@@ -63,13 +63,15 @@ class Job:
 class Process:
     """One worker's process. `post` sends what it says; `job` is the trial whose user code runs."""
 
-    def __init__(self, post: Callable[[msg.FromWorker], None], *, is_forked: bool) -> None:
+    def __init__(
+        self, post: Callable[[msg.FromWorker], None], *, is_forked: bool, max_trials: int | None = None
+    ) -> None:
         self.job: Job | None = None
         self.next: msg.Job | None = None
         """What is to begin."""
         self._post = post
         self._is_forked = is_forked
-        self._machine = WorkerMachine(is_forked=is_forked)
+        self._machine = WorkerMachine(is_forked=is_forked, max_trials=max_trials)
 
     def take(self, message: msg.ToWorker) -> None:
         """A message arrives."""

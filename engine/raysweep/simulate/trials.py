@@ -95,6 +95,7 @@ class Trials:
         die: Callable[[Actor, Failure], None],
     ) -> None:
         self.is_forked = spec.effective_isolation == "process"
+        self.max_trials = spec.worker_max_trials
         self._work = work
         self._delays = delays
         self._ranks_by = checkpoint_metric(spec)

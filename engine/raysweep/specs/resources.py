@@ -15,7 +15,6 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 
 from raysweep.documents import ray_objects
-from raysweep.documents.sizes import Bytes
 from raysweep.documents.validation import Problem, show
 from raysweep.space.amounts import CUSTOM, USUAL, Need, Needs, amounts_of, parse_amount
 from raysweep.specs.bundles import (
@@ -26,6 +25,7 @@ from raysweep.specs.bundles import (
     process_fields,
     ray_bundle,
 )
+from raysweep.specs.gpu_memory import GpuMemory, GpuMemorySpec
 from raysweep.specs.resources_by_config import ByConfig
 from raysweep.specs.scaling import Scaling, check_pinned
 from raysweep.specs.shape import Bundle, Shape, Strategy
@@ -60,8 +60,11 @@ class Resources(ProcessResources):
 
     cpu: Amount = 1.0
     """CPUs; fractions allowed."""
-    gpu_memory: Annotated[Bytes, Field(ge=1)] | None = None
-    """In place of `gpu`: so much memory of one GPU, in bytes or as `10GiB`; trials share it."""
+    gpu_memory: GpuMemorySpec | None = None
+    """In place of `gpu`: so much memory of one GPU, in bytes or as `10GiB`; trials share it.
+
+    `{size: 10GiB, enforce: true}` keeps the libraries of each trial to its share.
+    """
     gpu_part: SkipJsonSchema[Annotated[float, Field(gt=0, le=1)] | None] = None
     """The part of a GPU that `gpu_memory` is. No option: computed at each start, stored with the sweep."""
     by_config: ByConfig = ByConfig()
@@ -217,13 +220,27 @@ class Resources(ProcessResources):
             own["gpu_part"] = own.pop("gpu")
         return {**own, "custom": {**self.custom, **custom}}
 
+    @property
+    def gpu_memory_bytes(self) -> int | None:
+        """The amount that `gpu_memory` asks for."""
+        return self.gpu_memory.size if isinstance(self.gpu_memory, GpuMemory) else self.gpu_memory
+
+    @property
+    def gpu_limit_bytes(self) -> int:
+        """The amount that each trial is kept to; 0: its share is not enforced."""
+        return self.gpu_memory.size if isinstance(self.gpu_memory, GpuMemory) else 0
+
     def with_gpu_part(self, part: float) -> Resources:
         """What this is where `gpu_memory` is such a part of a GPU, from 0 to 1."""
         return self.model_copy(update={"gpu_part": part})
 
     def settled_by(self, stored: Resources) -> Resources:
         """This, with the part of a GPU that the stored sweep had where this says none yet."""
-        if self.gpu_memory is None or self.gpu_part is not None or stored.gpu_memory != self.gpu_memory:
+        if (
+            self.gpu_memory is None
+            or self.gpu_part is not None
+            or stored.gpu_memory_bytes != self.gpu_memory_bytes
+        ):
             return self
         return self if stored.gpu_part is None else self.with_gpu_part(stored.gpu_part)
 

@@ -32,7 +32,14 @@ from raysweep.specs.program import ProgramSpec, require_command, with_runner
 from raysweep.specs.resources import Resources, resources_of_wrapped
 from raysweep.specs.scaling import Scaling
 from raysweep.specs.sweep_fields import SweepFields
-from raysweep.specs.sweep_parts import Isolation, Memory, join_metrics, split_metrics, with_goal
+from raysweep.specs.sweep_parts import (
+    Isolation,
+    Memory,
+    WorkerIsolation,
+    join_metrics,
+    split_metrics,
+    with_goal,
+)
 
 if TYPE_CHECKING:
     import os
@@ -62,7 +69,7 @@ class SweepSpec(SweepFields):
             seed: int | None = None,
             resources: Resources | Mapping[str, Any] | object = ...,
             scaling: Scaling | Mapping[str, Any] | object | None = None,
-            isolation: str | None = None,
+            isolation: str | Mapping[str, Any] | None = None,
             where: str | Sequence[str] = (),
             search: SearchSpec | str | type | Mapping[Any, Any] = ...,
             points: Sequence[Mapping[str, Any]] = (),
@@ -148,10 +155,15 @@ class SweepSpec(SweepFields):
     def effective_isolation(self) -> Isolation:
         """`isolation`, or its default for these resources."""
         if self.isolation is not None:
-            return self.isolation
+            return "worker" if isinstance(self.isolation, WorkerIsolation) else self.isolation
         if self.scaling is not None and self.scaling.backend == "tensorflow":
             return "process"
         return "process" if self.may_have_gpus and self.driver is None else "worker"
+
+    @property
+    def worker_max_trials(self) -> int | None:
+        """After how many trials a worker is replaced; None: never for that reason."""
+        return self.isolation.worker.max_trials if isinstance(self.isolation, WorkerIsolation) else None
 
     @property
     def is_inline(self) -> bool:

@@ -32,7 +32,7 @@ from raysweep.specs.shape import Shape
 from raysweep.specs.sweep_parts import (
     METRIC_SCHEMA,
     MODE_SCHEMA,
-    Isolation,
+    IsolationSpec,
     ParamSpace,
     Points,
     RepeatSpec,
@@ -119,9 +119,10 @@ class SweepFields(SpecDocument):
 
     The trainable runs in each of them; with `scaling.driver`, it runs once and starts them by Ray Train.
     """
-    isolation: Isolation | None = None
+    isolation: IsolationSpec | None = None
     """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
 
+    `{worker: {max_trials: 50}}` replaces a worker after 50 trials, and after any that failed.
     Or `inline`: in the process that runs the sweep, one at a time, for a debugger.
     Default: `process` where a trial takes GPUs, else `worker`; `worker` with `scaling.driver`.
     """

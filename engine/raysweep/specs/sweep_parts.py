@@ -3,18 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.json_values import plain
 from raysweep.documents.mode import MODES, Mode
-from raysweep.documents.validation import Problem, did_you_mean, show
+from raysweep.documents.validation import WHOLE, Problem, did_you_mean, show
+from raysweep.errors import SpecError
 from raysweep.search.machinery.repeat import Repeat
 from raysweep.space.parsed import normalise, space_to_json
 
 Isolation = Literal["worker", "process", "actor", "inline"]
+
+
+class WorkerOptions(SpecModel):
+    """How long a warm worker runs trials."""
+
+    max_trials: Annotated[int, Field(ge=1)]
+    """After so many trials, or one that failed, the worker is replaced by a new one."""
+
+
+class WorkerIsolation(SpecModel):
+    """The long form of `isolation: worker`."""
+
+    worker: WorkerOptions
+    """Its options."""
+
+
+def _isolation(given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    if not isinstance(given, Mapping):
+        return given if isinstance(given, WorkerIsolation) else handler(given)
+    if list(given) != ["worker"]:
+        fix = "write worker, process, actor, inline, or {worker: {max_trials: 50}}"
+        raise Problem(f"only worker has options, got {show(dict(given))}", fix)
+    if not given["worker"]:
+        return "worker"
+    try:
+        return WorkerIsolation(worker=WorkerOptions.model_validate(given["worker"]))
+    except SpecError as error:
+        under = () if error.field in ("", WHOLE) else tuple(error.field.split("."))
+        raise Problem(error.problem, error.fix, ("worker", *under)) from None
+
+
+if TYPE_CHECKING:
+    IsolationSpec = Isolation | WorkerIsolation
+else:
+    # The literal alone is validated: of a union, each wrong word would have two errors.
+    IsolationSpec = Annotated[
+        Isolation,
+        WrapValidator(_isolation, json_schema_input_type=Isolation | WorkerIsolation),
+        PlainSerializer(lambda value: value if isinstance(value, str) else value.model_dump()),
+    ]
 ParamSpace = Annotated[
     dict[str, Any],
     BeforeValidator(normalise),

@@ -9,9 +9,10 @@ import orjson
 from raysweep.core import SweepState, make_outcome
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
-from raysweep.outcome.summary import SUMMARY, RunSummary
+from raysweep.outcome.summary import SUMMARY
 from raysweep.runs.folder import SweepFolder, SweepRecord, sealed_summary
 from raysweep.runs.ownership.replay import replay
+from raysweep.runs.reading.stored_status import STATUS, sealed_status
 from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.sealed import unseal
@@ -122,30 +123,41 @@ def check_outcome(
         )
 
 
-def check_summary(folder: SweepFolder) -> Iterator[Finding]:
-    """What lists show of a sweep that has ended. Without one, they read its outcome."""
-    stored = folder.store.get(f"{folder.sweep_id}/{SUMMARY}")
+def check_beside(folder: SweepFolder) -> Iterator[Finding]:
+    """What lists and the status show of a sweep that has ended. Without it, they read its outcome."""
     outcome_json = folder.store.get(f"{folder.sweep_id}/outcome.json")
     try:
         outcome = folder.read_outcome()
     except SweepDamagedError:
         return
-    if stored is None or outcome is None or outcome_json is None:
+    if outcome is None or outcome_json is None:
         return
-    whole = unseal(stored)
-    found = RunSummary.from_stored(whole) if whole is not None else None
-    if found is not None and found[1] != len(outcome_json):
-        return  # of the outcome before: it counts as absent
-    if stored != sealed_summary(outcome, len(outcome_json)):
+    size_bytes = len(outcome_json)
+    for name, made in (
+        (SUMMARY, sealed_summary(outcome, size_bytes)),
+        (STATUS, sealed_status(outcome, size_bytes, folder.uri)),
+    ):
+        stored = folder.store.get(f"{folder.sweep_id}/{name}")
+        if stored is None or stored == made or _is_of_another(stored, size_bytes):
+            continue
         yield Finding(
             severity="damage",
-            object=SUMMARY,
+            object=name,
             problem="is not what the outcome gives",
-            lost="nothing: lists read the outcome",
+            lost="nothing: the outcome has it",
             fix=REPAIR_FIX,
             mending="drop",
-            keys=(f"{folder.sweep_id}/{SUMMARY}",),
+            keys=(f"{folder.sweep_id}/{name}",),
         )
+
+
+def _is_of_another(stored: bytes, outcome_bytes: int) -> bool:
+    """Whether it is whole, and of an outcome of another size: then it counts as absent."""
+    whole = unseal(stored)
+    try:
+        return whole is not None and orjson.loads(whole)["outcome_bytes"] != outcome_bytes
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def replay_outcome(folder: SweepFolder) -> SweepOutcome | None:
@@ -170,13 +182,17 @@ def _make_outcome(folder: SweepFolder, record: SweepRecord, state: SweepState) -
 
 
 def _differences(stored: SweepOutcome, replayed: SweepOutcome) -> Iterator[str]:
-    # As JSON: NaN equals itself there.
-    one, two = (orjson.loads(outcome.to_json()) for outcome in (stored, replayed))
+    # As JSON: NaN equals itself there. The trials one by one: there may be many.
+    one, two = (
+        orjson.loads(outcome.model_copy(update={"trials": ()}).to_json()) for outcome in (stored, replayed)
+    )
     yield from (name for name in _SAME if one.get(name) != two.get(name))
     if (one["best"] or {}).get("number") != (two["best"] or {}).get("number"):
         yield "best"
-    if len(one["trials"]) != len(two["trials"]):
+    if len(stored.trials) != len(replayed.trials):
         yield "trials"
         return
-    for mine, theirs in zip(one["trials"], two["trials"], strict=True):
-        yield from (f"{mine['trial_id']}.{name}" for name in _SAME_TRIAL if mine[name] != theirs[name])
+    for trials in zip(stored.trials, replayed.trials, strict=True):
+        mine, theirs = (trial.model_dump(mode="json", include=set(_SAME_TRIAL)) for trial in trials)
+        if mine != theirs:
+            yield from (f"{mine['trial_id']}.{name}" for name in _SAME_TRIAL if mine[name] != theirs[name])

@@ -60,7 +60,7 @@ class TrialWorker:
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = SocketLink(sock, Hello(token=setup.token, worker=actor_id()))
-        shell = WorkerShell(link, is_forked=setup.isolation == "process")
+        shell = WorkerShell(link, is_forked=setup.isolation == "process", max_trials=setup.max_trials)
         link.listen(shell.take, shell.lose_link)
         try:
             self._serve(setup, shell)
@@ -76,9 +76,11 @@ class TrialWorker:
         # Imported only here, as what pins and what forks: each module costs a start a millisecond or two.
         if setup.gpus:
             from raysweep.worker.host.gpu_memory import watch_gpus
-            from raysweep.worker.host.gpu_share import limit_share
+            from raysweep.worker.host.gpu_share import enforce_share, limit_share
 
-            limit_share(setup.gpus)
+            limit_share(setup.gpus, setup.gpu_limit_bytes)
+            if setup.isolation != "process":  # there each child does
+                enforce_share()
             memory = watch_gpus(setup.gpus)
         if memory is not None:
             memory.await_idle()

@@ -59,14 +59,17 @@ Action = Begin | Tell | Say | Abandon | Leave
 class WorkerMachine:
     """One worker. `is_forked`: each attempt has a process of its own, which can end without the worker.
 
+    `max_trials`: after so many attempts, or one that failed, it begins no other; None: no limit.
+
     Its caller carries out `actions`, in order, after each input.
     """
 
-    def __init__(self, *, is_forked: bool = False) -> None:
+    def __init__(self, *, is_forked: bool = False, max_trials: int | None = None) -> None:
         self.actions: deque[Action] = deque()
         self.job: Job | None = None
         """The present attempt, from `Begin` to its end."""
         self._is_forked = is_forked
+        self._max_trials, self._ended = max_trials, 0
         self._queue: deque[Job] = deque()
         self._kept: list[Order] = []
         self._is_reached = self._was_killed = False
@@ -148,12 +151,19 @@ class WorkerMachine:
         self._excess = None
         self._kept.clear()
         self._is_closed |= not goes_on
-        if leftover:
+        self._ended += 1
+        if leftover or self._is_used_up(end):
             # First: with the end, a gang would get its next trial.
             self._is_spent = True
             self.actions.append(Say(Spent(*end.who, leftover=leftover)))
         self.actions.append(Say(end))
         self._go_on()
+
+    def _is_used_up(self, end: End) -> bool:
+        """Whether it was the last attempt that this worker runs."""
+        if self._max_trials is None:
+            return False
+        return self._ended >= self._max_trials or isinstance(end, msg.TrialFailed)
 
     def die(self, exit_code: int, *, is_kernel_oom: bool = False) -> None:
         """The attempt's process has ended, or is about to, and did not say how. Below 0: by that signal."""

@@ -30,12 +30,16 @@ class WorkerSetup:
     parameters: tuple[Mapping[str, Any], ...] = ()
     """What `tune.with_parameters` was given, as references to Ray's object store."""
     isolation: str
+    max_trials: int | None = None
+    """After so many trials, or one that failed, the worker begins no other; None: no limit."""
     place: SweepPlace
     sys_path: tuple[str, ...] = ()
     hides_gpus: bool = True
     """Whether the trial's own process has none: of what it starts through Ray, Ray sees to that."""
     gpus: float = 0.0
     """How many it has, or which part of one; it waits until their memory is free (`host.gpu_memory`)."""
+    gpu_limit_bytes: int = 0
+    """How much of a shared GPU's memory its trials are kept to; 0: they are not (`host.gpu_share`)."""
     cpus: float = 1.0
     """What a trial's own process has: as many threads do its numeric libraries use (`worker.host.cpus`)."""
     is_pinned: bool = False

@@ -32,14 +32,14 @@ class Attempt(Protocol):
 
 
 class WorkerShell:
-    """One worker's machine, behind a lock. `is_forked`: each attempt has a process of its own.
+    """One worker's machine, behind a lock. `is_forked`, `max_trials`: see `WorkerMachine`.
 
     The thread that runs attempts calls `next_job`, then `begin`, `reach` and `end` (or `die`) of each.
     """
 
-    def __init__(self, link: Link, *, is_forked: bool = False) -> None:
+    def __init__(self, link: Link, *, is_forked: bool = False, max_trials: int | None = None) -> None:
         self.link = link
-        self._machine = WorkerMachine(is_forked=is_forked)
+        self._machine = WorkerMachine(is_forked=is_forked, max_trials=max_trials)
         self._attempt: Attempt | None = None
         self._next: Job | None = None
         self._is_leaving = False

@@ -25,7 +25,7 @@ from raysweep.fleet.policy import (
     REPLACE_S,
     SILENCE_S,
 )
-from raysweep.messages import FailureFacts, Memory, Ready, TrialsRecalled, Unready
+from raysweep.messages import FailureFacts, Memory, Ready, Spent, TrialsRecalled, Unready
 from raysweep.space.amounts import USUAL, Needs
 from tests.unit.fleet.fleet import (
     DIED,
@@ -286,6 +286,18 @@ def test_a_worker_that_is_spent_is_replaced_when_its_trial_has_ended() -> None:
     driven.say(1, began(2, 1), spent(2, 1), returned(2, 1))
     assert told(driven) == [("TrialStarted", 2), ("TrialReturned", 2)]
     assert driven.did(KillWorker) == [KillWorker(worker=1)]
+
+
+def test_a_worker_that_has_run_its_trials_is_replaced_by_one_that_is_warm() -> None:
+    """Nothing is noted: it was asked for. The next worker starts when the last trial begins."""
+    driven = Driven(max_trials=2).running(1, 2, 3)
+    assert driven.did(StartWorker) == []
+    driven.say(0, returned(1, 1), began(2, 1))
+    assert driven.did(StartWorker) == [StartWorker(worker=1, group=0, is_spare=True)]
+    driven.up(1).say(0, Spent(2, 1, leftover=""), returned(2, 1))
+    assert told(driven) == [("TrialReturned", 2)]
+    assert driven.did(KillWorker) == [KillWorker(worker=0)]
+    assert [message[:3] for message in driven.link_closed(0).sent()] == [(1, "job", 3)]
 
 
 def test_a_trial_over_its_memory_takes_its_worker_and_nobody_else() -> None:

@@ -136,7 +136,11 @@ def test_a_scheduler_of_rays_brings_its_own_metric() -> None:
 @pytest.mark.parametrize(
     ("options", "fields", "said"),
     [
-        ({"metric": "auc"}, {}, r"^scheduler\.asha\.mode: is required: 'auc' is not one of the sweep's metrics; set it to min or max"),
+        (
+            {"metric": "auc"},
+            {},
+            r"^scheduler\.asha\.mode: is required: 'auc' is not one of the sweep's metrics; set it to min or max",
+        ),
         ({"mode": "max"}, {}, r"^scheduler\.asha\.mode: is the sweep's to say"),
         (
             {"metric": "loss", "mode": "max"},

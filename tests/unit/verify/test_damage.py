@@ -219,7 +219,7 @@ def test_missing_objects(lab: Lab, every: int) -> None:
     last = lab.stored.segments()[-1]  # see below
     alone = [name for name in lab.names if "/" not in name or name.startswith("snapshots")]
     many = [name for name in lab.names if name not in alone and name != last]
-    may_be_missing = ("progress.json", "outcome.json", "summary.json", "snapshots")
+    may_be_missing = ("progress.json", "outcome.json", "summary.json", "status.json", "snapshots")
     for name in [*alone, *many[::every]]:
         with lab.damaged(name, None):
             if name.startswith(may_be_missing):

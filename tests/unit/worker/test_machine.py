@@ -46,8 +46,8 @@ def returned(trial: int, attempt: int = 1) -> msg.TrialReturned:
 class Driven:
     """Each method is one input; gives what came of it."""
 
-    def __init__(self, *, is_forked: bool = False) -> None:
-        self.machine = WorkerMachine(is_forked=is_forked)
+    def __init__(self, *, is_forked: bool = False, max_trials: int | None = None) -> None:
+        self.machine = WorkerMachine(is_forked=is_forked, max_trials=max_trials)
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any, **fields: Any) -> list[Action]:
@@ -191,6 +191,29 @@ def test_an_end_of_another_attempt_ends_nothing() -> None:
 TRIALS = st.integers(min_value=0, max_value=4)
 RARELY = st.integers(min_value=0, max_value=15)
 KINDS = st.sampled_from([Stop, Interrupt, Kill, Answer])
+
+
+def test_after_as_many_trials_as_it_runs_a_worker_begins_no_other() -> None:
+    worker = Driven(max_trials=2)
+    for number in (1, 2, 3):
+        worker.take(job(number))
+    worker.begin()
+    worker.reach()
+    assert worker.end(returned(1)) == [Say(returned(1)), Begin(job(2))]
+    worker.begin()
+    assert worker.end(returned(2)) == [Say(Spent(2, 1, leftover="")), Say(returned(2))]
+    assert worker.take(Recall(trials=[3])) == [Say(msg.TrialsRecalled(trials=[3]))]
+
+
+@pytest.mark.parametrize("max_trials", [None, 50])
+def test_a_failed_trial_is_the_last_of_a_worker_with_a_limit(max_trials: int | None) -> None:
+    worker = Driven(max_trials=max_trials)
+    worker.take(job(1))
+    worker.take(job(2))
+    worker.begin()
+    failed = msg.TrialFailed(1, 1, failure=HELD)
+    last = [Say(Spent(1, 1, leftover="")), Say(failed)]
+    assert worker.end(failed) == (last if max_trials else [Say(failed), Begin(job(2))])
 
 
 def test_after_a_leftover_nothing_begins_and_what_waits_can_be_asked_back() -> None:

@@ -206,7 +206,7 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         shares=shares,
         search=_kind(fields.get("search")),
         scheduler=_kind(fields.get("scheduler")),
-        isolation=spec.effective_isolation,
+        isolation=_isolation(spec),
         fixed=_fixed(spec.space),
         packing=packing,
         never=never,
@@ -215,6 +215,11 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         suggestions=suggestions(spec, nights),
         by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
+
+
+def _isolation(spec: SweepSpec) -> str:
+    most = spec.worker_max_trials
+    return spec.effective_isolation + (f" (replaced after {most} trials)" if most is not None else "")
 
 
 def _import_trainable(spec: SweepSpec) -> None:
@@ -341,13 +346,14 @@ def _share_here(spec: SweepSpec) -> tuple[SweepSpec, str]:
     As it is where they cannot be looked up from here.
     """
     resources = spec.resources
-    if resources.gpu_memory is None or spec.is_inline:
+    size_bytes = resources.gpu_memory_bytes
+    if size_bytes is None or spec.is_inline:
         return spec, ""
     from raysweep.cluster.gpu_shares import find_share, smallest_here
     from raysweep.worker.host.nvidia import DriverError
 
     try:
-        share = find_share(resources.gpu_memory, [("this machine", smallest_here())])
+        share = find_share(size_bytes, [("this machine", smallest_here())])
     except DriverError:
         return spec, ""
     return spec.replace(resources=resources.with_gpu_part(share.part)), str(share)

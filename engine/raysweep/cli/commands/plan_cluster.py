@@ -88,7 +88,7 @@ def gpu_part(spec: SweepSpec, nodes: Sequence[Node]) -> tuple[SweepSpec, str]:
 
     Raises: InfeasibleResourcesError.
     """
-    wanted = spec.resources.gpu_memory
+    wanted = spec.resources.gpu_memory_bytes
     if wanted is None:
         return spec, ""
     sizes = [

@@ -88,13 +88,11 @@ def show_trials(name: str, storage: str | None, view: View) -> int:
     if view.history:
         return _show_history(name, storage, view)
     status, reader = read_sweep(name, storage)
-    trials = select(reader.trials(), view.sort, view.top, metric=status.metric, mode=status.mode)
-    if status.others and view.sort is None and view.top is not None:
-        # The front, then the others by the first metric.
-        places = {trial_id: place for place, trial_id in enumerate(status.pareto)}
-        trials = select(reader.trials(), status.metric, None, metric=status.metric, mode=status.mode)
-        trials.sort(key=lambda trial: places.get(trial.trial_id, len(places)))
-        trials = trials[: view.top]
+    if view.sort is None and view.top is not None:
+        # Of many trials these few are at hand.
+        trials = list(reader.best(view.top))
+    else:
+        trials = select(reader.trials(), view.sort, view.top, metric=status.metric, mode=status.mode)
     if view.is_json:
         print_json([trial.model_dump(mode="json") for trial in trials])
     elif view.is_csv:

@@ -34,14 +34,15 @@ def share_gpus(spec: SweepSpec) -> tuple[SweepSpec, Share | None]:
         InfeasibleResourcesError: A GPU of a node that may be used has less, or it cannot be found out.
     """
     resources = spec.resources
-    if resources.gpu_memory is None or spec.is_inline:
+    size_bytes = resources.gpu_memory_bytes
+    if size_bytes is None or spec.is_inline:
         return spec, None
     nodes = [
         node
         for node in live_nodes()
         if node.total.get("GPU") and has_labels(node.labels, resources.label_selector)
     ]
-    share = find_share(resources.gpu_memory, gpu_sizes(nodes))
+    share = find_share(size_bytes, gpu_sizes(nodes))
     return spec.replace(resources=resources.with_gpu_part(share.part)), share
 
 

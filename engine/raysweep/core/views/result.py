@@ -22,6 +22,7 @@ from raysweep.outcome import (
     SweepOutcome,
     SweepStatus,
     TrialOutcome,
+    Trials,
     UnfinishedStatus,
     Usage,
     show_infeasible,
@@ -80,7 +81,7 @@ def outcome_so_far(
     end, clock = state.end, state.clock
     best = best_shown(state)
     with without_collector():
-        trials = tuple(trial_outcome(state, trial, uri) for trial in state.trials.values())
+        trials = Trials.packed((trial_outcome(state, trial, uri) for trial in state.trials.values()), uri)
     return SweepOutcome(
         sweep_id=sweep_id,
         name=state.spec.name,
@@ -94,7 +95,7 @@ def outcome_so_far(
         mode=state.spec.mode,
         others=state.spec.others,
         constraints=state.spec.constraints,
-        best=trials[best.number] if best else None,
+        best=trial_outcome(state, best, uri) if best else None,
         trials=trials,
         tuples=tuples_of(state.spec.param_space),
         configs=_configs(state),

@@ -51,7 +51,8 @@
     return el("header", { class: "head" },
       el("div", { class: "titles" }, el("h1", { text: sweep.name || sweep.id }), el("span", { class: `status ${TONES[sweep.status] || "warn"}`, text: sweep.status })),
       el("p", { class: "verdict", text: data.verdict }),
-      el("p", { class: "faint small", text: [sweep.id, ...about].join(" · ") }));
+      el("p", { class: "faint small", text: [sweep.id, ...about].join(" · ") }),
+      ...(sweep.slow || []).map((line) => el("p", { class: "small", text: line })));
   }
 
   function bands(data) {

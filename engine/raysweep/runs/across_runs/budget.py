@@ -28,7 +28,7 @@ from raysweep.core.views.result import best_shown, trial_outcome
 from raysweep.core.views.scores import ranked
 from raysweep.core.vocabulary.events import ControllerStarted
 from raysweep.errors import CheckpointDamagedError, RaysweepError, SegmentExistsError, StorageError
-from raysweep.outcome import SweepOutcome
+from raysweep.outcome import SweepOutcome, Trials
 from raysweep.runs.across_runs.pins import Pins, find_pins
 from raysweep.runs.folder import SweepFolder, SweepRecord, list_sweeps
 from raysweep.runs.ownership.holder import current_holder, find_living
@@ -358,9 +358,11 @@ def _tell_outcome(ended: _Ended) -> None:
     }
 
     def mended(outcome: SweepOutcome) -> SweepOutcome:
-        trials = tuple(
-            each.model_copy(update={"checkpoint_uri": uris[each.number]}) for each in outcome.trials
-        )
+        # As text: there may be many.
+        trials = Trials.packed(
+            (each.model_copy(update={"checkpoint_uri": uris[each.number]}) for each in outcome.trials),
+            ended.folder.uri,
+        ).with_tuples(outcome.tuples)
         best = outcome.found_best
         if best is not None:
             best = best.model_copy(update={"checkpoint_uri": uris[best.number]})

@@ -13,6 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from raysweep.core.state.sweep import SweepState
@@ -101,7 +102,7 @@ class SweepReader:
                 self._read_at = now
             return self._status
 
-    def trials(self) -> tuple[TrialOutcome, ...]:
+    def trials(self) -> Sequence[TrialOutcome]:
         """Every trial of the sweep, in order. Raises: as `read` where `is_strict`."""
         outcome, record = self._folder.read_outcome(), self._folder.read_spec()
         if outcome is not None or record is None:
@@ -109,6 +110,20 @@ class SweepReader:
         with self._lock:
             _, state = self._catch_up(record)
             return tuple(trial_outcome(state, trial, self._folder.uri) for trial in state.trials.values())
+
+    def best(self, count: int) -> tuple[TrialOutcome, ...]:
+        """The best trials as `SweepOutcome.top` ranks them, then the others by number, `count` in all.
+
+        Few of them are in the status already. Raises: as `outcome_so_far`.
+        """
+        status = self.read()
+        if status is not None and count <= len(status.top):
+            return status.top[:count]
+        outcome = self.outcome_so_far()
+        ranked = outcome.top(count) if outcome.metric else ()
+        names, missing = {trial.number for trial in ranked}, count - len(ranked)
+        others = (trial for trial in outcome.trials if trial.number not in names)
+        return (*ranked, *islice(others, missing))
 
     def outcome_so_far(self) -> SweepOutcome:
         """The outcome; of a sweep that has not ended, all that its journal holds.
@@ -149,10 +164,12 @@ class SweepReader:
         if seen is not None:
             if seen == self._outcome_seen and self._status is not None:
                 return with_verdict(self._status, self._folder)
-            outcome = self._folder.read_outcome()
+            status = self._folder.read_status(seen.size_bytes)
+            outcome = self._folder.read_outcome() if status is None else None
             if outcome is not None:
-                self._outcome_seen, self._state = seen, None
                 status = status_of_outcome(outcome, uri=self._folder.uri, now=time.time())
+            if status is not None:
+                self._outcome_seen, self._state = seen, None
                 return with_verdict(status, self._folder)
         self._outcome_seen = None
         record = self._folder.read_spec()

@@ -6,6 +6,7 @@ storage. The size of a status is bounded, whatever the number of trials. All tim
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import Any, Final, Literal
 
 from pydantic import Field
@@ -32,6 +33,7 @@ from raysweep.outcome import (
     show_infeasible,
 )
 from raysweep.outcome.estimate import Estimate
+from raysweep.outcome.trials import rows_of
 from raysweep.runs.ownership.holder import HolderState, holder_state
 from raysweep.runs.reading.curve import Dot, best_so_far
 from raysweep.runs.reading.estimating import NOTHING, Expected
@@ -197,16 +199,22 @@ class RunStatus(Record):
 
 def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> RunStatus:
     """Of a sweep that has ended."""
-    trials = outcome.trials
     on_front = outcome.pareto if outcome.others else ()
     curve, dots = best_so_far(
         (
             (trial.ended_at, trial.state, trial.score if outcome.may_be_best(trial) else None, trial.trial_id)
-            for trial in trials
+            for trial in rows_of(outcome.trials)
         ),
         is_max=outcome.mode == "max",
     )
-    failed = sorted((t for t in trials if t.state == "failed"), key=lambda trial: -(trial.ended_at or 0.0))
+    failed = nsmallest(
+        FAILURES,
+        (
+            (-(trial.ended_at or 0.0), index)
+            for index, trial in enumerate(rows_of(outcome.trials))
+            if trial.state == "failed"
+        ),
+    )
     return RunStatus(
         run_id=outcome.sweep_id,
         name=outcome.name,
@@ -228,7 +236,7 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> Ru
         curve=curve,
         dots=dots,
         top=outcome.top(TOP),
-        failures=tuple(failed[:FAILURES]),
+        failures=tuple(outcome.trials[index] for _, index in failed),
         first_failure=outcome.first_failure,
         started_at=outcome.started_at,
         ended_at=outcome.ended_at,

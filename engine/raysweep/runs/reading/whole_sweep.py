@@ -87,7 +87,7 @@ class WholeSweep:
     """As it was last changed."""
     status: RunStatus
     outcome: SweepOutcome | None
-    trials: tuple[TrialOutcome, ...]
+    trials: Sequence[TrialOutcome]
     """Trial i is number i."""
     curves: Mapping[int, Curve]
     runs: tuple[SlotRun, ...]
@@ -143,7 +143,7 @@ class WholeReader:
         state = found.state
         if outcome is not None:
             status = with_verdict(status_of_outcome(outcome, uri=folder.uri, now=time.time()), folder)
-            trials = outcome.trials
+            trials: Sequence[TrialOutcome] = outcome.trials
         else:
             status = self._unfinished(record, heartbeat, found, problem)
             trials = (
@@ -313,7 +313,7 @@ def _reported(trial: Trial) -> tuple[int, int, int]:
 
 
 def _runs(
-    trials: tuple[TrialOutcome, ...], slots: Mapping[tuple[int, int], tuple[int | None, str]], now: float
+    trials: Sequence[TrialOutcome], slots: Mapping[tuple[int, int], tuple[int | None, str]], now: float
 ) -> tuple[SlotRun, ...]:
     """Every attempt with its slot, one that still runs included."""
     found = []

@@ -6,6 +6,7 @@ from raysweep.documents.validation import Problem, show
 from raysweep.space.where import check_amount
 from raysweep.specs.resources import Resources
 from raysweep.specs.sweep_fields import SweepFields
+from raysweep.specs.sweep_parts import WorkerIsolation
 
 
 def check_scaling(spec: SweepFields) -> None:
@@ -31,7 +32,8 @@ def check_scaling(spec: SweepFields) -> None:
             "use worker, process (each trial in fresh processes) or actor",
             ("isolation",),
         )
-    if spec.isolation == "worker" and spec.scaling.backend == "tensorflow":
+    is_worker = spec.isolation == "worker" or isinstance(spec.isolation, WorkerIsolation)
+    if is_worker and spec.scaling.backend == "tensorflow":
         raise Problem(
             "worker keeps processes from trial to trial, and TensorFlow's servers end only with theirs",
             "use process (the default with tensorflow), which imports TensorFlow once for all trials, or"

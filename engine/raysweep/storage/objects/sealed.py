@@ -48,6 +48,28 @@ def seal(data: bytes) -> bytes:
     return b"".join((data[:-1], _SEAL, digest(data).encode(), b'"}'))
 
 
+def seal_open(parts: Sequence[bytes | memoryview]) -> bytes:
+    """As `seal`, of an object in parts without its closing brace."""
+    hashed = blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        hashed.update(part)
+    hashed.update(b"}")
+    return b"".join((*parts, _SEAL, hashed.hexdigest().encode(), b'"}'))
+
+
+def sealed_end(data: bytes) -> int | None:
+    """Where the seal begins of an object that has a seal and is as it was written; else None.
+
+    What is before it lacks the closing brace. Nothing is copied: for large objects.
+    """
+    end = data.rfind(_SEAL)
+    if end <= 0:
+        return None
+    hashed = blake2b(memoryview(data)[:end], digest_size=_DIGEST_BYTES)
+    hashed.update(b"}")
+    return end if data[end + len(_SEAL) :] == hashed.hexdigest().encode() + b'"}' else None
+
+
 def unseal(data: bytes) -> bytes | None:
     """What was given to `seal`, or None if a byte of it changed. One without a seal passes unchecked."""
     head, _, rest = data.rpartition(_SEAL)

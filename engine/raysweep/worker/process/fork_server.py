@@ -30,6 +30,7 @@ from raysweep.messages import FailureFacts
 from raysweep.worker.checking import check_forkable
 from raysweep.worker.gang.surroundings import preload
 from raysweep.worker.host.cuda_driver import has_opened_gpu
+from raysweep.worker.host.gpu_share import ENFORCED
 from raysweep.worker.link import SocketLink
 from raysweep.worker.output.captured import CapturedOutput, Output
 from raysweep.worker.process.descendants import Descendants
@@ -232,6 +233,10 @@ def _run_child(descriptor: int, trainable: Trainable, setup: Setup, output: Outp
     install_interrupt()
     link.listen(shell.take, lambda: os._exit(1))
     job = shell.next_job()
+    if ENFORCED in os.environ:
+        from raysweep.worker.host.gpu_share import enforce_share
+
+        enforce_share()
     if job is not None:
         run_attempt(trainable, job, setup.place, shell, output, descendants=Descendants())
         output.close()

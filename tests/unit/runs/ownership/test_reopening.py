@@ -11,7 +11,6 @@ import pytest
 
 from raysweep.core import decode
 from raysweep.core.vocabulary.events import ControllerStarted
-from raysweep.documents.stored_paths import to_uri
 from raysweep.errors import (
     ChampionKeptError,
     SpecChangedError,
@@ -21,7 +20,6 @@ from raysweep.errors import (
     SweepNotFoundError,
 )
 from raysweep.outcome import NOTHING_RAN, EndedBy, SweepOutcome
-from raysweep.outcome.places import sweep_with
 from raysweep.runs.across_runs.champions import Champion
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.ownership.holder import current_holder
@@ -29,6 +27,7 @@ from raysweep.runs.ownership.removal import put_aside, remove
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, told
 from raysweep.runs.ownership.sweep_claim import Ownership, find_outcome
 from raysweep.runs.reading.progress import make_progress
+from raysweep.runs.stored_outcome import decode_outcome
 from raysweep.specs import Changes
 from raysweep.specs.continuing import Continue, Extension
 from raysweep.storage.objects.opening import open_store
@@ -274,8 +273,7 @@ def test_it_is_put_aside_whole_and_again_and_again(
     kept = archived.read_outcome()
     assert (kept is not None) == is_ended
     if kept is not None:
-        whole = SweepOutcome.from_json(before_outcome(before))
-        assert kept == sweep_with(whole, lambda name: to_uri(where, name)), "what it names is there now"
+        assert kept == decode_outcome(before_outcome(before), where), "what it names is there now"
     started = resume(stored)
     assert isinstance(started, Ownership)
     assert started.state.controller.generation == 0
