@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from devtools.versions import pages, results, running
 from devtools.versions.cells import CELLS
@@ -26,11 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not asked.page and not wanted:
         parser.error(f"no cell is named {' '.join(asked.only)}; --list shows the names")
     for cell in wanted:
-        found = running.run(cell, _say, asked.part).to_dict()
-        if asked.part and cell.name in kept:
-            found["parts"] = {**kept[cell.name]["parts"], **found["parts"]}
-        kept[cell.name] = found
-        results.write(kept)
+        earlier = kept.get(cell.name, {}).get("parts", {}) if asked.part else {}
+
+        def keep(result: running.Result, name: str = cell.name, earlier: Any = earlier) -> None:
+            found = result.to_dict()
+            kept[name] = found | {"parts": {**earlier, **found["parts"]}}
+            results.write(kept)
+
+        running.run(cell, _say, keep, asked.part)
     pages.write(kept)
     failed = [cell.name for cell in wanted if not results.is_tested(cell, kept.get(cell.name))]
     if failed:

@@ -26,8 +26,13 @@ and how many failed. *not run* means that nothing is known.
 runs one row, `--page` writes the page alone. The results, with the names of the tests that failed,
 are in `devtools/versions/results.json`.
 
-A version counts as tested if the parts with a star passed. `raysweep doctor` and the first line of a
-driver's log say if Ray, Airflow or Prefect is outside the tested range. A sweep runs there all the same.
+A version counts as tested if the parts with a star passed, or if it is one of `constraints.txt`, with
+which the whole suite runs at each change (Ray 2.60, Airflow 3.3, Prefect 3.7 and 3.9).
+
+`raysweep doctor` and the first line of a driver's log say if Ray, Airflow or Prefect is outside the
+tested range. A sweep runs there all the same.
+
+A version inside the range that has no row was not tested either, and is not reported.
 """
 
 

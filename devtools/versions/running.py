@@ -56,14 +56,20 @@ class NoEnvironment(Exception):
     """The environment of a cell cannot be made; the message is the installer's."""
 
 
-def run(cell: Cell, say: Callable[[str], None], only: Sequence[str] = ()) -> Result:
-    """Make the environment, and run the parts of the sample, or those that are named."""
+def run(
+    cell: Cell, say: Callable[[str], None], keep: Callable[[Result], None], only: Sequence[str] = ()
+) -> Result:
+    """Make the environment, and run the parts of the sample, or those that are named.
+
+    `keep` gets the result after each part: a run takes minutes, and may be interrupted.
+    """
     result = Result(version=cell.version, date=f"{datetime.now(UTC):%Y-%m-%d}")
     try:
         python = make_environment(cell)
     except NoEnvironment as error:
         result.problem = str(error)
         say(f"{cell.name}: {result.problem}")
+        keep(result)
         return result
     result.python, result.packages = installed(python)
     for part, arguments in cell.sample.items():
@@ -71,6 +77,7 @@ def run(cell: Cell, say: Callable[[str], None], only: Sequence[str] = ()) -> Res
             continue
         found = run_part(cell, python, part, arguments)
         result.parts[part] = found
+        keep(result)
         failed = f", {len(found.failed)} failed: {' '.join(found.failed)}" if found.failed else ""
         say(f"{cell.name}: {part}: {found.result}, {found.passed} passed{failed} ({found.seconds:.0f} s)")
     return result

@@ -3,4 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-RANGES: Final[Mapping[str, tuple[str, str]]] = {}
+RANGES: Final[Mapping[str, tuple[str, str]]] = {
+    "ray": ("2.50", "2.60"),
+    "airflow": ("3.3", "3.3"),
+    "prefect": ("3.7", "3.9"),
+}
