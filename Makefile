@@ -7,14 +7,14 @@
 # .venv-prefect-latest holds the newest Prefect, which cannot live beside Airflow; .venv-3.12 and .venv-3.13 hold those
 # Pythons with Ray, for a sample of the tests; .venv-tensorflow and .venv-horovod hold what only some gangs need, and
 # .venv-searchers the packages of Ray Tune's searchers, .venv-programs those of programs that run as trials, .venv-trackers
-# MLflow, which cannot live beside Airflow.
+# MLflow, which cannot live beside Airflow. `make test-versions` makes a .venv-versions-… for each version that it tests.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-all faults chaos storms mutants structure check bench docs release constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-versions test-all faults chaos storms mutants structure check bench docs release constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -200,6 +200,11 @@ test-programs: .venv-programs/.stamps/dev
 test-trackers: .venv-trackers/.stamps/dev
 	.venv-trackers/bin/python -m pytest -n 0 tests/unit/delivery/test_real_mlflow.py
 
+CELLS ?=
+## test-versions: a sample on each version of Ray, Airflow, Prefect, Python, Optuna and PyTorch, then docs/versions.md (CELLS="ray-2.50 airflow")
+test-versions: setup
+	$(UV_ENV) $(BIN)/python -m devtools.versions $(if $(CELLS),--only $(CELLS))
+
 VERSIONS ?= 3.12 3.13
 # The interpreter of a version: the one on PATH, or else pyenv's newest.
 python_of = $(shell for python in python$(1) $$(ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(1).*/bin/python 2>/dev/null | sort -rV); do \
@@ -299,5 +304,5 @@ constraints: $(STAMPS)/venv
 
 ## clean: remove what make made: environments, caches, site, .mutants, .storms, .nightly, .airflow and .prefect with their results
 clean:
-	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-searchers .venv-programs .venv-trackers .venv-3.12 .venv-3.13 .mutants .storms .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-searchers .venv-programs .venv-trackers .venv-3.12 .venv-3.13 .venv-versions-* .mutants .storms .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,9 +13,9 @@ from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, Asset, task
-from airflow.sdk.exceptions import AirflowSkipException
 
 from raysweep_airflow import SweepOperator, TrainOperator
+from raysweep_airflow.compat import AirflowSkipException
 
 SPECS = Path(__file__).resolve().parents[1] / "examples"
 JOB = {"py_modules": [str(SPECS)]}

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator, BaseOperatorLink, conf
+from airflow.sdk import BaseOperator, BaseOperatorLink
 from pydantic import SecretStr
 
 from raysweep.errors import SpecError
+from raysweep_airflow.compat import conf
 from raysweep_airflow.links import LINKS
 
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from raysweep.errors import RaysweepError
 from raysweep.runs.reading.view import Outcome
 from raysweep.step import brief, details_of
+from raysweep_airflow.compat import AirflowFailException
 
 
 @contextmanager

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowNotFoundException, ErrorType
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import ErrorType
 from airflow.sdk.log import mask_secret
 from pydantic import SecretStr
 
 from raysweep.errors import ConnectionUnreadableError, RaysweepError, SpecError, one_line
 from raysweep.jobs import Cluster, ClusterConnection
 from raysweep.threads import on_thread
+from raysweep_airflow.compat import AirflowNotFoundException, BaseHook
 from raysweep_airflow.provider import CONNECTION_TYPE, DEFAULT_CONN_ID
 
 _FALSE: Final = frozenset({"false", "0", "no", "off", ""})

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
-from airflow.sdk import BaseOperatorLink, conf
+from airflow.sdk import BaseOperatorLink
+
+from raysweep_airflow.compat import conf
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator

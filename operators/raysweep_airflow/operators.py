@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from airflow.sdk.exceptions import AirflowSkipException
-
 from raysweep.errors import SpecError
 from raysweep_airflow.base import JobOperator
+from raysweep_airflow.compat import AirflowSkipException
 from raysweep_airflow.links import TRAIN_LINKS
 from raysweep_airflow.provider import DEFAULT_CONN_ID
 

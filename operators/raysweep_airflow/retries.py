@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+from typing import TYPE_CHECKING
 
 from raysweep import errors
-from raysweep.errors import RaysweepError
+from raysweep.errors import RaysweepError, SpecError
+
+if TYPE_CHECKING:
+    from airflow.sdk import ExceptionRetryPolicy
 
 
 def retry_policy(delay: timedelta | None = None) -> ExceptionRetryPolicy:
@@ -18,7 +20,14 @@ def retry_policy(delay: timedelta | None = None) -> ExceptionRetryPolicy:
 
     Args:
         delay: How long to wait before a retry; default: the task's own `retry_delay`.
+
+    Raises: SpecError before Airflow 3.3, which has no retry policies.
     """
+    try:
+        from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+    except ImportError:
+        fix = "leave it out; raise AirflowFailException for errors whose `retryable` is False"
+        raise SpecError("retry_policy", "requires Airflow 3.3 or newer", fix) from None
     passing: list[str] = []
     lasting: list[str] = []
     for cls in _classes(RaysweepError):

@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowException
 
 from raysweep.errors import (
     ClusterAuthError,
@@ -45,6 +44,7 @@ from raysweep.step import (
     verdict_of,
 )
 from raysweep_airflow import documents
+from raysweep_airflow.compat import AirflowException, store_of
 from raysweep_airflow.deadlines import margin_of, with_deadline
 from raysweep_airflow.ends import extra_of, summary_of
 from raysweep_airflow.hooks import Access, RaySweepHook
@@ -111,7 +111,7 @@ class Try:
         self.operator = operator
         self.context = context
         self.ti = context["ti"]
-        self.store = context["task_state_store"]
+        self.store = store_of(context)
         self.task = TaskId.of(context)
         self.log = operator.log
         self.began = time.time()

@@ -45,6 +45,7 @@ from raysweep.jobs.ignores import TOOL_REASON
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_module, pack_working_dir
 from raysweep.jobs.portable import check_portable
+from raysweep.jobs.releases import FIELD as VERSION_FIELD
 from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
 from raysweep.jobs.same import OUTLINE, STORAGE, Stored, check_job, find_newest, to_metadata
 from raysweep.jobs.wire import ENDED, Submission
@@ -406,7 +407,7 @@ def _submission(
             "raysweep_sweep_id": request.run.id,
             "raysweep_key": request.run.key[:1000],
             "raysweep_kind": request.run.kind,
-            "raysweep_version": __version__,
+            VERSION_FIELD: __version__,
             "raysweep_attempt": str(number),
             STORAGE: storage,
             OUTLINE: to_metadata(request),

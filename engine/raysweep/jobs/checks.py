@@ -13,10 +13,10 @@ KEY_PREFIX: Final = "doctor-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at; `fix` says what to do where it failed, or is slow."""
+    """One thing that was looked at; `fix` says what to do where it failed, is slow, or was not tested."""
 
     name: str
-    status: Literal["ok", "slow", "failed", "skipped"]
+    status: Literal["ok", "slow", "untested", "failed", "skipped"]
     detail: str
     fix: str = ""
 
@@ -34,6 +34,11 @@ def failed(name: str, detail: str, fix: str) -> Check:
 def slow(name: str, detail: str, fix: str) -> Check:
     """It works, and need not take as long."""
     return Check(name=name, status="slow", detail=detail, fix=fix)
+
+
+def untested(name: str, detail: str, fix: str) -> Check:
+    """It may work: nobody has tried it."""
+    return Check(name=name, status="untested", detail=detail, fix=fix)
 
 
 def skipped(name: str, why: str) -> Check:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep import tested
 from raysweep.errors import ClusterAuthError, ClusterError, RaysweepError, StorageError
 from raysweep.jobs.attach import upload_code
 from raysweep.jobs.checks import (
@@ -26,17 +27,19 @@ from raysweep.jobs.checks import (
     ok,
     read_checks,
     skipped,
+    untested,
 )
 from raysweep.jobs.client import JobsClient
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.packaging import Entry, make_package
+from raysweep.jobs.releases import are_near, way_out
 from raysweep.jobs.request import FILE, FOLDER, JobRequest
 from raysweep.jobs.wire import JobInfo, Submission
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.storage.objects.opening import open_store
 
-SUPPORTED_RAY: Final = (2, 60)
+UNTESTED_FIX: Final = "see docs/versions.md; run the contract tests on it, or use a tested version"
 PROBE_S: Final = 300.0
 INSTALL_FIX: Final = "install raysweep[ray] in the image of the cluster's nodes; see docs/guides/cluster.md"
 _OF_SPEC: Final = ("storage here", "storage on the cluster", "storage is shared", "trainable", "resources")
@@ -88,16 +91,19 @@ async def _check_cluster(client: JobsClient) -> list[Check]:
         checks.append(ok("token", "it is accepted" if has_token else "none is asked for"))
     except ClusterError as error:
         return [*checks, failed("token", error.problem, error.fix)]
-    return [*checks, _check_ray(found.ray)]
+    return [*checks, _check_ray(found.ray), *_check_here()]
 
 
 def _check_ray(version: str) -> Check:
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    wanted = ".".join(map(str, SUPPORTED_RAY))
-    if numbers != SUPPORTED_RAY:
-        fix = f"run a Ray {wanted} image, or a version of raysweep made for Ray {version}"
-        return failed("Ray", f"the cluster runs Ray {version}; this raysweep is made for {wanted}", fix)
+    line = tested.untested("ray", version)
+    if line:
+        return untested("Ray", f"the cluster runs Ray {version}: {line}", UNTESTED_FIX)
     return ok("Ray", f"the cluster runs Ray {version}")
+
+
+def _check_here() -> list[Check]:
+    """What is installed on this side: the orchestrator that submits, if there is one."""
+    return [untested("installed here", line, UNTESTED_FIX) for line in tested.untested_here()]
 
 
 def _leave_here(spec: SweepSpec | TrainSpec, key: str) -> list[Check]:
@@ -201,7 +207,9 @@ def _check_versions(there: dict[str, str]) -> Check:
 
     name = "raysweep on the cluster"
     shown = f"raysweep {there['raysweep']}, Python {there['python']}, Ray {there['ray']}"
+    if not are_near(there["raysweep"], __version__):
+        advice = way_out(submitter=__version__, here=there["raysweep"])
+        return failed(name, f"{shown}; here is raysweep {__version__}, more than one release apart", advice)
     if there["raysweep"] != __version__:
-        fix = f"install raysweep {__version__} in the cluster's image, or {there['raysweep']} here"
-        return failed(name, f"{shown}; here is raysweep {__version__}", fix)
+        return ok(name, f"{shown}; here is raysweep {__version__}: one release apart, options of both only")
     return ok(name, f"{shown}; here is Python {platform.python_version()}")

@@ -64,12 +64,15 @@ def main() -> NoReturn:
     """Run the request that lies on `sys.path`; ends the process."""
     stops = Stops()
     stops.install()
+    from raysweep.jobs.releases import explained, submitter_version
+
+    submitter = submitter_version(os.environ)
     error: BaseException | None = None
     code = FAILED
     try:
-        code = _run(stops)
+        code = _run(stops, submitter)
     except BaseException as raised:  # noqa: BLE001  it becomes the last line of the log, and the exit code
-        error = raised
+        error = explained(raised, submitter)
         code = int(getattr(raised, "exit_code", INTERRUPTED if _is_interrupt(raised) else FAILED))
     _leave()
     if error is not None:
@@ -94,9 +97,12 @@ def find_request() -> JobRequest:
     )
 
 
-def _run(stops: Stops) -> int:
+def _run(stops: Stops, submitter: str) -> int:
     from raysweep.cluster.ray.connection import join_cluster
+    from raysweep.jobs.releases import check_submitter, first_line
 
+    _say(first_line(submitter))
+    check_submitter(submitter)
     request, number = find_request(), own_number(sys.argv)
     with _logged():
         join_cluster()

@@ -41,8 +41,13 @@ class JobRequest(SpecModel):
     options: RequestOptions = RequestOptions()
 
     def to_json(self) -> bytes:
-        """As JSON with sorted keys: equal requests have equal bytes."""
-        return orjson.dumps(self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+        """As JSON with sorted keys: equal requests have equal bytes.
+
+        Options with their default are left out: a driver of an older release may not know them.
+        """
+        fields = self.model_dump(mode="json")
+        fields["options"] = self.options.model_dump(mode="json", exclude_defaults=True)
+        return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> JobRequest:

@@ -6,6 +6,8 @@
     quiet       what Ray's daemon prints
     patience    the start of a node: how long it may take, and its agents' ports
     train       the parts of Ray Train V2's controller
+    placement   its handle of a placement group, and the error where Ray has none
+    preemption  notices of nodes that will be taken away, where Ray has them
     trialrun    a run of Ray Train V2 inside a trial
     lightgbm    the network of LightGBM's workers
     calls       what ray.tune.report, ray.train.report and their siblings talk to (trialcalls, trainworker)

@@ -69,7 +69,8 @@ def enter_data(place: DataPlace) -> None:
     executors = importlib.import_module(EXECUTOR)
     _replace(executors, "create_cluster_autoscaler", lambda _: _counting(place))
     _replace(executors.StreamingExecutor, "execute", _noting)
-    copyreg.pickle(_indexer_class(), lambda indexer: (placed_indexer, (place, vars(indexer))))
+    if (indexers := _indexer_class()) is not None:
+        copyreg.pickle(indexers, lambda indexer: (placed_indexer, (place, vars(indexer))))
     _replace(importlib.import_module(SHUFFLE), "_get_total_cluster_resources", lambda _: lambda: total(place))
 
 
@@ -147,7 +148,11 @@ def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
 
 
 def _indexer_class() -> Any:
-    return importlib.import_module(LISTING).FooterFileIndexer
+    """None before Ray 2.60: there no task of Ray Data makes actors of its own."""
+    try:
+        return importlib.import_module(LISTING).FooterFileIndexer
+    except ImportError:
+        return None
 
 
 def _of_function(function: Any) -> str:

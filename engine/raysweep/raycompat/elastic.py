@@ -23,13 +23,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ray.train.v2._internal.execution.controller.state import PreemptingState
 from ray.train.v2._internal.execution.scaling_policy import NoopDecision, ResizeDecision
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
-from ray.train.v2.api.exceptions import PreemptionError
 
 from raysweep.raycompat.cluster import draining_nodes, free_by_node, labels_by_node
 from raysweep.raycompat.labels import has_labels
+from raysweep.raycompat.preemption import PreemptingState, PreemptionError
 from raysweep.raycompat.train import FixedSize, LocalController
 
 _EPSILON: Final = 1e-6

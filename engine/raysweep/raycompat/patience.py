@@ -37,9 +37,12 @@ _TRIES: Final = 100
 @contextmanager
 def patient_start(timeout_s: float = START_S) -> Iterator[None]:
     """Nodes that this process starts in here have `timeout_s` seconds to join their cluster."""
+    from ray import _raylet
     from ray._private import services
-    from ray._raylet import persist_port  # type: ignore[attr-defined]
 
+    persist_port: Any = getattr(
+        _raylet, "persist_port", None
+    )  # since Ray 2.54; agents tell their ports otherwise before
     get_node, start_raylet = services.get_node, services.start_raylet
 
     def wait_for_node(gcs_address: str, node_id: str) -> Any:
@@ -60,7 +63,9 @@ def patient_start(timeout_s: float = START_S) -> Iterator[None]:
             persist_port(given["session_dir"], given["node_id"], name, options[name])
         return start_raylet(*args, **options)
 
-    services.get_node, services.start_raylet = wait_for_node, start_with_ports
+    services.get_node = wait_for_node
+    if persist_port is not None:
+        services.start_raylet = start_with_ports
     # How long the raylet then tries to reach its agents.
     is_set = _REGISTER in os.environ
     os.environ.setdefault(_REGISTER, str(int(timeout_s * 1000)))

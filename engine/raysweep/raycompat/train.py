@@ -45,11 +45,12 @@ from ray.train.v2._internal.execution.controller import TrainController
 from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
 from ray.train.v2._internal.execution.scaling_policy.fixed import FixedScalingPolicy
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
-from ray.train.v2._internal.execution.worker_group.placement_group_handle import DefaultPlacementGroupHandle
 from ray.train.v2._internal.util import ObjectRefWrapper
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
-from ray.train.v2.api.preemption import PreemptionInfo
+
+from raysweep.raycompat.placement import DefaultPlacementGroupHandle
+from raysweep.raycompat.preemption import HAS_NOTICES, PreemptionInfo
 
 __all__ = [
     "Decision",
@@ -276,9 +277,12 @@ class LocalController(TrainController):
         self._pause_s = seconds
 
     def ask_for_checkpoint(self) -> None:
-        """Let `get_preemption_info()` of the present workers say that they are to report one; once."""
+        """Let `get_preemption_info()` of the present workers say that they are to report one; once.
+
+        Before Ray 2.58 workers have no such call, and are asked for nothing.
+        """
         group: Any = self.get_worker_group()
-        if group is None or group is self._asked or not group.has_started():
+        if not HAS_NOTICES or group is None or group is self._asked or not group.has_started():
             return
         self._asked = group
         until_ms = int((time.time() + ASKED_S) * 1000)

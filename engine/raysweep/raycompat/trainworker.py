@@ -12,6 +12,14 @@ from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
 from raysweep.raycompat.trialcalls import TrialCalls
 
 
+def heard_of_end() -> Any:
+    """The notice that this worker is about to be ended; None: there is none, as always before Ray 2.58."""
+    import ray.train
+
+    ask = getattr(ray.train, "get_preemption_info", None)
+    return None if ask is None else ask()
+
+
 def count_reports() -> int:
     """How many reports this worker of a Ray Train run has made."""
     return int(get_train_context().report_call_index)

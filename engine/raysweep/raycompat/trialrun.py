@@ -30,13 +30,13 @@ from ray.train.v2._internal.execution.failure_handling import (
     FailurePolicy,
     create_failure_policy,
 )
-from ray.train.v2._internal.execution.worker_group.placement_group_handle import DefaultPlacementGroupHandle
 from ray.train.v2._internal.util import ObjectRefWrapper
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
-from ray.train.v2.api.exceptions import PreemptionError, WorkerGroupError
-from ray.train.v2.api.preemption import PreemptionInfo
+from ray.train.v2.api.exceptions import WorkerGroupError
 
 from raysweep.raycompat.dataplace import DataPlace
+from raysweep.raycompat.placement import DefaultPlacementGroupHandle
+from raysweep.raycompat.preemption import HAS_NOTICES, PreemptionError, PreemptionInfo
 from raysweep.raycompat.train import (
     POLL_FASTEST_S,
     FixedSize,
@@ -315,7 +315,7 @@ class AnnouncedNodes(FailurePolicy):
     def make_decision(self, training_failed_error: Any) -> FailureDecision:
         announced = self.announced()
         error = training_failed_error
-        if isinstance(error, WorkerGroupError) and is_preemption(error, announced):
+        if HAS_NOTICES and isinstance(error, WorkerGroupError) and is_preemption(error, announced):
             ranks = {"": sorted(announced)}
             error = PreemptionError(PreemptionInfo(deadline_ms=None, preempted_node_to_ranks=ranks))
         return self._theirs.make_decision(error)

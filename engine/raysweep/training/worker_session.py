@@ -45,9 +45,9 @@ class TrainWorkerSession:
 
         All workers have to ask equally often: they get one answer, that of rank 0.
         """
-        import ray.train
+        from raysweep.raycompat.trainworker import heard_of_end
 
-        self._heard = ray.train.get_preemption_info()
+        self._heard = heard_of_end()
         return self._heard is not None and self._heard != self._answered
 
     @property
@@ -78,9 +78,9 @@ class TrainWorkerSession:
 
     def _await_end(self, checkpoint: Reported) -> None:
         """Once for each time that workers are asked: also where it was stored before this one has heard."""
-        import ray.train
+        from raysweep.raycompat.trainworker import heard_of_end
 
-        info: Any = ray.train.get_preemption_info()
+        info = heard_of_end()
         if info is None or info == self._waited or (checkpoint is None and train_rank()[0] == 0):
             return
         self._waited = info

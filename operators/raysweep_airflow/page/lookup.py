@@ -10,7 +10,6 @@ import json
 from datetime import datetime
 from typing import Any, Final
 
-from airflow.models.task_state_store import TaskStateStoreModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
 from airflow.utils.session import create_session
@@ -20,6 +19,13 @@ from sqlalchemy.orm import Session
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.page.place import Place
 from raysweep_airflow.page.task import FINISHED, OPERATORS, TaskView
+
+try:
+    from airflow.models.task_state_store import TaskStateStoreModel
+
+    StateModel: Any = TaskStateStoreModel
+except ImportError:  # before Airflow 3.3
+    StateModel = None
 
 _IDS: Final = ("dag_id", "task_id", "run_id", "map_index")
 JOB_KEY: Final = "raysweep_job"
@@ -58,7 +64,7 @@ def find_over(since: datetime) -> set[tuple[TaskId, str]]:
     """Tasks that had a job, and are over since then or later: which, and what is new each time one ends."""
     found: set[tuple[TaskId, str]] = set()
     with create_session(scoped=False) as session:
-        for model, key in ((TaskStateStoreModel, JOB_KEY), (XComModel, PLACE_KEY)):
+        for model, key in (*([(StateModel, JOB_KEY)] if StateModel else []), (XComModel, PLACE_KEY)):
             rows = session.execute(
                 select(*(getattr(TaskInstance, name) for name in (*_IDS, "updated_at", "try_number")))
                 .join(model, and_(*(getattr(model, name) == getattr(TaskInstance, name) for name in _IDS)))
@@ -70,20 +76,27 @@ def find_over(since: datetime) -> set[tuple[TaskId, str]]:
 
 def _place(session: Session, task: TaskInstance) -> Place | None:
     """From the task state store, which outlives tries; or from the result, which outlives the store."""
-    kept = session.scalar(
-        select(TaskStateStoreModel.value).where(
-            TaskStateStoreModel.dag_id == task.dag_id,
-            TaskStateStoreModel.run_id == task.run_id,
-            TaskStateStoreModel.task_id == task.task_id,
-            TaskStateStoreModel.map_index == task.map_index,
-            TaskStateStoreModel.key == JOB_KEY,
-        )
-    )
     return (
-        (Place.of_job(_decoded(kept)) if kept else None)
+        Place.of_job(_kept(session, task))
         or Place.of_job(_xcom(session, task, PLACE_KEY))
         or Place.of_result(_xcom(session, task, XCOM_RETURN_KEY))
     )
+
+
+def _kept(session: Session, task: TaskInstance) -> Any:
+    """What the task state store has of its job; None before Airflow 3.3, which has no store."""
+    if StateModel is None:
+        return None
+    found = session.scalar(
+        select(StateModel.value).where(
+            StateModel.dag_id == task.dag_id,
+            StateModel.run_id == task.run_id,
+            StateModel.task_id == task.task_id,
+            StateModel.map_index == task.map_index,
+            StateModel.key == JOB_KEY,
+        )
+    )
+    return _decoded(found) if found else None
 
 
 def _xcom(session: Session, task: TaskInstance, key: str) -> Any:

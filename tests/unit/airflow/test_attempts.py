@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowSkipException
 
 import raysweep as rs
 from raysweep.errors import SpecError, StorageError
@@ -21,6 +20,7 @@ from raysweep.specs import identity
 from raysweep.specs.outline import outline
 from raysweep.storage.objects.opening import open_store
 from raysweep_airflow import SweepOperator, TrainOperator
+from raysweep_airflow.compat import AirflowSkipException
 from raysweep_airflow.results import top_k
 from raysweep_airflow.tries import Record
 from raysweep_airflow.work import JOB_KEY, Attempt, Try

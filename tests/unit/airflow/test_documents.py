@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
 
 import raysweep as rs
 from raysweep.errors import SpecError
 from raysweep_airflow import SweepOperator, documents
+from raysweep_airflow.compat import AirflowFailException
 
 SPEC = """
 name: flights

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
+
+import pytest
+
+
+def ray_version() -> tuple[int, int]:
+    """Major and minor version of the Ray that is installed."""
+    found = re.match(r"(\d+)\.(\d+)", version("ray"))
+    assert found is not None
+    return int(found[1]), int(found[2])
+
+
+def since(major: int, minor: int) -> pytest.MarkDecorator:
+    """The mark of a contract about a part that Ray has since this version, and that is not used before."""
+    return pytest.mark.skipif(ray_version() < (major, minor), reason=f"Ray has it since {major}.{minor}")
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:

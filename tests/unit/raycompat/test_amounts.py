@@ -11,10 +11,14 @@ pytest.importorskip("ray")
 from ray._common.ray_option_utils import _validate_resource_quantity
 from ray._private.accelerators import get_all_accelerator_resource_names
 
+from tests.unit.raycompat.moved import since
+
 DEVICES = sorted(get_all_accelerator_resource_names() - {"GPU"})
 
 
+@since(2, 59)
 def test_the_devices_that_are_not_shared_are_all_known() -> None:
+    """An older Ray knows fewer."""
     assert set(DEVICES) > WHOLE_DEVICES
 
 

@@ -12,15 +12,15 @@ import pytest
 import ray.train
 from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
 from ray.train.v2._internal.execution.controller import TrainController
-from ray.train.v2._internal.execution.controller.state import PreemptingState, RestartingState
+from ray.train.v2._internal.execution.controller.state import RestartingState
 from ray.train.v2._internal.execution.failure_handling import FailureDecision
-from ray.train.v2._internal.execution.preemption import PreemptionInfo
 from ray.train.v2._internal.execution.scaling_policy import ElasticScalingPolicy, NoopDecision
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
-from ray.train.v2.api.exceptions import ControllerError, PreemptionError
+from ray.train.v2.api.exceptions import ControllerError
 
 from raysweep.raycompat import elastic, train
-from tests.unit.raycompat.moved import check_uses, parameters
+from raysweep.raycompat.preemption import PreemptingState, PreemptionError, PreemptionInfo
+from tests.unit.raycompat.moved import check_uses, parameters, since
 
 Nodes = dict[str, Mapping[str, float]]
 
@@ -195,7 +195,7 @@ class Leaving(elastic.ElasticController):
 
 
 @pytest.fixture
-def preempting(monkeypatch: pytest.MonkeyPatch) -> PreemptingState:
+def preempting(monkeypatch: pytest.MonkeyPatch) -> Any:
     info = PreemptionInfo(deadline_ms=None, preempted_node_to_ranks={"b": [1]})
     state = PreemptingState(preemption_info=info, detected_at_s=7.0)
 
@@ -216,8 +216,9 @@ def nothing(controller: Leaving) -> None:
     pass
 
 
+@since(2, 58)
 def test_the_node_is_left_once_a_checkpoint_is_stored_and_costs_no_failure(
-    preempting: PreemptingState,
+    preempting: Any,
 ) -> None:
     controller = Leaving(1, [nothing, nothing, save])
     for _ in range(2):
@@ -229,20 +230,23 @@ def test_the_node_is_left_once_a_checkpoint_is_stored_and_costs_no_failure(
     assert isinstance(error, PreemptionError)
 
 
-def test_where_too_few_have_room_elsewhere_all_run_until_the_nodes_time(preempting: PreemptingState) -> None:
+@since(2, 58)
+def test_where_too_few_have_room_elsewhere_all_run_until_the_nodes_time(preempting: Any) -> None:
     controller = Leaving(0, [save])
     asyncio.run(controller._handle_preempting_state(preempting))
     assert controller.left == []
 
 
-def test_a_run_that_ends_with_this_checkpoint_leaves_no_node(preempting: PreemptingState) -> None:
+@since(2, 58)
+def test_a_run_that_ends_with_this_checkpoint_leaves_no_node(preempting: Any) -> None:
     """Workers that are asked at a deadline look the same to Ray as those whose node will go."""
     controller = Leaving(1, [save], is_ending=True)
     asyncio.run(controller._handle_preempting_state(preempting))
     assert controller.left == []
 
 
-def test_each_announcement_waits_for_a_checkpoint_of_its_own(preempting: PreemptingState) -> None:
+@since(2, 58)
+def test_each_announcement_waits_for_a_checkpoint_of_its_own(preempting: Any) -> None:
     controller = Leaving(1, [save, nothing])
     asyncio.run(controller._handle_preempting_state(preempting))
     again = PreemptingState(preemption_info=preempting.preemption_info, detected_at_s=8.0)
@@ -261,10 +265,14 @@ def test_what_is_overridden_is_there_and_takes_the_same() -> None:
         assert parameters(getattr(elastic.ElasticSize, name)) == parameters(
             getattr(ElasticScalingPolicy, name)
         )
-    mine = elastic.ElasticController._handle_preempting_state
-    assert parameters(mine) == parameters(TrainController._handle_preempting_state)
-    check_uses(TrainController, "await self._handle_preempting_state(controller_state)")
     check_uses(TrainController, "def _execute_failure_decision", "latest_checkpoint_result")
     check_uses(
         WorkerGroup, "if not pg_handle.wait(", "raise WorkerGroupStartupTimeoutError(", "def get_workers"
     )
+
+
+@since(2, 58)
+def test_the_state_of_a_node_that_goes_is_handled_where_it_is_overridden() -> None:
+    mine = elastic.ElasticController._handle_preempting_state
+    assert parameters(mine) == parameters(TrainController._handle_preempting_state)
+    check_uses(TrainController, "await self._handle_preempting_state(controller_state)")

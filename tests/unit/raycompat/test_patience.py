@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from ray._private import node, services
-from ray._raylet import wait_for_persisted_port
 
 from raysweep.raycompat.patience import _free_ports, _unassigned_ports, patient_start
+from tests.unit.raycompat.moved import since
 
 
 def test_a_late_node_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,8 +41,11 @@ def test_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert services.get_node is never
 
 
+@since(2, 54)
 def test_a_raylet_is_told_its_agents_ports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that is not waits for their files, and aborts when they are late."""
+    from ray._raylet import wait_for_persisted_port
+
     started: list[dict[str, Any]] = []
 
     def start_raylet(node_id: str, session_dir: str, other: int, **ports: Any) -> None:

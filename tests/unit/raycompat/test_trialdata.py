@@ -27,7 +27,7 @@ from raysweep.raycompat import calls, dataplace, datasplits
 from raysweep.raycompat.dataplace import DataPlace, leave_data
 from raysweep.raycompat.trialdata import Shards, Shares, TrialDatasets, split_names
 from raysweep.raycompat.trialrun import _LEFT_OUT
-from tests.unit.raycompat.moved import check_uses, parameters
+from tests.unit.raycompat.moved import check_uses, parameters, since
 
 PLACE = DataPlace(group="a group", bundle=3, cpus=2)
 
@@ -133,6 +133,7 @@ def test_what_of_ray_data_asks_for_cpus_goes_to_the_bundle_and_nothing_else_does
     assert given == {"name": "n", **({"num_cpus": options["num_cpus"]} if "num_cpus" in options else {})}
 
 
+@since(2, 60)
 def test_what_lists_parquet_files_takes_its_place_along_to_a_task() -> None:
     theirs = importlib.import_module(dataplace.LISTING).FooterFileIndexer
     check_uses(theirs.list_files, "FooterReaderActor.options(", "range(self._num_actors)")

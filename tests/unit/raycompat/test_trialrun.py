@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import ray.train
 from ray.exceptions import RayActorError
-from ray.train.v2._internal.callbacks import preemption_callback
 from ray.train.v2._internal.execution.callback import ReportCallback
 from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
 from ray.train.v2._internal.execution.context import TrainRunContext
@@ -25,7 +24,7 @@ from ray.train.v2.api.exceptions import WorkerGroupError
 from ray.tune.integration import ray_train
 
 from raysweep.raycompat import calls, trialrun
-from tests.unit.raycompat.moved import check_uses, parameters
+from tests.unit.raycompat.moved import check_uses, parameters, since
 
 OVERRIDDEN = [
     (trialrun._Workers, "_create_placement_group"),
@@ -92,6 +91,7 @@ def test_a_group_that_is_killed_is_its_workers_and_one_actor_more() -> None:
     assert issubclass(trialrun.Reports, ReportCallback)
 
 
+@since(2, 58)
 def test_a_node_that_goes_before_its_announced_time_costs_no_failure_but_a_preemption() -> None:
     died = WorkerGroupError("died", {1: RayActorError()})
     policy = trialrun.AnnouncedNodes(ray.train.FailureConfig(max_failures=0))
@@ -114,6 +114,7 @@ class Told:
         self.mark_preempt = SimpleNamespace(remote=self.told.append)
 
 
+@since(2, 58)
 def test_all_workers_of_a_group_are_asked_for_a_checkpoint_once() -> None:
     check_uses(RayTrainWorker, "def mark_preempt(self, info: PreemptionInfo)")
     controller = object.__new__(trialrun._Controller)
@@ -143,7 +144,10 @@ class PreemptionCallback:
         self.watched.append({rank: worker.metadata.node_id for rank, worker in ranks})
 
 
+@since(2, 58)
 def test_of_the_trials_own_node_the_sweep_asks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.train.v2._internal.callbacks import preemption_callback
+
     uses = ("metadata.node_id", "worker_group.get_workers()", "after_worker_group_start")
     check_uses(preemption_callback.PreemptionCallback, *uses)
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "here"))

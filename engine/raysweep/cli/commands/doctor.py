@@ -16,7 +16,13 @@ from raysweep.jobs.doctor import examine
 from raysweep.jobs.sync import run_sync
 from raysweep.specs import SweepSpec, TrainSpec
 
-COLOURS: Final = {"ok": "green", "slow": "yellow", "failed": "bold red", "skipped": "dim"}
+COLOURS: Final = {
+    "ok": "green",
+    "slow": "yellow",
+    "untested": "yellow",
+    "failed": "bold red",
+    "skipped": "dim",
+}
 
 
 def show_checks(
@@ -42,7 +48,7 @@ def _show(checks: list[Check]) -> None:
     for check in checks:
         text = f"{check.detail}; {check.fix}" if check.fix else check.detail
         line = Text.assemble(
-            (f"{check.status:<7}", COLOURS[check.status]),
+            (f"{check.status:<8}", COLOURS[check.status]),
             f"  {check.name:<{width}}  ",
             " ".join(text.split()),
         )

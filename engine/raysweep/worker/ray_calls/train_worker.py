@@ -59,13 +59,12 @@ class InnerSession:
 
         All workers have to ask equally often: they get one answer, that of rank 0.
         """
-        import ray.train
+        from raysweep.raycompat.trainworker import count_reports, heard_of_end
 
-        from raysweep.raycompat.trainworker import count_reports
-
-        heard, reports = ray.train.get_preemption_info(), count_reports()
+        heard = heard_of_end()
         if heard is None:
             return False
+        reports = count_reports()
         if heard != self._heard:
             self._heard, self._heard_at = heard, reports
         return reports == self._heard_at

@@ -1,0 +1,10 @@
+"""The lowest and highest tested version of each. Written by `python -m devtools.versions`."""
+
+from collections.abc import Mapping
+from typing import Final
+
+RANGES: Final[Mapping[str, tuple[str, str]]] = {
+    "ray": ("2.50", "2.60"),
+    "airflow": ("3.3", "3.3"),
+    "prefect": ("3.7", "3.9"),
+}
