@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import model_validator
 
 from raysweep.outcome.record import Record
@@ -38,3 +40,13 @@ class Estimate(Record):
     """How often the rest of the sweep was played."""
     is_extended: bool = False
     """The sweep is too large to be played to its end: from where a play stopped, its pace counts."""
+
+
+class Expected(Record):
+    """What is expected of a sweep, and which of its trials are slow."""
+
+    estimate: Estimate | None = None
+    slow: tuple[str, ...] = ()
+
+
+NOTHING: Final = Expected()

@@ -13,7 +13,8 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from raysweep.runs.reading.estimating import BUSY_SHARE, EVERY_S, NOTHING, Expected
+from raysweep.outcome.estimate import NOTHING, Expected
+from raysweep.runs.reading.estimating import BUSY_SHARE, EVERY_S
 
 TIMEOUT_S: Final = 300.0
 """A process that takes longer is killed: a storage may not answer."""
@@ -30,7 +31,13 @@ class Forecast:
 
     def __init__(self, storage_path: str, sweep_id: str, *, every_s: float = EVERY_S) -> None:
         self.newest: Expected = NOTHING
-        self._command = [sys.executable, "-m", "raysweep.runs.reading.estimating", storage_path, sweep_id]
+        self._command = [
+            sys.executable,
+            "-m",
+            "raysweep.runs.reading.estimate_process",
+            storage_path,
+            sweep_id,
+        ]
         self._is_readable = not storage_path.startswith(_KEPT_IN_MEMORY)
         self._every_s = every_s
         self._process: subprocess.Popen[bytes] | None = None

@@ -14,8 +14,8 @@ from raysweep.cluster.control.forecast import Forecast
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepProgress
+from raysweep.outcome.estimate import NOTHING
 from raysweep.runs.ownership.sweep_claim import OnProgress, Ownership
-from raysweep.runs.reading.estimating import NOTHING
 from raysweep.runs.reading.progress import make_progress
 
 HEARTBEAT_S: Final = 2.0

@@ -21,12 +21,13 @@ from raysweep.core.views.result import outcome_so_far, trial_outcome
 from raysweep.errors import RaysweepError, SweepNotFoundError
 from raysweep.estimates import Past, Seen
 from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.outcome.estimate import NOTHING
 from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import STALE_AFTER_S, HolderState, HolderWatch
 from raysweep.runs.ownership.replay import catch_up, read_state
 from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_kept
-from raysweep.runs.reading.estimating import CPU_S, NOTHING, Estimating
+from raysweep.runs.reading.estimating import CPU_S, Estimating
 from raysweep.runs.reading.glances import first_seen_at
 from raysweep.runs.reading.past_nights import past_nights
 from raysweep.runs.reading.status import (

@@ -32,11 +32,10 @@ from raysweep.outcome import (
     Usage,
     show_infeasible,
 )
-from raysweep.outcome.estimate import Estimate
+from raysweep.outcome.estimate import NOTHING, Estimate, Expected
 from raysweep.outcome.trials import rows_of
 from raysweep.runs.ownership.holder import HolderState, holder_state
 from raysweep.runs.reading.curve import Dot, best_so_far
-from raysweep.runs.reading.estimating import NOTHING, Expected
 
 TOP: Final = 20
 """How many of the best trials a status holds."""

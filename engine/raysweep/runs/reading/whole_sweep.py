@@ -21,11 +21,12 @@ from raysweep.errors import RaysweepError, SweepNotFoundError
 from raysweep.estimates import Past
 from raysweep.estimates.seen import MAX_TRIALS as MAX_SEEN
 from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.outcome.estimate import NOTHING
 from raysweep.outcome.record import without_collector
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import HolderWatch
 from raysweep.runs.ownership.replay import damaged_record
-from raysweep.runs.reading.estimating import NOTHING, Estimating
+from raysweep.runs.reading.estimating import Estimating
 from raysweep.runs.reading.past_nights import past_nights
 from raysweep.runs.reading.reader import is_starting, unread_status, with_verdict
 from raysweep.runs.reading.status import RunStatus, status_of_outcome, status_of_state
