@@ -8,63 +8,72 @@ from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from raysweep.cli.consoles import make_console
+from raysweep.outcome.formatting import show_bytes
 
 LINE_EVERY_S: Final = 10.0
 """Where there is no terminal: the first line comes after so long, and the next ones as far apart."""
 Advance = Callable[[str, int, int], None]
-"""Told what is done, how many of it are done, and how many there are; 0: not known."""
+"""Told what is done, how much of it is done, and how much there is; 0: not known. Any thread may call it."""
 
 
 @contextmanager
 def progress_bar(
-    verb: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    *,
+    is_bytes: bool = False,
+    console: Console | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Advance]:
-    """Show how far something is, for as long as it takes; what is done in no time shows nothing.
+    """Show how far something is, for as long as it takes. On a terminal the bar vanishes at the end.
 
     Args:
-        verb: What happens: `exporting`.
+        is_bytes: What is counted is bytes.
         console: Where to; default: standard error.
         clock: Seconds that only grow.
     """
     console = console or make_console(is_stderr=True)
+    show = _show_bytes if is_bytes else _show_count
     if not console.is_terminal:
-        yield _lines(verb, console, clock)
+        yield _lines(console, show, clock)
         return
-    columns = (
+    columns: tuple[ProgressColumn, ...] = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[count]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task(verb, total=None, count="")
+        tasks: dict[str, TaskID] = {}
 
         def advance(what: str, done: int, total: int) -> None:
-            shown.update(
-                task,
-                description=f"{verb} {what}",
-                completed=done,
-                total=total or None,
-                count=_count(done, total),
-            )
+            if what not in tasks:
+                # One at a time; each has a speed of its own.
+                for each in tasks.values():
+                    shown.remove_task(each)
+                tasks.clear()
+                tasks[what] = shown.add_task(what, total=total or None, count="")
+            shown.update(tasks[what], completed=done, total=total or None, count=show(done, total))
 
         yield advance
 
 
-def _lines(verb: str, console: Console, clock: Callable[[], float]) -> Advance:
+def _lines(console: Console, show: Callable[[int, int], str], clock: Callable[[], float]) -> Advance:
     last = clock()
 
     def advance(what: str, done: int, total: int) -> None:
         nonlocal last
         if clock() - last >= LINE_EVERY_S:
             last = clock()
-            console.print(f"{verb} {what}: {_count(done, total)}", markup=False, soft_wrap=True)
+            console.print(f"{what}: {show(done, total)}", markup=False, soft_wrap=True)
 
     return advance
 
 
-def _count(done: int, total: int) -> str:
+def _show_count(done: int, total: int) -> str:
     return f"{done:,} of {total:,}" if total else f"{done:,}"
+
+
+def _show_bytes(done: int, total: int) -> str:
+    return f"{show_bytes(done)} of {show_bytes(total)}" if total else show_bytes(done)

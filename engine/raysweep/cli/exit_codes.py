@@ -27,16 +27,22 @@ class Detached(KeyboardInterrupt):
         return f"{self.run_id} {goes_on}; follow it with: {self.attach} or end it with: {self.cancel}"
 
 
-def say_error(text: str, code: int) -> int:
-    """Print `error: <text>` as one line on standard error; returns the code."""
-    return say(text, "error", "bold red", code)
+def say_error(text: str, code: int, *, docs: str = "") -> int:
+    """Print `error: <text>` as one line on standard error; returns the code.
+
+    `docs`: the section of the documentation about it, which a second line names on a terminal.
+    """
+    return say(text, "error", "bold red", code, docs=docs)
 
 
-def say(text: str, head: str, style: str, code: int) -> int:
-    """Print `<head>: <text>` as one line on standard error; returns the code."""
+def say(text: str, head: str, style: str, code: int, *, docs: str = "") -> int:
+    """Print `<head>: <text>` as one line on standard error; returns the code. `docs`: as `say_error`."""
     from rich.console import Console
     from rich.text import Text
 
     line = Text.assemble((f"{head}:", style), " ", " ".join(text.split()))
-    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+    console = Console(stderr=True, highlight=False)
+    console.print(line, soft_wrap=True)
+    if docs and console.is_terminal:
+        console.print(f"see {docs}", style="dim", markup=False, soft_wrap=True)
     return code

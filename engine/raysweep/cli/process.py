@@ -72,12 +72,12 @@ def _commands() -> list[str]:
 
 
 def _failed(error: Exception) -> int:
-    from raysweep.errors import RaysweepError, one_line
+    from raysweep.errors import RaysweepError, docs_of, one_line
 
     if is_debugging():
         traceback.print_exception(error)
     if isinstance(error, RaysweepError):
-        return say_error(str(error), error.exit_code)
+        return say_error(str(error), error.exit_code, docs=docs_of(error))
     text = one_line(f"{type(error).__name__}: {error}")
     return say_error(f"{text}; this is a bug of raysweep, RAYSWEEP_DEBUG=1 shows where", FAILED)
 

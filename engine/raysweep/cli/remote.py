@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from raysweep.cli.bars import progress_bar
 from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.exit_codes import DONE, Detached
 from raysweep.cli.job_messages import JobHow
@@ -39,7 +40,8 @@ def run(
     """
     cluster = Cluster(address)
     console = make_console(is_stderr=True)
-    running = cluster.submit(request, options=job.options)
+    with progress_bar(is_bytes=True) as on_upload:
+        running = cluster.submit(request, options=job.options, on_upload=on_upload)
     for each in running.left_out:
         console.print(f"not uploaded: {each}", markup=False, soft_wrap=True)
     if running.how != "finished":

@@ -53,6 +53,7 @@ from __future__ import annotations
 from raysweep.errors import base, cluster, runs, specs, storage
 from raysweep.errors.base import (
     RaysweepError,
+    docs_of,
     message_of,
     one_line,
 )
@@ -149,6 +150,7 @@ __all__ = [
     "TrainingFailedError",
     "TrialStopped",
     "WaitFailedError",
+    "docs_of",
     "message_of",
     "one_line",
 ]

@@ -56,7 +56,7 @@ def export_mlflow(folder: SweepFolder, tracking_uri: str | None, advance: Advanc
                 if hook := getattr(callback, HOOKS[type(item.event)], None):
                     hook(item.event)
             callback.flush()
-            advance("events", feed.ordinal, max(total, feed.ordinal))
+            advance("exporting events", feed.ordinal, max(total, feed.ordinal))
             items = feed.read(BATCH)
     except (SinkDownError, ValueError) as error:
         raise RaysweepError(f"{error}; export it again: it continues where it was") from error

@@ -44,8 +44,8 @@ def told(items: Iterable[ItemT], what: str, total: int, advance: Advance) -> Ite
         yield item
         done += 1
         if done % EVERY == 0:
-            advance(what, done, max(total, done))
-    advance(what, done, done)
+            advance(f"exporting {what}", done, max(total, done))
+    advance(f"exporting {what}", done, done)
 
 
 @dataclass(slots=True)

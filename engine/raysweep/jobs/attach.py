@@ -71,6 +71,8 @@ _USUAL: Final = frozenset({TOOL_REASON, "excluded", "in an ignore file"})
 
 Cluster = JobsClient | ClusterConnection | str
 Announce = Callable[["RunningJob"], None]
+OnUpload = Callable[[str, int, int], None]
+"""Told what is done, how many bytes of it are done, and how many there are; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,7 @@ async def submit(
     to: Cluster,
     options: JobOptions | None = None,
     announce: Announce | None = None,
+    on_upload: OnUpload | None = None,
 ) -> RunningJob:
     """As `submit_or_attach`, for who has a request already.
 
@@ -149,6 +152,7 @@ async def submit(
         options: As there.
         announce: Called on another thread, with the handle, right before the job is submitted or attached to.
             If it raises, no job is submitted.
+        on_upload: Told, on any thread, how far packing and uploading are.
     """
     options = options or JobOptions()
     check_portable(request.spec)
@@ -156,6 +160,7 @@ async def submit(
     seen = await asyncio.to_thread(_look, view, request, options.continuing)
     outcome, is_reopening = seen.outcome, seen.is_reopening
     async with open_client(to) as client:
+        client.on_upload = on_upload
         if outcome is not None and not is_reopening:
             return _handle(client, request, seen.recorded, "finished")
         newest = find_newest(await client.jobs(), request, seen)
@@ -361,7 +366,12 @@ async def _upload(client: JobsClient, package: Package) -> bool:
     """Whether the package had to be sent."""
     if await client.has_package(package.uri):
         return False
-    await client.upload(package.uri, await asyncio.to_thread(package.to_zip))
+    size_bytes = package.size_bytes
+
+    def on_read(done: int) -> None:
+        client.tell("packing", done, size_bytes)
+
+    await client.upload(package.uri, await asyncio.to_thread(package.to_zip, on_read))
     return True
 
 

@@ -68,6 +68,8 @@ class JobsClient:
     def __init__(self, connection: ClusterConnection | str) -> None:
         self.connection = ClusterConnection.of(connection)
         self._scrubber = self.connection.scrubber()
+        self.on_upload: Callable[[str, int, int], None] | None = None
+        """Told what is done, how many bytes of it are done, and how many there are; 0: not known."""
         self._http: httpx.AsyncClient | None = None
         self._replaced: list[httpx.AsyncClient] = []
         self._context = self.connection.ssl_context()
@@ -172,7 +174,13 @@ class JobsClient:
     async def upload(self, uri: str, data: bytes) -> None:
         """Store a package under its URI."""
         timeout_s = self.connection.request_timeout_s * UPLOAD_FACTOR
+        self.tell("uploading", len(data))
         self._check(await self._ask("PUT", _package_path(uri), lambda: data, timeout_s=timeout_s))
+
+    def tell(self, what: str, done: int, total: int = 0) -> None:
+        """Say how far packing or uploading is."""
+        if self.on_upload is not None:
+            self.on_upload(what, done, total)
 
     def scrub(self, text: str) -> str:
         """A text from the cluster without this connection's secrets."""

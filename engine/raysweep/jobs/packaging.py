@@ -12,7 +12,7 @@ import io
 import os
 import stat
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -78,9 +78,12 @@ class Package:
         """Before compression."""
         return sum(entry.size_bytes for entry in self.entries)
 
-    def to_zip(self) -> bytes:
-        """The zip; equal packages give equal bytes. Raises SpecError where a file has changed meanwhile."""
-        out = io.BytesIO()
+    def to_zip(self, on_read: Callable[[int], None] | None = None) -> bytes:
+        """The zip; equal packages give equal bytes. Raises SpecError where a file has changed meanwhile.
+
+        `on_read`: told how many bytes have been read.
+        """
+        out, done = io.BytesIO(), 0
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             digest = hashlib.blake2b(digest_size=20)
             for entry in self.entries:
@@ -94,6 +97,9 @@ class Package:
                     for chunk in entry.chunks():
                         content.update(chunk)
                         file.write(chunk)
+                        done += len(chunk)
+                        if on_read is not None:
+                            on_read(done)
                 digest.update(content.digest())
         if _uri(digest) != self.uri:
             raise SpecError("working_dir", "has changed while it was packed", "submit again")

@@ -19,7 +19,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from raysweep.errors import SweepInterrupted
-from raysweep.jobs.attach import Announce, RunningJob, submit
+from raysweep.jobs.attach import Announce, OnUpload, RunningJob, submit
 from raysweep.jobs.client import TAIL_PAUSE_S, JobsClient
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import CANCEL_GRACE_S, OnProgress, cancel, wait
@@ -94,11 +94,19 @@ class Cluster:
         return self.submit(RunRequest.of(spec, key), options=options)
 
     def submit(
-        self, request: AnyRequest, *, options: JobOptions | None = None, announce: Announce | None = None
+        self,
+        request: AnyRequest,
+        *,
+        options: JobOptions | None = None,
+        announce: Announce | None = None,
+        on_upload: OnUpload | None = None,
     ) -> RunningJob:
         """As `submit_or_attach`, for who has a request already; `announce` gets the handle before."""
+        to = self.connection
         try:
-            return run_sync(lambda: submit(request, to=self.connection, options=options, announce=announce))
+            return run_sync(
+                lambda: submit(request, to=to, options=options, announce=announce, on_upload=on_upload)
+            )
         except KeyboardInterrupt:
             note = "it may have been submitted; attach with the same key to see"
             raise SweepInterrupted(request.run.name, note) from None

@@ -56,6 +56,16 @@ def show_age(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
+def show_bytes(size_bytes: int) -> str:
+    """`512 B`, `1.5 MiB`."""
+    size, unit = float(size_bytes), "B"
+    for bigger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, bigger
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+
+
 def show_config(config: Mapping[str, Any]) -> str:
     """A config on one line: `lr=0.0123 net.depth=4`."""
     return " ".join(f"{path}={show_number(value)}" for path, value in leaves(config))

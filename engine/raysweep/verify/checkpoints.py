@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +17,7 @@ from raysweep.storage.checkpoints.restores import show_names
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.local import LOCK_MARK, TEMPORARY_MARK
 from raysweep.storage.objects.store import ObjectInfo
-from raysweep.verify.report import Checked, Finding
+from raysweep.verify.report import Checked, Finding, OnRead
 
 GIVE_UP_AFTER_S: Final = 30.0
 PRUNE_FIX: Final = "`raysweep verify --prune` deletes it"
@@ -38,8 +38,16 @@ class CheckpointCheck:
     """Checks what lies below `checkpoints/`, as of one listing."""
 
     def __init__(
-        self, folder: SweepFolder, infos: Iterable[ObjectInfo], checked: Checked, *, is_quick: bool
+        self,
+        folder: SweepFolder,
+        infos: Sequence[ObjectInfo],
+        checked: Checked,
+        *,
+        is_quick: bool,
+        on_read: OnRead | None = None,
     ) -> None:
+        self._on_read = on_read
+        self._total_bytes = sum(info.size_bytes for info in infos)
         self._folder = folder
         self._store = CheckpointStore(folder.store, folder.sweep_id, give_up_after_s=GIVE_UP_AFTER_S)
         self._checked = checked
@@ -186,6 +194,8 @@ class CheckpointCheck:
         """What is wrong with an object's content. What several checkpoints share is read once."""
         if key not in self._problems:
             self._checked.hashed_bytes += manifest.objects[index].size_bytes
+            if self._on_read is not None:
+                self._on_read("checking checkpoints", self._checked.hashed_bytes, self._total_bytes)
             try:
                 self._store.check_object(manifest, index)
                 self._problems[key] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
@@ -38,6 +39,10 @@ class Finding:
     """Whose damage it is, by trial and number: it may refer to what lies in an earlier one's folder."""
     modified_at: float = 0.0
     """When the newest of these was written, in seconds since the epoch."""
+
+
+OnRead = Callable[[str, int, int], None]
+"""Told what is read, how many bytes of it were, and how many there are at most; 0: not known."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,15 +19,18 @@ from raysweep.verify.checkpoints import CheckpointCheck
 from raysweep.verify.documents import check_beside, check_outcome, check_progress, check_spec, replay_state
 from raysweep.verify.evidence import check_evidence
 from raysweep.verify.journal import JournalCheck, check_journal
-from raysweep.verify.report import Checked, Finding, VerifyReport
+from raysweep.verify.report import Checked, Finding, OnRead, VerifyReport
 from raysweep.verify.snapshots import SnapshotCheck
 
 
-def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport:
+def verify_sweep(
+    folder: SweepFolder, *, is_quick: bool = False, on_read: OnRead | None = None
+) -> VerifyReport:
     """Check everything that a sweep's folder holds. Only reads; takes one listing and every object once.
 
     Args:
         is_quick: Compare the sizes of checkpoint files only, and do not read them.
+        on_read: Told what is read, how many bytes of it were, and how many there are at most; 0: not known.
 
     Raises:
         StorageError: The storage does not answer. What is damaged is in the report, and raises nothing.
@@ -36,6 +39,8 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
     checked = Checked()
     # In this order: what controllers wrote after the listing, and refer to, cannot look like an orphan.
     infos = list(folder.store.list(folder.sweep_id))
+    if on_read is not None:
+        on_read("checking the journal", 0, 0)
     progress, findings = check_progress(folder)
     record, spec = check_spec(folder, findings)
     if spec is not None:
@@ -50,7 +55,7 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
     checkpoints = [info for info in infos if info.key.startswith(f"{folder.sweep_id}/checkpoints/")]
     is_running = holder_state(progress, time.time()) == "alive"
     pinned = _pinned(folder, findings)
-    checking = CheckpointCheck(folder, checkpoints, checked, is_quick=is_quick)
+    checking = CheckpointCheck(folder, checkpoints, checked, is_quick=is_quick, on_read=on_read)
     found = list(checking.run(known, pinned or (), journal.unsealed))
     if pinned is None:  # an orphan may be a champion's
         found = [finding for finding in found if finding.severity != "orphan"]

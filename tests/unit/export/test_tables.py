@@ -55,7 +55,7 @@ def test_csv_has_every_trial_and_every_report(tmp_path: Path) -> None:
     expected = list(reports_of(folder))
     assert [float(row["auc"]) for row in reports] == [row["auc"] for row in expected]
     assert (made.trials, made.reports, made.has_ended) == (len(trials), len(reports), True)
-    assert told[-1] == ("reports", len(reports), len(reports))
+    assert told[-1] == ("exporting reports", len(reports), len(reports))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["reports.csv", "trials.csv"]
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 from rich.text import Text
 
-from raysweep.cli.commands.verify import show_bytes
+from raysweep.cli.bars import progress_bar
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import DEFAULT_STORAGE, command, open_sweep, read_sweep
 from raysweep.cli.tables import Listing
 from raysweep.errors import JournalDamagedError, SweepDamagedError, SweepHeldError, SweepNotFoundError
-from raysweep.outcome.formatting import show_column
+from raysweep.outcome.formatting import show_bytes, show_column
 from raysweep.runs.across_runs.budget import (
     BudgetPlan,
     Release,
@@ -94,8 +93,7 @@ def _cells(each: StoredCheckpoint, score: str) -> tuple[str | Text, ...]:
 
 def pull(uri: str, target: str, is_json: bool) -> int:
     """Fetch a checkpoint into a folder, each byte checked."""
-    console = make_console(is_stderr=True)
-    manifest = _restore(uri, Path(target), console)
+    manifest = _restore(uri, Path(target))
     if is_json:
         facts = {"uri": uri, "folder": target, "metadata": dict(manifest.metadata)}
         print_json({**facts, "size_bytes": manifest.size_bytes, "files": len(manifest.files)})
@@ -105,13 +103,15 @@ def pull(uri: str, target: str, is_json: bool) -> int:
     return DONE
 
 
-def _restore(uri: str, target: Path, console: Console) -> Manifest:
-    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=None)
+def _restore(uri: str, target: Path) -> Manifest:
+    lock, done = Lock(), 0
+    with progress_bar(is_bytes=True) as advance:
 
         def on_read(size_bytes: int, total_bytes: int) -> None:
-            progress.update(task, advance=size_bytes, total=total_bytes)
+            nonlocal done
+            with lock:
+                done += size_bytes
+                advance("restoring", done, total_bytes)
 
         return restore_uri(uri, target, on_read=on_read)
 

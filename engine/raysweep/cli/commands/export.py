@@ -18,7 +18,7 @@ from raysweep.runs.folder import SweepFolder
 def export(name: str, storage: str | None, to: str, out: str | None, is_json: bool) -> int:
     """Write the sweep, and say what was written where."""
     folder = open_sweep(name, storage)
-    with progress_bar("exporting") as advance:
+    with progress_bar() as advance:
         made = _export(folder, to, out, advance)
     if not made.has_ended:
         note = f"note: {made.sweep_id} has not ended: this is what its journal holds now"

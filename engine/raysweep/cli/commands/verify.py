@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from raysweep.cli.bars import progress_bar
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE, FAILED
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
 from raysweep.cli.tables import Listing
 from raysweep.errors import SweepNotFoundError
-from raysweep.outcome.formatting import show_counts
+from raysweep.outcome.formatting import show_bytes, show_counts
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.objects.opening import open_store
 from raysweep.verify import Finding, VerifyReport, prune, repair, verify_sweep
@@ -32,7 +33,8 @@ class Wanted:
 def run_verify(name: str, storage: str | None, wanted: Wanted) -> int:
     """Check a sweep, and mend it if that is wanted; the exit code is about what is left then."""
     folder = _open(name, storage)
-    report = verify_sweep(folder, is_quick=wanted.is_quick)
+    with progress_bar(is_bytes=True) as on_read:
+        report = verify_sweep(folder, is_quick=wanted.is_quick, on_read=on_read)
     repaired = repair(folder, report) if wanted.is_repaired else ()
     pruned = prune(folder, report) if wanted.is_pruned else ()
     if repaired or pruned:
@@ -102,13 +104,3 @@ def _facts(
     if pruned:
         facts.append(("pruned", f"{len(pruned)}, {show_bytes(sum(each.size_bytes for each in pruned))}"))
     return [*facts, ("stored at", report.uri)]
-
-
-def show_bytes(size_bytes: int) -> str:
-    """`512 B`, `1.5 MiB`."""
-    size, unit = float(size_bytes), "B"
-    for bigger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, bigger
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,7 +1,7 @@
 """Prints the estimate of a sweep as JSON; nothing where there is none.
 
-The controller starts `python -m raysweep.runs.reading.estimate_process STORAGE_PATH SWEEP_ID`, so that its own
-loop loses no time.
+The controller starts `python -m raysweep.runs.reading.estimate_process STORAGE_PATH SWEEP_ID`, so that
+its own loop loses no time.
 """
 
 from __future__ import annotations
