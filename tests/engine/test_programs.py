@@ -401,7 +401,7 @@ def test_the_example_of_hugging_face_learns(
     outcome.raise_for_status()
     assert outcome.best is not None
     assert outcome.best.score > 0.7, "a guess has 0.5"
-    assert outcome.best_checkpoint is not None
+    assert outcome.best.checkpoint_uri is not None
     assert not running("examples/finetune.py")
 
 
