@@ -15,7 +15,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.history import reports_of
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.objects.opening import open_store
-from tests.engine.test_programs import are_exact, kill_at, running, spec_of
+from tests.engine.programs import are_exact, kill_at, running, spec_of
 
 pytestmark = [
     pytest.mark.ray,
