@@ -112,6 +112,13 @@ def test_a_command_evaluates_each_second_checkpoint(run: Run, tmp_path: Path) ->
     ]
 
 
+def test_an_evaluation_may_start_tasks_of_ray_where_the_cluster_has_room(run: Run) -> None:
+    judge = {"trainable": f"{HERE}:helped_judge", "resources": {"cpu": 0.5}, "tries": 1}
+    outcome = run(f"{HERE}:train", num_samples=1, evaluate=judge, **FIELDS)
+    x = outcome.trials[0].config["x"]
+    assert [row.get("acc") for row in outcome.reports()] == [accuracy(x, n + 1) for n in range(LENGTH)]
+
+
 def test_it_is_in_the_journal_with_the_report_that_it_belongs_to(
     run: Run, events: Callable[..., list[Any]]
 ) -> None:

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 UNPICKLES = {
     "engine/raysweep/worker/setup.py": "a trainable by value, from its sweep's controller, through Ray",
     "engine/raysweep/worker/evaluation.py": "an evaluator by value, from its sweep's controller, through Ray",
-    "engine/raysweep/worker/process/fork_server.py": "the same, from its worker",
+    "engine/raysweep/worker/process/fork_server.py": "a trainable by value, from its worker",
+    "engine/raysweep/worker/validation.py": "a trainer's validation, from a trial of its sweep, by its link",
     "engine/raysweep/delivery/process.py": "a callback object, from its sweep's controller, by a pipe",
     "engine/raysweep/training/worker_loop.py": "a training loop, from its driver, through Ray",
 }

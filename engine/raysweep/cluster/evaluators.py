@@ -146,8 +146,9 @@ class Evaluators:
         return self._task.options(
             name=f"evaluate {job.trial:05d}/{job.iteration}",
             max_retries=0,
+            # It has all of its bundle: what it starts would wait there for ever.
             scheduling_strategy=PlacementGroupSchedulingStrategy(
-                slot.group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
+                slot.group, placement_group_bundle_index=0, placement_group_capture_child_tasks=False
             ),
             **options,
         ).remote(self._setup, job)
