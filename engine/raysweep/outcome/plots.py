@@ -12,12 +12,11 @@ from raysweep.errors import RaysweepError
 from raysweep.outcome.figure import Figure
 
 
-class StoredOutcome(Protocol):
-    """What is used of a `SweepOutcome`: where its sweep is stored."""
+class StoredSweep(Protocol):
+    """An outcome, as far as it says where its sweep is."""
 
     @property
     def sweep_id(self) -> str: ...
-
     @property
     def uri(self) -> str: ...
 
@@ -31,10 +30,10 @@ class Plots:
     SweepNotFoundError where it cannot be read from here.
     """
 
-    def __init__(self, outcome: StoredOutcome) -> None:
+    def __init__(self, outcome: StoredSweep) -> None:
         self._outcome = outcome
 
-    def history(self, *, compare: Sequence[StoredOutcome | str] = ()) -> Figure:
+    def history(self, *, compare: Sequence[StoredSweep | str] = ()) -> Figure:
         """The best so far, by trials and by time.
 
         Args:
@@ -61,16 +60,16 @@ class Plots:
     def __repr__(self) -> str:
         return f"<plots of {self._outcome.sweep_id}: history, parallel, importances, curves, pareto>"
 
-    def _make(self, name: str, compare: Sequence[StoredOutcome | str] = ()) -> Figure:
+    def _make(self, name: str, compare: Sequence[StoredSweep | str] = ()) -> Figure:
         figures = import_module("raysweep.pages.figures")
         made: Figure = figures.make_figure(name, _stored(self._outcome), compare=_uris(compare))
         return made
 
 
 def write_report(
-    outcome: StoredOutcome,
+    outcome: StoredSweep,
     path: str | os.PathLike[str] | None,
-    compare: Sequence[StoredOutcome | str],
+    compare: Sequence[StoredSweep | str],
 ) -> Path:
     """As `SweepOutcome.report`."""
     pages = import_module("raysweep.pages")
@@ -78,11 +77,11 @@ def write_report(
     return written
 
 
-def _stored(outcome: StoredOutcome) -> str:
+def _stored(outcome: StoredSweep) -> str:
     if not outcome.uri:
         raise RaysweepError(f"the outcome of {outcome.sweep_id!r} does not say where the sweep is stored")
     return outcome.uri
 
 
-def _uris(sweeps: Sequence[StoredOutcome | str]) -> list[str]:
+def _uris(sweeps: Sequence[StoredSweep | str]) -> list[str]:
     return [each if isinstance(each, str) else each.uri for each in sweeps]

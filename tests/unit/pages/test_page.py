@@ -16,10 +16,13 @@ import pytest
 from benchmarks import report as report_benchmark
 from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
 from raysweep.pages import write_report
+from raysweep.pages.dashboard import server
 from raysweep.pages.page import SCRIPTS, STYLE, as_block, render
 from tests.unit.pages.sweeps import store, unfinished
 
 ROOT = Path(__file__).parents[3]
+
+PARTS = {*SCRIPTS, *server.SCRIPTS, STYLE}
 
 
 def block(text: str) -> Any:
@@ -59,7 +62,7 @@ def test_the_policy_lets_only_this_script_and_this_style_run() -> None:
 
 
 def test_the_parts_name_no_address_and_write_no_markup() -> None:
-    for name in (*SCRIPTS, STYLE, "dashboard.js"):
+    for name in PARTS:
         text = _read(name)
         assert not re.search(r"https?://|url\(|@import", text), name
         assert not re.search(
@@ -69,7 +72,7 @@ def test_the_parts_name_no_address_and_write_no_markup() -> None:
 
 def test_the_parts_are_in_the_package_and_listed() -> None:
     folder = files("raysweep.pages") / "static"
-    assert {each.name for each in folder.iterdir()} == {*SCRIPTS, STYLE, "dashboard.js"}
+    assert {each.name for each in folder.iterdir()} == PARTS
 
 
 def test_a_report_of_an_ended_and_of_an_unfinished_sweep(tmp_path: Path) -> None:

@@ -40,7 +40,10 @@
         failures += 1;
         complain(error.status ? texts[error.status] || error.message : `${server} does not answer${known ? ": what you see may be old." : "; asking again."}`);
         page.removeAttribute("aria-busy");
-        page.dataset.view = page.dataset.view || "error";
+        if (!page.dataset.view) {
+          page.dataset.view = "error";
+          page.replaceChildren(el("h1", { text: "There is nothing to show" }), el("p", { class: "faint", text: "The line above says why. This page asks again by itself." }));
+        }
         wait = Math.min(30, 2 ** failures);
         known = error.status ? "" : known;
       }

@@ -5,6 +5,7 @@
   const rs = window.raysweep;
   const BACK = 1200;
   const LINES = 1500;
+  const FRAME_MS = 25;
   const STILL = 4000;
   const TOP = 34;
   const BOTTOM = 26;
@@ -28,8 +29,10 @@
       for (let row = 0; row < count; row += 1) found[row] = Math.max(-0.02, Math.min(1.02, axis.scale.at(axis.values[row])));
       return found;
     });
-    const order = model.order();
+    const order = Uint32Array.from(model.order());
+    const room = new Uint32Array(count);
     let chosen = order;
+    let lines = LINES;
     let isStill = true;
     let timer = null;
 
@@ -42,15 +45,22 @@
     const xOf = (place) => (axes.length === 1 ? width / 2 : 46 + (place * (width - 92)) / (axes.length - 1));
     const yOf = (share) => height - BOTTOM - share * (height - TOP - BOTTOM);
 
+    // Into room that is there already: a frame makes nothing that must be collected later.
     function filter() {
       const limits = axes.map((axis, place) => [axis.range, shares[place]]).filter(([range]) => range);
-      const found = [];
-      for (const row of order) {
-        let isIn = 1;
-        for (const [range, share] of limits) if (!(share[row] >= range[0] && share[row] <= range[1])) { isIn = 0; break; }
-        if (isIn) found.push(row);
+      let found = count;
+      chosen = order;
+      for (const [[low, high], share] of limits) {
+        const from = chosen;
+        let kept = 0;
+        for (let place = 0; place < found; place += 1) {
+          const row = from[place];
+          if (share[row] >= low && share[row] <= high) { room[kept] = row; kept += 1; }
+        }
+        found = kept;
+        chosen = room;
       }
-      chosen = found;
+      chosen = chosen.subarray(0, found);
     }
 
     function strand(to, row, xs) {
@@ -83,7 +93,7 @@
       const xs = axes.map((_, place) => xOf(place));
       pen.clearRect(0, 0, width, height);
       if (axes.some((axis) => axis.range)) pen.drawImage(back, 0, 0, width, height);
-      const most = isStill ? STILL : LINES;
+      const most = isStill ? STILL : lines;
       const rows = rs.sample(chosen.length, most);
       pen.lineWidth = 1;
       pen.globalAlpha = Math.max(0.12, Math.min(0.8, 160 / Math.max(1, rows.length)));
@@ -167,7 +177,7 @@
     function changed() {
       isStill = false;
       clearTimeout(timer);
-      timer = setTimeout(() => { isStill = true; draw(); choose(chosen, axes); }, 180);
+      timer = setTimeout(() => { isStill = true; draw(); choose(Array.from(chosen.subarray(0, 200)), axes); }, 180);
       if (isAsked) return;
       isAsked = true;
       requestAnimationFrame(() => {
@@ -175,8 +185,11 @@
         const began = performance.now();
         filter();
         draw();
-        rs.lastFrameMs = performance.now() - began;
-        (rs.frames = rs.frames || []).push(rs.lastFrameMs);
+        const took = performance.now() - began;
+        // A slow machine draws fewer lines while the range moves.
+        if (took > FRAME_MS) lines = Math.max(200, Math.round((lines * FRAME_MS) / took));
+        else if (took < FRAME_MS / 3) lines = Math.min(LINES, Math.round(lines * 1.2));
+        (rs.frames = rs.frames || []).push(took);
         count_.textContent = `${rs.thousands(chosen.length)} of ${rs.many(count, "trial")}`;
       });
     }
@@ -266,7 +279,7 @@
       on: () => { axes.forEach((axis, place) => { axis.range = null; for (const each of fields[place].nodes) each.value = ""; }); changed(); },
     });
     const filters = rs.el("details", {}, rs.el("summary", { text: "Ranges as numbers" }), rs.el("div", { class: "filters" }, fields.map((each) => each.node)));
-    setTimeout(() => choose(chosen, axes), 0);
+    setTimeout(() => choose(Array.from(chosen.subarray(0, 200)), axes), 0);
     return { node, controls: [count_, clear], filters, brush: (place, range) => { axes[place].range = range; write(place); changed(); } };
   }
 

@@ -151,7 +151,7 @@
     model.open = rs.trialBox(model);
     const part = FIGURES[name](model);
     part.classList.add("wide");
-    page.replaceChildren(part);
+    page.replaceChildren(el("h1", { class: "unseen", text: document.title }), part);
     page.classList.add("figure");
     page.removeAttribute("aria-busy");
     page.dataset.view = "figure";

@@ -299,6 +299,8 @@ def _main_curves(found: _Collected) -> dict[int, array[float]]:
 
 def number_of(value: Any) -> float:
     """A number as a float, all else as NaN; what is too large for one of 32 bits is infinite."""
+    if type(value) is float and -3.4e38 < value < 3.4e38:
+        return value
     if isinstance(value, str):
         value = without_names(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
