@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from prefect import flow
@@ -97,18 +97,20 @@ def nightly_sweep(
     }
     again: dict[str, Any] = {"retries": retries, "retry_delay_seconds": [retry_delay_s, 6 * retry_delay_s]}
     where: dict[str, Any] = {"cluster": cluster, "storage_path": storage_path, "job": job}
-    with _one_ray(target):
+    with ExitStack() as ray:
+        ray.enter_context(_one_ray(target))
         outcome = sweep.with_options(**again)(spec, name, **where, accept_partial=accept_partial, **past)
         if gate_spec is not None:
             judged = told_gate.with_options(**again)(
                 spec, name, outcome, gate_spec, **where, approval=approval, return_state=True
             )
             outcome = judged.result()
-    if gate_spec is not None and outcome.gate is not None and outcome.gate.is_waiting:
-        # Without Ray: it may take hours.
-        asked = rs.SweepSpec.from_any(spec)
-        outcome = with_gate(outcome, approved_gate(asked, outcome, gate_spec))
-    with _one_ray(target):
+        if gate_spec is not None and outcome.gate is not None and outcome.gate.is_waiting:
+            # Without Ray: it may take hours.
+            ray.close()
+            asked = rs.SweepSpec.from_any(spec)
+            outcome = with_gate(outcome, approved_gate(asked, outcome, gate_spec))
+            ray.enter_context(_one_ray(target))
         if train_spec is None:
             return NightOutcome(sweep=outcome)
         if outcome.promoted is False:
