@@ -198,7 +198,7 @@ test-programs: .venv-programs/.stamps/dev
 
 ## test-trackers: trackers against their real servers and packages, in an environment of its own
 test-trackers: .venv-trackers/.stamps/dev
-	.venv-trackers/bin/python -m pytest -n 0 tests/unit/delivery/test_real_mlflow.py
+	.venv-trackers/bin/python -m pytest -n 0 tests/unit/delivery/test_real_mlflow.py tests/unit/runs/across_runs/test_real_registry.py
 
 CELLS ?=
 ## test-versions: a sample on each version of Ray, Airflow, Prefect, Python, Optuna and PyTorch, then docs/versions.md (CELLS="ray-2.50 airflow")

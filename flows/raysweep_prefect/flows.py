@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from prefect import flow
@@ -10,10 +10,13 @@ from prefect.runtime import flow_run
 from pydantic import BaseModel
 
 import raysweep as rs
+from raysweep.pipeline import with_gate
+from raysweep.specs.approval import ApprovalSpec, check_approval
 from raysweep.specs.continuing import Retry
 from raysweep.specs.identity import check_distinct
 from raysweep.specs.pipeline import GateSpec
 from raysweep.step import why_not_trained
+from raysweep_prefect.approval import approved_gate
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import Target, find_target
 from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
@@ -58,6 +61,7 @@ def nightly_sweep(
     restart: bool = False,
     retries: int = 2,
     retry_delay_s: float = 10.0,
+    approval: ApprovalSpec | None = None,
 ) -> NightOutcome:
     """Run a sweep, let its best config pass the gate, and train it at full scale.
 
@@ -80,7 +84,10 @@ def nightly_sweep(
             Gate and training follow what it finds: the same best is neither judged nor trained again.
         retries: How many times a step is retried after an error that may pass, such as a lost cluster.
         retry_delay_s: How long before that, in seconds; six times as long from the second on.
+        approval: What passes the gate waits for a decision: the flow run is paused with a form, and holds no
+            Ray. Default: it is promoted at once.
     """
+    check_approval(approval, gate_spec)
     target = find_target(cluster)
     name = key if key is not None else str(owner_id())
     past: dict[str, Any] = {
@@ -90,13 +97,20 @@ def nightly_sweep(
     }
     again: dict[str, Any] = {"retries": retries, "retry_delay_seconds": [retry_delay_s, 6 * retry_delay_s]}
     where: dict[str, Any] = {"cluster": cluster, "storage_path": storage_path, "job": job}
-    with _one_ray(target):
+    with ExitStack() as ray:
+        ray.enter_context(_one_ray(target))
         outcome = sweep.with_options(**again)(spec, name, **where, accept_partial=accept_partial, **past)
         if gate_spec is not None:
             judged = told_gate.with_options(**again)(
-                spec, name, outcome, gate_spec, **where, return_state=True
+                spec, name, outcome, gate_spec, **where, approval=approval, return_state=True
             )
             outcome = judged.result()
+        if gate_spec is not None and outcome.gate is not None and outcome.gate.is_waiting:
+            # Without Ray: it may take hours.
+            ray.close()
+            asked = rs.SweepSpec.from_any(spec)
+            outcome = with_gate(outcome, approved_gate(asked, outcome, gate_spec))
+            ray.enter_context(_one_ray(target))
         if train_spec is None:
             return NightOutcome(sweep=outcome)
         if outcome.promoted is False:

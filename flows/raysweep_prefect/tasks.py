@@ -17,6 +17,7 @@ import raysweep as rs
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.options import JobOptions
 from raysweep.specs import RunRequest
+from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.continuing import Retry
 from raysweep.step import Step, why_not_trained
 from raysweep_prefect.blocks import RayCluster
@@ -155,9 +156,10 @@ def told_gate(
     cluster: ClusterLike = None,
     storage_path: str | None = None,
     job: JobSettings | None = None,
+    approval: ApprovalSpec | None = None,
 ) -> Any:
     """`gate` for a flow that takes the state of the task: the verdict is the state's message."""
-    judged = _judge(spec, outcome, gate_spec, cluster, storage_path, job)
+    judged = _judge(spec, outcome, gate_spec, cluster, storage_path, job, approval)
     return Completed(message=judged.gate.why if judged.gate is not None else None, data=judged)
 
 
@@ -168,10 +170,11 @@ def _judge(
     cluster: ClusterLike,
     storage_path: str | None,
     job: JobSettings | None,
+    approval: ApprovalSpec | None = None,
 ) -> rs.SweepOutcome:
     from raysweep.pipeline import prepare_gate, with_gate
 
-    prepared = prepare_gate(_placed(rs.SweepSpec.from_any(spec), storage_path), outcome, gate_spec)
+    prepared = prepare_gate(_placed(rs.SweepSpec.from_any(spec), storage_path), outcome, gate_spec, approval)
     verdict = prepared.verdict
     if verdict is None:
         options = JobOptions.of(job or JobSettings())

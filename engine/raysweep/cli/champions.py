@@ -101,3 +101,22 @@ def rollback(
 
     which = Which(metric=metric, data=data)
     return partial(run_rollback, name, storage, which, to=to, by=by, why=why, is_json=as_json)
+
+
+@app.command()
+def register(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The champion's name.", autocompletion=complete_name)
+    ],
+    metric: _METRIC = None,
+    data: _DATA = None,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Bring the pipeline's model registry to the champion, where it did not answer before.
+
+    A pipeline and a rollback do so themselves. Exit code 1 while it is not there.
+    """
+    from raysweep.cli.commands.release import Which, run_register
+
+    return partial(run_register, name, storage, Which(metric=metric, data=data), is_json=as_json)

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Run": ("init", "sweep", "train", "pipeline", "plan", "doctor"),
     "Look": ("status", "top", "nights", "best", "trials", "logs", "report", "dashboard", "export"),
-    "Champions": ("approve", "evidence", "rollback"),
+    "Champions": ("approve", "evidence", "rollback", "register"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
     "Storage": ("checkpoints", "pull", "verify", "gc", "rm"),
     "In programs, of specs": ("emit", "schema"),
@@ -37,6 +37,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "approve": 'raysweep approve churn@latest --note "looked at the curves"',
     "evidence": "raysweep evidence churn@2026-11-25",
     "rollback": 'raysweep rollback churn --to 2026-11-24 --why "bad on Mondays"',
+    "register": "raysweep register churn",
     "resume": "raysweep resume churn@latest",
     "retry": "raysweep retry churn@latest --trial 3",
     "extend": "raysweep extend churn@latest --top 3 --max-t 81",

@@ -49,7 +49,8 @@ _NOT_FOUND: Final = "RESOURCE_DOES_NOT_EXIST"
 _STATUS: Final = {"completed": "FINISHED", "stopped": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
 
 
-def _check_uri(uri: str) -> str:
+def check_address(uri: str) -> str:
+    """The address of a server. Raises: Problem."""
     parts = urlsplit(uri)
     if parts.username or parts.password:
         fix = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
@@ -62,7 +63,7 @@ def _check_uri(uri: str) -> str:
 class MlflowOptions(CallbackOptions):
     """Runs on an MLflow server. Credentials come from MLflow's own environment variables."""
 
-    tracking_uri: Annotated[str, AfterValidator(_check_uri)] | None = None
+    tracking_uri: Annotated[str, AfterValidator(check_address)] | None = None
     """The server, `http://host:5000`; default: the variable MLFLOW_TRACKING_URI where the sweep runs."""
     experiment: Annotated[str, Field(min_length=1)] | None = None
     """The experiment, made where there is none; default: MLFLOW_EXPERIMENT_NAME, or the sweep's name."""
@@ -86,7 +87,7 @@ class MlflowOptions(CallbackOptions):
             fix = f"write tracking_uri: http://host:5000, or set {VARIABLE} where the sweep runs"
             raise SpecError("callbacks.mlflow.tracking_uri", f"is not given, and {VARIABLE} is not set", fix)
         try:
-            return _check_uri(found)
+            return check_address(found)
         except Problem as problem:
             issue = problem.issues[0]
             raise SpecError(VARIABLE, issue.problem.replace(found, "its value"), issue.fix) from None

@@ -119,10 +119,18 @@ class PipelineOutcome(Record):
     """The training; None where there was none, or it was skipped."""
     skipped: str = ""
     """Why the training was skipped; empty where it was not."""
+    registered: str = ""
+    """How the registry stands: `registered: version 4`, or what is pending and why; empty without one."""
 
     def __str__(self) -> str:
         # The sweep's own text ends with the verdict, and a training is skipped for no other reason.
         is_told = self.gate is not None and self.gate.why in self.sweep.why
         gate = self.gate.why if self.gate is not None and not is_told else ""
-        parts = (self.sweep, gate, self.train, "not trained" if is_told and self.skipped else self.skipped)
+        parts = (
+            self.sweep,
+            gate,
+            self.train,
+            "not trained" if is_told and self.skipped else self.skipped,
+            self.registered,
+        )
         return "\n".join(str(part) for part in parts if part)

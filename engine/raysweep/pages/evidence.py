@@ -46,7 +46,9 @@ def _entry(entry: Evidence) -> Iterator[str]:
     yield f"## {_text(_title(entry))}"
     yield ""
     if entry.why:
-        yield f"{_text(entry.why)}."
+        # What waits for approval is not promoted yet, though it passed.
+        why = entry.why if entry.promoted else entry.why.removeprefix("promoted: ")
+        yield f"{_text(why)}."
         yield ""
     if entry.facts is not None:
         yield from _scores(entry.facts.verdict)

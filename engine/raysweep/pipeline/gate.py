@@ -365,6 +365,7 @@ def _champion(spec: SweepSpec, gate: GateSpec, outcome: SweepOutcome, best: Conf
         metrics=trial.model_dump(mode="json")["metrics"] if trial else {},
         sweep_id=outcome.sweep_id,
         key=outcome.key,
+        trial_id=best.trial_id,
         checkpoint_uri=best.checkpoint_uri,
         at=at,
         code_digest=outcome.code_digest,

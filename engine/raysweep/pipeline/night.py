@@ -9,6 +9,7 @@ from typing import Any
 
 from raysweep.documents.digest import digest_of
 from raysweep.errors import SweepFailedError
+from raysweep.hooks.model_registry import check_registry
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.jobs.options import JobOptions
 from raysweep.outcome import (
@@ -21,6 +22,7 @@ from raysweep.outcome import (
 )
 from raysweep.pipeline.approval import await_approval
 from raysweep.pipeline.gate import run_gate
+from raysweep.pipeline.registering import register_night
 from raysweep.run import run_sweep, run_training
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.identity import key_within
@@ -55,6 +57,8 @@ def run_pipeline(
         RaysweepError: As `run_sweep` and `run_training`.
     """
     spec = PipelineSpec.from_any(pipeline).stored_at(storage_path)
+    if spec.registry is not None:
+        check_registry(spec.registry)
     place: dict[str, Any] = {"address": address, "job": job}
     watch: dict[str, Any] = {"on_progress": on_progress, "num_cpus": num_cpus}
     trained: TrainOutcome | None = None
@@ -77,6 +81,7 @@ def run_pipeline(
         gate=outcome.gate,
         train=trained,
         skipped=why_not_trained(outcome) if spec.train else "",
+        registered=register_night(spec, outcome, trained),
     )
 
 

@@ -41,3 +41,9 @@ def approval_of(given: Any) -> Any:
             raise Problem(f"{show(given)} is no approval", fix)
         return {}
     return given
+
+
+def check_approval(approval: ApprovalSpec | None, gate: object) -> None:
+    """See that there is a gate whose verdict can be approved. Raises: Problem."""
+    if approval is not None and gate is None:
+        raise Problem("requires a gate", "add gate, or leave approval out", ("approval",))

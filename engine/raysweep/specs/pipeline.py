@@ -16,7 +16,8 @@ from pydantic import (
 from raysweep.documents.base import SpecModel
 from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, show
-from raysweep.specs.approval import ApprovalSpec, approval_of
+from raysweep.hooks.model_registry import RegistrySpec
+from raysweep.specs.approval import ApprovalSpec, approval_of, check_approval
 from raysweep.specs.document import SpecDocument, read_document
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
@@ -97,6 +98,8 @@ class PipelineSpec(SpecDocument):
     approval: Annotated[ApprovalSpec | None, BeforeValidator(approval_of)] = None
     """`required`, or its timeout and what silence means: whether what passes the gate is promoted and trained
     is a person's decision. Default: none is asked."""
+    registry: RegistrySpec | None = None
+    """Where champions are registered with their models: `mlflow`, or `module:Class`. Default: nowhere."""
     train: Annotated[TrainSpec | None, _model(TrainSpec)] = None
     """The full-scale training: its fields, or the path of its file; default: none."""
 
@@ -107,8 +110,9 @@ class PipelineSpec(SpecDocument):
             raise Problem(problem, "name metric and mode", ("sweep", "metric"))
         if self.gate is not None:
             check_gate(self.sweep, self.gate)
-        elif self.approval is not None:
-            raise Problem("requires a gate", "add gate, or leave approval out", ("approval",))
+        check_approval(self.approval, self.gate)
+        if self.registry is not None and self.gate is None:
+            raise Problem("requires a gate", "add gate, or leave registry out", ("registry",))
         return self
 
     @classmethod

@@ -113,7 +113,7 @@ def test_what_cannot_be_meant_is_one_line_that_says_what_to_do(cli: Cli, storage
 def test_a_candidate_is_approved_once_and_each_later_call_is_told(cli: Cli, storage: str) -> None:
     night(Path(storage), "2026-11-27", 0.9, approval=ApprovalSpec(timeout=3600))
     page = cli("evidence", "flights", "--storage", storage).out
-    assert "## Night 2026-11-27: passed the gate, waits for approval" in page
+    assert "## Night 2026-11-27: passed the gate, waits for approval\n\nauc 0.9010 (trial" in page
     ran = cli("approve", "flights@latest", "--by", "ann", "--note", "looked at it", "--storage", storage)
     assert (ran.code, ran.err) == (0, "")
     assert "the night of 2026-11-27 is approved by ann (20" in ran.out

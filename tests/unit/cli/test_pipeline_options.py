@@ -157,4 +157,5 @@ def test_each_command_is_in_a_group_and_has_an_example(cli: Cli) -> None:
             told = " ".join(cli(name, "--help").out.split())
             assert f"Example: {' '.join(EXAMPLES[name].split())}" in told, name
     heads = [line for line in cli("--help").out.splitlines() if line.endswith(":") and line[0] != " "]
-    assert heads == ["Options:", "Run:", "Look:", "Continue or end:", "Storage:", "In programs, of specs:"]
+    assert heads == ["Options:", *(f"{title}:" for title in GROUPS)]
+    assert "Champions:" in heads

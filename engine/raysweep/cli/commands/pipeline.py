@@ -50,7 +50,10 @@ def run(asked: Asked, how: How, job: JobHow) -> int:
             return DONE
     else:
         night = _run(spec, request.run.key, how, job, is_job=is_job)
-    print_night(make_console(is_stderr=how.is_json), night.sweep, night.train, skipped=night.skipped)
+    told = make_console(is_stderr=how.is_json)
+    print_night(told, night.sweep, night.train, skipped=night.skipped)
+    if night.registered:
+        told.print(night.registered, markup=False, highlight=False, soft_wrap=True)
     if how.is_json:
         typer.echo(night.to_json())
     return DONE
@@ -78,6 +81,7 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     """Submit the first step that has not ended, and do not wait; the whole night once all have."""
     from raysweep.pipeline import prepare_gate, training_request, with_gate
     from raysweep.pipeline.approval import how_to_decide
+    from raysweep.pipeline.registering import register_night
     from raysweep.step import why_not_trained
 
     outcome: Any = _submitted(RunRequest.of(spec.sweep, key), how, job)
@@ -99,13 +103,16 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
             return None
         outcome = with_gate(outcome, verdict)
     skipped = why_not_trained(outcome) if spec.train is not None else ""
-    trained = None
+    trained: TrainOutcome | None = None
     if spec.train is not None and not skipped:
-        trained = _submitted(training_request(spec.train, outcome, key), how, job)
-        if not isinstance(trained, TrainOutcome):
+        ended = _submitted(training_request(spec.train, outcome, key), how, job)
+        if not isinstance(ended, TrainOutcome):
             return None
-        trained.raise_for_status()
-    return PipelineOutcome(sweep=outcome, gate=outcome.gate, train=trained, skipped=skipped)
+        trained = ended.raise_for_status()
+    registered = register_night(spec, outcome, trained)
+    return PipelineOutcome(
+        sweep=outcome, gate=outcome.gate, train=trained, skipped=skipped, registered=registered
+    )
 
 
 def _submitted(request: Any, how: How, job: JobHow) -> SweepOutcome | TrainOutcome | None:

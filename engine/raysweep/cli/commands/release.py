@@ -1,4 +1,4 @@
-"""`raysweep approve`, `raysweep evidence` and `raysweep rollback`."""
+"""`raysweep approve`, `raysweep evidence`, `raysweep rollback` and `raysweep register`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from raysweep.pages.evidence import evidence_page
 from raysweep.runs.across_runs.approvals import decide_night, waiting_night
 from raysweep.runs.across_runs.champions import Champion, Line, read_champion
 from raysweep.runs.across_runs.evidence import Chain, Evidence, find_lines, read_chain
+from raysweep.runs.across_runs.registrations import sync
 from raysweep.runs.across_runs.releases import roll_back, this_user
 from raysweep.runs.reading.references import LATEST, Reference, key_has, read_reference
 
@@ -64,6 +65,7 @@ def run_rollback(
     line = find_line(reference, which)
     done = roll_back(reference.store, line, to, by=by, why=why)
     entry = done.entry
+    synced = sync(reference.store, line)
     if is_json:
         champion = done.champion.model_dump(mode="json", exclude={"replaced"})
         print_json(
@@ -74,6 +76,8 @@ def run_rollback(
     head = "rolled back" if done.is_new else "nothing to do: it is champion already"
     console.print(f"{head}: {_show(done.champion)}", markup=False, highlight=False, soft_wrap=True)
     facts = [("by", entry.by), ("why", entry.why), ("config", show_config(done.champion.config))]
+    if synced is not None:
+        facts.append(("registry", str(synced)))
     print_facts(console, *((label, text) for label, text in facts if text))
     if not done.is_new and to is None:
         fix = "an earlier one: --to NIGHT; `raysweep evidence` lists the nights"
@@ -110,6 +114,26 @@ def run_approve(
         text = f"{head}the night of {night.key or night.sweep_id} is {decision}"
         make_console().print(text, markup=False, highlight=False, soft_wrap=True)
     return DONE if decision.approved == approved else FAILED
+
+
+def run_register(name: str, storage: str | None, which: Which, *, is_json: bool) -> int:
+    """Bring the registry to the champion; the exit code is 1 while it is not there.
+
+    Raises:
+        SpecError: There is no such line, or nothing of it is registered.
+        StorageError: It cannot be read or written.
+    """
+    reference = read_reference(name, storage)
+    line = find_line(reference, which)
+    synced = sync(reference.store, line)
+    if synced is None:
+        fix = "add registry to its pipeline: the next promotion is registered"
+        raise SpecError("NAME", f"no model of {line.name!r} is for a registry", fix)
+    if is_json:
+        print_json({"version": synced.version, "pending": synced.pending})
+    else:
+        make_console().print(str(synced), markup=False, highlight=False, soft_wrap=True)
+    return FAILED if synced.pending else DONE
 
 
 def find_line(reference: Reference, which: Which) -> Line:

@@ -89,6 +89,8 @@ class Champion(_Record):
     sweep_id: str
     """The sweep that found it."""
     key: str = ""
+    trial_id: str = ""
+    """The trial of that sweep."""
     checkpoint_uri: str | None = None
     """In the file relative to the store, if it lies there."""
     at: float

@@ -1,0 +1,88 @@
+"""The contract of registries with a real MLflow server: `make test-trackers` has its package."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.unit.runs.across_runs.registry_contract import DownAtTimes, RegistryContract
+
+pytest.importorskip("mlflow", reason="mlflow cannot be installed beside Airflow: make test-trackers")
+START_S = 240
+
+
+class Proxy(DownAtTimes):
+    """Passes requests on, and fails when it is told to."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        self.client = httpx.Client(base_url=target, timeout=60)
+
+    def carry_out(self, path: str, query: dict[str, str], body: Any) -> tuple[int, dict[str, Any]]:
+        """Pass it on."""
+        answer = self.client.post(path, json=body) if body else self.client.get(path, params=query)
+        return answer.status_code, answer.json()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("mlflow")
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--workers", "1"]
+    command += ["--default-artifact-root", str(folder / "artifacts")]
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight processes, unused here
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, env=environment) as server,
+    ):
+        url, until = f"http://127.0.0.1:{port}", time.monotonic() + START_S
+        while not _answers(url):
+            assert server.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < until, (folder / "log").read_text()
+            time.sleep(0.5)
+        yield url
+        server.terminate()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=5).is_success
+    except httpx.HTTPError:
+        return False
+
+
+@pytest.mark.timeout(900)
+class TestMlflow(RegistryContract):
+    @pytest.fixture(autouse=True)
+    def _proxy(self, address: str, tmp_path: Path) -> Iterator[None]:
+        self.model = tmp_path.name
+        self.server = Proxy(address)
+        with self.server.running():
+            yield
+
+    def _get(self, path: str, **params: str) -> Any:
+        assert isinstance(self.server, Proxy)
+        return self.server.client.get(f"/api/2.0/mlflow/{path}", params=params).json()
+
+    def versions(self) -> dict[str, dict[str, str]]:
+        found = self._get("model-versions/search", filter=f"name='{self.model}'", max_results="100")
+        return {
+            each["version"]: {tag["key"]: tag["value"] for tag in each["tags"]}
+            for each in found["model_versions"]
+        }
+
+    def champion(self) -> str:
+        found = self._get("registered-models/alias", name=self.model, alias="champion")
+        return str(found["model_version"]["version"])

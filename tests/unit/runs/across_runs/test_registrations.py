@@ -1,0 +1,207 @@
+"""Registries: MLflow's by a server that stands in for it, a class of the user's own, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.errors import SpecError, StorageError
+from raysweep.hooks.model_registry import RegistrySpec, Release, check_registry
+from raysweep.outcome import TrainOutcome
+from raysweep.pipeline.night import with_gate
+from raysweep.pipeline.registering import register_night
+from raysweep.runs.across_runs.registrations import Synced, add_model, release_id, sync
+from raysweep.runs.across_runs.releases import roll_back
+from raysweep.specs.pipeline import PipelineSpec
+from raysweep.storage.objects.opening import open_store
+from tests.unit.pipeline.gates import make_spec, night, swept
+from tests.unit.runs.across_runs.nights import LINE, add
+from tests.unit.runs.across_runs.registry_contract import DownAtTimes, RegistryContract
+
+
+class FakeRegistry(DownAtTimes):
+    """The part of MLflow's model registry that is used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.models: dict[str, list[dict[str, Any]]] = {}
+        self.aliases: dict[str, dict[str, str]] = {}
+
+    def carry_out(self, path: str, query: dict[str, str], body: Any) -> tuple[int, dict[str, Any]]:
+        """Answer as MLflow does."""
+        match path.removeprefix("/api/2.0/mlflow/"):
+            case "registered-models/get":
+                name = query["name"]
+                if name not in self.models:
+                    return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": name}
+                aliases = [{"alias": a, "version": v} for a, v in self.aliases[name].items()]
+                return 200, {"registered_model": {"name": name, "aliases": aliases}}
+            case "registered-models/create":
+                if body["name"] in self.models:
+                    return 400, {"error_code": "RESOURCE_ALREADY_EXISTS", "message": "exists"}
+                self.models[body["name"]], self.aliases[body["name"]] = [], {}
+                return 200, {}
+            case "registered-models/alias":
+                assert int(body["version"]) <= len(self.models[body["name"]])
+                self.aliases[body["name"]][body["alias"]] = body["version"]
+                return 200, {}
+            case "model-versions/create":
+                if body["source"].startswith("/"):
+                    return 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": "a local source"}
+                versions = self.models[body["name"]]
+                versions.append({**body, "version": str(len(versions) + 1)})
+                return 200, {"model_version": versions[-1]}
+            case "model-versions/search":
+                name = query["filter"].removeprefix("name='").removesuffix("'")
+                start, versions = int(query.get("page_token", "0")), self.models.get(name, [])
+                more = {"next_page_token": str(start + 3)} if start + 3 < len(versions) else {}
+                return 200, {"model_versions": versions[start : start + 3]} | more
+        return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": path}
+
+
+class TestMlflow(RegistryContract):
+    model = "flights"
+
+    @pytest.fixture(autouse=True)
+    def _server(self) -> Iterator[None]:
+        self.server: FakeRegistry = FakeRegistry()  # type: ignore[mutable-override]  # the contract's is any
+        with self.server.running():
+            yield
+
+    def versions(self) -> dict[str, dict[str, str]]:
+        return {
+            each["version"]: {tag["key"]: tag["value"] for tag in each["tags"]}
+            for each in self.server.models[self.model]
+        }
+
+    def champion(self) -> str:
+        return self.server.aliases[self.model]["champion"]
+
+
+class Book:
+    """A registry of the user's own."""
+
+    releases: list[Release] = []  # noqa: RUF012  what all of them were given
+    error: Exception | None = None
+
+    def __init__(self, options: Any, setup: Any) -> None:
+        pass
+
+    def make_champion(self, release: Release) -> str:
+        """Note it."""
+        if self.error is not None:
+            raise self.error
+        self.releases.append(release)
+        return f"v-{release.sweep_id}"
+
+
+OWN = {"tests.unit.runs.across_runs.test_registrations:Book": {}}
+
+
+@pytest.fixture(autouse=True)
+def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Book, "releases", [])
+
+
+def pipeline(storage: Path, **fields: Any) -> PipelineSpec:
+    plain = {"sweep": make_spec(storage), "gate": {"confirm_top_k": 1}, "registry": OWN}
+    return PipelineSpec.model_validate(plain | fields)
+
+
+def test_a_night_registers_the_trained_model_of_what_it_promoted(tmp_path: Path) -> None:
+    train = {"name": "full", "trainable": "m:f", "storage_path": str(tmp_path)}
+    spec = pipeline(tmp_path, train=train)
+    first = with_gate(swept("n1", 0.5), night(tmp_path, "n1", 0.5))
+    trained = TrainOutcome(
+        run_id="full-1",
+        name="full",
+        status="completed",
+        started_at=1,
+        ended_at=2,
+        model_uri=f"{tmp_path}/full-1/m",
+    )
+    assert register_night(spec, first, trained) == "registered: version v-n1"
+    assert register_night(spec, first, trained) == "registered: version v-n1"
+    [release] = Book.releases
+    assert (release.source, release.run_id, release.sweep_id, release.trial_id) == (
+        f"{tmp_path}/full-1/m", "full-1", "n1", "00000"
+    )  # fmt: skip
+    assert (release.config, release.code_digest) == ({"x": 0.5}, "code-n1")
+    # What is not promoted registers nothing.
+    second = with_gate(swept("n2", 0.4), night(tmp_path, "n2", 0.4))
+    assert register_night(spec, second, None) == "registered: version v-n1"
+    assert len(Book.releases) == 1
+
+
+def test_without_a_training_the_checkpoint_is_the_model(tmp_path: Path) -> None:
+    outcome = with_gate(swept("n1", 0.5), night(tmp_path, "n1", 0.5))
+    assert register_night(pipeline(tmp_path), outcome, None) == "registered: version v-n1"
+    assert Book.releases[0].source == f"{open_store(tmp_path).url}/n1/checkpoints/00000/3"
+
+
+def test_a_champion_whose_training_failed_waits_and_the_one_before_stays(tmp_path: Path) -> None:
+    outcome = with_gate(swept("n1", 0.5), night(tmp_path, "n1", 0.5))
+    register_night(pipeline(tmp_path), outcome, None)
+    night(tmp_path, "n2", 0.9)
+    found = sync(open_store(tmp_path), LINE)
+    assert found == Synced(version="v-n1", pending="the champion, of n2, has no model yet")
+    roll_back(open_store(tmp_path), LINE)
+    assert sync(open_store(tmp_path), LINE) == Synced(version="v-n1")
+    assert len(Book.releases) == 1
+
+
+def test_what_a_class_raises_is_pending_and_fails_no_night(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Book, "error", ValueError("no such project"))
+    outcome = with_gate(swept("n1", 0.5), night(tmp_path, "n1", 0.5))
+    said = register_night(pipeline(tmp_path), outcome, None)
+    assert said == "registry pending: ValueError: no such project"
+    monkeypatch.setattr(Book, "error", None)
+    assert sync(open_store(tmp_path), LINE) == Synced(version="v-n1")
+
+
+def test_a_champion_that_changes_while_it_is_registered_is_registered_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, spec = open_store(tmp_path), RegistrySpec.of(OWN)
+    for number in range(2):
+        record = add(store, f"n{number}", 0.5 + number / 10)
+        assert record.champion is not None
+        add_model(store, LINE, spec, release_id(LINE, f"n{number}", record.champion.at), "s3://b/m")
+    plain = Book.make_champion
+
+    def meanwhile(self: Book, release: Release) -> str:
+        if not Book.releases:
+            roll_back(store, LINE)
+        return plain(self, release)
+
+    monkeypatch.setattr(Book, "make_champion", meanwhile)
+    assert sync(store, LINE) == Synced(version="v-n0")
+    assert [each.sweep_id for each in Book.releases] == ["n1", "n0"]
+
+
+def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    add(store, "n0", 0.5)
+    store.put("registry/flights/auc.max.json", b"{")
+    with pytest.raises(StorageError, match=r"registry/flights/auc\.max\.json: is damaged"):
+        sync(store, LINE)
+
+
+def test_what_is_no_registry_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for given, said in (
+        ("mlflow", r"registry\.mlflow\.tracking_uri: is not given"),
+        ("tests.unit.runs.across_runs.nights:LINE", "is a Line, which cannot be called"),
+        ({"tests.unit.runs.across_runs.test_registrations:FakeRegistry": {}}, "has no make_champion"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            check_registry(RegistrySpec.of(given))
+    with pytest.raises(SpecError, match="registry: requires a gate"):
+        PipelineSpec.model_validate({"sweep": make_spec(tmp_path), "registry": "mlflow"})
+    with pytest.raises(SpecError, match="is not known here"):
+        pipeline(tmp_path, registry="mlfow")
