@@ -34,6 +34,9 @@ START_S = 5.0
 """How long a worker takes to start where that is not known."""
 LOOK_EVERY = 64
 """After so many things that happened, the CPU time is looked at."""
+NOTE_EVERY = 16
+MAX_IN_VAIN = 4_000
+"""So many things that happen without that a trial ends lead nowhere: attempts that fail for ever."""
 MAX_ROWS = 1_000
 URI = "play"
 
@@ -190,18 +193,20 @@ class Play:
 
     def run(self) -> Played | None:
         """Play to the end; None where it came to none."""
-        begun = next(self._counter)
+        done = ended_at = 0
+        self._paces.append((self.now, self._count_ended()))
         while self._ended is None and not self._left:
             if not self._due:
                 return None
-            self.now, number, call = heapq.heappop(self._due)
+            self.now, _, call = heapq.heappop(self._due)
             call()
-            if (number - begun) % LOOK_EVERY == 0:
-                ended = self._count_ended()
-                if not self._paces or ended > self._paces[-1][1]:
-                    self._paces.append((self.now, ended))
-                if not self._may_go_on():
-                    return self._extended()
+            done += 1
+            if done % NOTE_EVERY == 0 and self._note_pace():
+                ended_at = done
+            if done - ended_at > MAX_IN_VAIN * max(1, len(self._slots)):
+                return None
+            if done % LOOK_EVERY == 0 and not self._may_go_on():
+                return self._extended()
         if self._ended is None:
             return None
         return Played(
@@ -210,6 +215,14 @@ class Play:
             cost=usage(self.state, self.now)["cost"],
             completed=self._ended.status == "completed",
         )
+
+    def _note_pace(self) -> bool:
+        """Whether trials have ended since."""
+        ended = self._count_ended()
+        if ended > self._paces[-1][1]:
+            self._paces.append((self.now, ended))
+            return True
+        return False
 
     def _count_ended(self) -> int:
         counts = self.state.line.counts
