@@ -182,7 +182,7 @@ H100 = "8xH100,2xCPU64"
 
 def test_a_cluster_is_planned_by_its_description(plan: Cli) -> None:
     said = plan("--cluster", H100, resources={"cpu": 4, "gpu": 0.5}, num_samples=40)
-    assert f"at once       16 on --cluster {H100}, limited by GPU (8 in all)" in said
+    assert f"at once     16 on --cluster {H100}, limited by GPU (8 in all)" in said
     assert "8xH100 (1 node, each 8 GPUs, 128 CPUs, 512 GiB): 16 trials, 2 to a card" in said
     assert "more would fit from gpu: 0.333 down" in said
     assert "2xCPU64 (2 nodes, each 64 CPUs, 256 GiB): nothing fits: a trial asks for {GPU: 0.5}" in said
@@ -191,7 +191,7 @@ def test_a_cluster_is_planned_by_its_description(plan: Cli) -> None:
 def test_gpu_memory_is_looked_up_by_the_name_of_the_gpu(plan: Cli) -> None:
     said = plan("--cluster", "4x8xH200+CPU192", resources={"cpu": 1, "gpu_memory": "30GiB"}, num_samples=500)
     assert "4 trials share each GPU" in said
-    assert "at once       128 on" in said
+    assert "at once     128 on" in said
 
 
 def test_sizes_that_no_node_holds_are_said(plan: Cli) -> None:
@@ -231,7 +231,7 @@ def test_the_end_is_expected_by_the_time_of_a_step(plan: Cli) -> None:
     # Six trials, two at once, a step each, and the start of the workers.
     assert 295 <= found["end_at"]["expected"] - found["made_at"] <= 320
     assert found["cost"]["expected"] == pytest.approx(6 * 100 / 3600, rel=0.1)
-    assert "expected end  in 5:0" in plan(*flags)
+    assert "ends        in 5:0" in plan(*flags)
     assert "give --step-seconds" in plan()
 
 
@@ -271,6 +271,8 @@ def write_night(storage: Path, number: int, *, best_threads: int, furthest: int)
         mode="min",
         best=trials[3],
         trials=tuple(trials),
+        counts={"completed": len(trials)},
+        num_trials=len(trials),
         started_at=begin,
         ended_at=begin + 610,
     )
