@@ -201,7 +201,8 @@ class Play:
             self.now, _, call = heapq.heappop(self._due)
             call()
             done += 1
-            if done % NOTE_EVERY == 0 and self._note_pace():
+            if done % NOTE_EVERY == 0 and (ended := self._count_ended()) > self._paces[-1][1]:
+                self._paces.append((self.now, ended))
                 ended_at = done
             if done - ended_at > MAX_IN_VAIN * max(1, len(self._slots)):
                 return None
@@ -215,14 +216,6 @@ class Play:
             cost=usage(self.state, self.now)["cost"],
             completed=self._ended.status == "completed",
         )
-
-    def _note_pace(self) -> bool:
-        """Whether trials have ended since."""
-        ended = self._count_ended()
-        if ended > self._paces[-1][1]:
-            self._paces.append((self.now, ended))
-            return True
-        return False
 
     def _count_ended(self) -> int:
         counts = self.state.line.counts
@@ -322,10 +315,12 @@ class Play:
         self._timer += 1
         timer = self._timer
         if at is not None:
-            self._after(at - self.now, lambda: self._fire() if timer == self._timer else None)
+            fire = partial(self._fire, timer)
+            self._after(at - self.now, fire)
 
-    def _fire(self) -> None:
-        self._emit(ev.TimerFired(at=self.now))
+    def _fire(self, timer: int) -> None:
+        if timer == self._timer:
+            self._emit(ev.TimerFired(at=self.now))
 
     # -- trials
 
@@ -406,20 +401,9 @@ class Play:
         if not rows:
             self._end(slot, job, "returned")
             return
-        self._report(job, rows)
-        self._after_report(slot, job)
+        self._report(slot, job, rows)
 
-    def _after_report(self, slot: _Slot, job: _Job) -> None:
-        if slot.job is not job:
-            return
-        if job.stops:
-            self._end(slot, job, "stopped")
-        elif job.iteration >= job.length:
-            self._end(slot, job, "returned")
-        else:
-            self._next_report(slot, job)
-
-    def _report(self, job: _Job, rows: int) -> None:
+    def _report(self, slot: _Slot, job: _Job, rows: int) -> None:
         assert job.course is not None
         first, before = job.reports, job.iteration
         made = [self._rows.make(before + place, job.course.value(before + place)) for place in range(rows)]
@@ -439,6 +423,14 @@ class Play:
         is_due = every and job.iteration // every > before // every
         if is_due or job.wants_checkpoint:
             self._save(job)
+        if slot.job is not job:
+            return
+        if job.stops:
+            self._end(slot, job, "stopped")
+        elif job.iteration >= job.length:
+            self._end(slot, job, "returned")
+        else:
+            self._next_report(slot, job)
 
     def _save(self, job: _Job) -> None:
         number = job.next_checkpoint

@@ -1,19 +1,11 @@
-"""Estimates for those who read a sweep: made at most once a minute, or taken from its heartbeat.
-
-`python -m raysweep.runs.reading.estimating STORAGE_PATH SWEEP_ID` prints one as JSON: the controller has a
-process of its own make it, so that its own loop loses no time.
-"""
+"""Estimates for those who read a sweep: made at most once a minute, or taken from its heartbeat."""
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
-
-import orjson
 
 from raysweep.core.state.sweep import SweepState
 from raysweep.errors import RaysweepError
@@ -104,21 +96,3 @@ class Estimating:
             except RaysweepError:
                 self._past = ()
         return self._past
-
-
-def main() -> int:
-    """Print the estimate of a sweep as JSON; nothing where there is none."""
-    from raysweep.runs.reading.reader import SweepReader
-
-    with suppress(OSError):
-        os.nice(10)
-    storage_path, sweep_id = sys.argv[1:]
-    status = SweepReader(storage_path, sweep_id, cpu_s=1.0).read()
-    if status is not None:
-        found = Expected(estimate=status.estimate, slow=status.slow)
-        sys.stdout.buffer.write(orjson.dumps(found.model_dump(mode="json")))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
