@@ -19,6 +19,7 @@ from raysweep.cluster.cluster_watch import ClusterWatch
 from raysweep.cluster.control.background import Background
 from raysweep.cluster.control.backpressure import Backpressure
 from raysweep.cluster.control.end_requests import EndRequests
+from raysweep.cluster.control.forecast import Forecast
 from raysweep.cluster.control.heartbeat import Heartbeat
 from raysweep.cluster.control.sweep_exit import SweepExit
 from raysweep.cluster.control.timer import CoreTimer
@@ -96,7 +97,13 @@ class Controller:
         self._asking = Asking(held.searcher, self.emit, self._fail, self._now)
         self._snapshots = Snapshots(held.folder, self._writer, held.state, self._discards.undeleted)
         self._heartbeat = Heartbeat(
-            held, self._clock, self._background, self._threads.beating, self.emit, on_progress
+            held,
+            self._clock,
+            self._background,
+            self._threads.beating,
+            self.emit,
+            on_progress,
+            Forecast(held.folder.store.url, held.folder.sweep_id),
         )
         self.requests = EndRequests(
             self.emit,

@@ -34,6 +34,9 @@ START_S = 5.0
 """How long a worker takes to start where that is not known."""
 LOOK_EVERY = 64
 """After so many things that happened, the CPU time is looked at."""
+NOTE_EVERY = 16
+MAX_IN_VAIN = 4_000
+"""So many things that happen without that a trial ends lead nowhere: attempts that fail for ever."""
 MAX_ROWS = 1_000
 URI = "play"
 
@@ -190,18 +193,21 @@ class Play:
 
     def run(self) -> Played | None:
         """Play to the end; None where it came to none."""
-        begun = next(self._counter)
+        done = ended_at = 0
+        self._paces.append((self.now, self._count_ended()))
         while self._ended is None and not self._left:
             if not self._due:
                 return None
-            self.now, number, call = heapq.heappop(self._due)
+            self.now, _, call = heapq.heappop(self._due)
             call()
-            if (number - begun) % LOOK_EVERY == 0:
-                ended = self._count_ended()
-                if not self._paces or ended > self._paces[-1][1]:
-                    self._paces.append((self.now, ended))
-                if not self._may_go_on():
-                    return self._extended()
+            done += 1
+            if done % NOTE_EVERY == 0 and (ended := self._count_ended()) > self._paces[-1][1]:
+                self._paces.append((self.now, ended))
+                ended_at = done
+            if done - ended_at > MAX_IN_VAIN * max(1, len(self._slots)):
+                return None
+            if done % LOOK_EVERY == 0 and not self._may_go_on():
+                return self._extended()
         if self._ended is None:
             return None
         return Played(
@@ -309,10 +315,12 @@ class Play:
         self._timer += 1
         timer = self._timer
         if at is not None:
-            self._after(at - self.now, lambda: self._fire() if timer == self._timer else None)
+            fire = partial(self._fire, timer)
+            self._after(at - self.now, fire)
 
-    def _fire(self) -> None:
-        self._emit(ev.TimerFired(at=self.now))
+    def _fire(self, timer: int) -> None:
+        if timer == self._timer:
+            self._emit(ev.TimerFired(at=self.now))
 
     # -- trials
 
@@ -393,20 +401,9 @@ class Play:
         if not rows:
             self._end(slot, job, "returned")
             return
-        self._report(job, rows)
-        self._after_report(slot, job)
+        self._report(slot, job, rows)
 
-    def _after_report(self, slot: _Slot, job: _Job) -> None:
-        if slot.job is not job:
-            return
-        if job.stops:
-            self._end(slot, job, "stopped")
-        elif job.iteration >= job.length:
-            self._end(slot, job, "returned")
-        else:
-            self._next_report(slot, job)
-
-    def _report(self, job: _Job, rows: int) -> None:
+    def _report(self, slot: _Slot, job: _Job, rows: int) -> None:
         assert job.course is not None
         first, before = job.reports, job.iteration
         made = [self._rows.make(before + place, job.course.value(before + place)) for place in range(rows)]
@@ -426,6 +423,14 @@ class Play:
         is_due = every and job.iteration // every > before // every
         if is_due or job.wants_checkpoint:
             self._save(job)
+        if slot.job is not job:
+            return
+        if job.stops:
+            self._end(slot, job, "stopped")
+        elif job.iteration >= job.length:
+            self._end(slot, job, "returned")
+        else:
+            self._next_report(slot, job)
 
     def _save(self, job: _Job) -> None:
         number = job.next_checkpoint

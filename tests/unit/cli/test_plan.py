@@ -175,3 +175,125 @@ def test_a_pipeline_is_planned(cli: Cli, tmp_path: Path) -> None:
     assert "then        train: examples.quick:steps, 2 workers" in ran.out
     path.write_text(json.dumps({**night, "train": {**train, "trainable": "examples.quick:stepz"}}))
     assert cli("plan", path, "--storage", tmp_path / "out").code == 2
+
+
+H100 = "8xH100,2xCPU64"
+
+
+def test_a_cluster_is_planned_by_its_description(plan: Cli) -> None:
+    said = plan("--cluster", H100, resources={"cpu": 4, "gpu": 0.5}, num_samples=40)
+    assert f"at once     16 on --cluster {H100}, limited by GPU (8 in all)" in said
+    assert "8xH100 (1 node, each 8 GPUs, 128 CPUs, 512 GiB): 16 trials, 2 to a card" in said
+    assert "more would fit from gpu: 0.333 down" in said
+    assert "2xCPU64 (2 nodes, each 64 CPUs, 256 GiB): nothing fits: a trial asks for {GPU: 0.5}" in said
+
+
+def test_gpu_memory_is_looked_up_by_the_name_of_the_gpu(plan: Cli) -> None:
+    said = plan("--cluster", "4x8xH200+CPU192", resources={"cpu": 1, "gpu_memory": "30GiB"}, num_samples=500)
+    assert "4 trials share each GPU" in said
+    assert "at once     128 on" in said
+
+
+def test_sizes_that_no_node_holds_are_said(plan: Cli) -> None:
+    said = plan("--cluster", "2xCPU4", resources={"cpu": 1, "by_config": {"cpu": "8 * threads"}})
+    assert "never fits" in said
+    assert "500 of 500 drawn configs ask for more than any node has, such as cpu: " in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--cluster", "8xQ7"), "'Q7' is no GPU that is known here"),
+        (("--cluster", "eight"), "'eight' is no GPU that is known here"),
+        (("--cluster", "0xCPU8"), "'0xCPU8' has nothing"),
+        (("--cluster", "2x2xCPU8"), "'2x2xCPU8' has two counts for CPUs"),
+        (("--cluster", "8xH100+much"), "'much' of '8xH100+much' is no number of CPUs and no memory"),
+        (("--cluster", ","), "'' is no kind of node"),
+        (("--step-seconds", "0"), "0 is no duration"),
+        (("--nights", "0"), "0 is too few"),
+    ],
+)
+def test_an_option_that_cannot_be_is_one_line(
+    cli: Cli, tmp_path: Path, flags: tuple[str, ...], problem: str
+) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({**SPEC, "storage_path": str(tmp_path / "sweeps")}))
+    ran = cli("plan", path, *flags)
+    assert ran.code == 2
+    assert f"{flags[0]}: {problem}" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_the_end_is_expected_by_the_time_of_a_step(plan: Cli) -> None:
+    flags = ("--cluster", "1xCPU2", "--step-seconds", "100")
+    said = plan(*flags, "--json", stop={"cost_per_hour": {"cpu": 1}})
+    found = json.loads(said)["estimate"]
+    # Six trials, two at once, a step each, and the start of the workers.
+    assert 295 <= found["end_at"]["expected"] - found["made_at"] <= 320
+    assert found["cost"]["expected"] == pytest.approx(6 * 100 / 3600, rel=0.1)
+    assert "ends        in 5:0" in plan(*flags)
+    assert "give --step-seconds" in plan()
+
+
+def write_night(storage: Path, number: int, *, best_threads: int, furthest: int) -> None:
+    """A night of twenty trials, a minute each on two slots; its fourth is the best."""
+    from raysweep.outcome import AttemptOutcome, SweepOutcome, TrialOutcome
+    from raysweep.runs.folder import SweepFolder
+    from raysweep.specs import sweep_id
+    from raysweep.storage.objects.opening import open_store
+
+    begin = 1_000_000.0 * number
+    trials = []
+    for each in range(20):
+        at = begin + 10 + each // 2 * 60
+        config = {"threads": 1, "rate": 1e-1 if each == 3 else 0.01, "width": best_threads}
+        trials.append(
+            TrialOutcome(
+                trial_id=f"{each:05d}",
+                number=each,
+                state="completed",
+                config=config,
+                score=0.1 if each == 3 else 0.5,
+                metrics={"loss": 0.1 if each == 3 else 0.5},
+                reports=furthest,
+                started_at=at,
+                ended_at=at + 60,
+                attempts=(AttemptOutcome(attempt=1, started_at=at, ended_at=at + 60, end="completed"),),
+            )
+        )
+    name = sweep_id("sized", f"2026-11-{number:02d}")
+    outcome = SweepOutcome(
+        sweep_id=name,
+        name="sized",
+        key=f"2026-11-{number:02d}",
+        status="completed",
+        metric="loss",
+        mode="min",
+        best=trials[3],
+        trials=tuple(trials),
+        counts={"completed": len(trials)},
+        num_trials=len(trials),
+        started_at=begin,
+        ended_at=begin + 610,
+    )
+    SweepFolder(open_store(str(storage)), name).write_outcome_if_absent(outcome)
+
+
+def test_earlier_nights_say_when_it_ends_and_what_to_change(plan: Cli, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        write_night(tmp_path / "sweeps", number, best_threads=5, furthest=6)
+    more: dict[str, Any] = {
+        "param_space": {"rate": {"loguniform": [1e-4, 1e-1]}, "width": {"randint": [1, 9]}},
+        "num_samples": 20,
+        "scheduler": {"asha": {"max_t": 50}},
+    }
+    said = plan("--cluster", "1xCPU2", "--nights", "3", **more)
+    assert "by 3 earlier nights" in said
+    assert "no trial of 3 nights came to max_t: 50; the furthest made 6 reports" in said
+    assert "rate: the best trial of 3 of 3 nights is at the upper bound 0.1: move it" in said
+    assert "the best trial of 3 of 3 nights was among the first 40%" in said
+    assert "width" not in said.split("nights say", 1)[1]
+    plain = json.loads(plan("--cluster", "1xCPU2", "--json", **(more | {"scheduler": "fifo"})))
+    # What came true on each of these nights, within a fifth.
+    took_s = plain["estimate"]["end_at"]["expected"] - plain["estimate"]["made_at"]
+    assert took_s == pytest.approx(610, rel=0.2)

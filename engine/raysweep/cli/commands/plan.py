@@ -18,8 +18,8 @@ from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import SweepOutcome
 from raysweep.outcome.estimate import Estimate
-from raysweep.outcome.estimate_text import estimate_facts
-from raysweep.outcome.formatting import show_age, show_config
+from raysweep.outcome.estimate_text import show_span
+from raysweep.outcome.formatting import show_age, show_config, show_end
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_changes
 from raysweep.runs.policies import load_policies
@@ -143,10 +143,14 @@ def _as_json(plan: Plan) -> dict[str, Any]:
 def _expected(plan: Plan) -> list[tuple[str, str]]:
     """When it would end, and by what; how to have it said where nothing says how long trials take."""
     if plan.estimate is None:
-        return [("expected end", "not known: no earlier night of this name; give --step-seconds")]
+        return [("ends", "not known: no earlier night of this name; give --step-seconds")]
     by = f"by {plan.nights} earlier night{'s' * (plan.nights != 1)}" if plan.nights else "by --step-seconds"
-    facts = estimate_facts(plan.estimate, plan.estimate.made_at, None)
-    return [(facts[0][0], f"{facts[0][1]}, {by}"), *facts[1:]]
+    estimate = plan.estimate
+    facts = [("ends", f"{show_end(estimate, estimate.made_at)}, {by}")]
+    if estimate.completes < 1.0:
+        chance = f"all of them in {estimate.completes:.0%} of {estimate.plays} plays"
+        facts.append(("by then", f"{show_span(estimate.trials, 0)} trials have ended; {chance}"))
+    return facts if estimate.cost is None else [*facts, ("costs", show_span(estimate.cost))]
 
 
 def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: PipelineSpec | None = None) -> Plan:

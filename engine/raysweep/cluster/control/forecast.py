@@ -31,13 +31,7 @@ class Forecast:
 
     def __init__(self, storage_path: str, sweep_id: str, *, every_s: float = EVERY_S) -> None:
         self.newest: Expected = NOTHING
-        self._command = [
-            sys.executable,
-            "-m",
-            "raysweep.runs.reading.estimate_process",
-            storage_path,
-            sweep_id,
-        ]
+        self._command = [sys.executable, "-m", "raysweep.runs.reading.print_estimate", storage_path, sweep_id]
         self._is_readable = not storage_path.startswith(_KEPT_IN_MEMORY)
         self._every_s = every_s
         self._process: subprocess.Popen[bytes] | None = None

@@ -30,7 +30,8 @@ log = logging.getLogger("raysweep")
 class Heartbeat:
     """One beat at a time, on `thread`: a storage that does not answer delays beats and nothing else.
 
-    `emit` gets requests to cancel that other processes stored. Each outage of the storage is logged once.
+    `emit` gets requests to cancel that other processes stored; `forecast` makes the estimates that are in the
+    progress. Each outage of the storage is logged once.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Heartbeat:
         thread: Executor,
         emit: Callable[[ev.Event], None],
         on_progress: OnProgress | None,
+        forecast: Forecast | None = None,
     ) -> None:
         self._held = held
         self._clock = clock
@@ -51,7 +53,7 @@ class Heartbeat:
         self._cancellation = held.old_cancellation
         self._looked_at = 0.0
         self._is_written = True
-        self._forecast = Forecast(held.folder.store.url, held.folder.sweep_id)
+        self._forecast = forecast
 
     def progress(self) -> SweepProgress:
         """The progress as of now, by the wall clock: other machines compare it with theirs."""
@@ -59,7 +61,7 @@ class Heartbeat:
         made = make_progress(
             held.state, sweep_id=held.folder.sweep_id, holder=held.holder, at=at, total=held.searcher.total
         )
-        expected = self._forecast.newest
+        expected = self._forecast.newest if self._forecast is not None else NOTHING
         if expected == NOTHING or not made.is_at_work:
             return made
         return made.model_copy(update={"estimate": expected.estimate, "slow": expected.slow})
@@ -69,7 +71,8 @@ class Heartbeat:
         try:
             await self._run(look)
         finally:
-            self._forecast.close()
+            if self._forecast is not None:
+                self._forecast.close()
 
     async def _run(self, look: Callable[[], None]) -> None:
         written_at = 0.0
@@ -88,7 +91,8 @@ class Heartbeat:
     async def _beat(self, progress: SweepProgress) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._write, progress)
-        await loop.run_in_executor(self._thread, self._forecast.look)
+        if self._forecast is not None:
+            await loop.run_in_executor(self._thread, self._forecast.look)
         if self._clock.now() - self._looked_at >= LOOK_S:
             self._looked_at = self._clock.now()
             await loop.run_in_executor(self._thread, self._look_at_folder)

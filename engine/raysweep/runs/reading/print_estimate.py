@@ -1,7 +1,6 @@
-"""Prints the estimate of a sweep as JSON; nothing where there is none.
+"""`python -m raysweep.runs.reading.print_estimate STORAGE_PATH SWEEP_ID`: prints an estimate as JSON.
 
-The controller starts `python -m raysweep.runs.reading.estimate_process STORAGE_PATH SWEEP_ID`, so that
-its own loop loses no time.
+The controller has a process of its own make it, so that its loop loses no time.
 """
 
 from __future__ import annotations
@@ -12,16 +11,18 @@ from contextlib import suppress
 
 import orjson
 
-from raysweep.outcome.estimate import Expected
+from raysweep.runs.reading.estimating import Expected
 from raysweep.runs.reading.reader import SweepReader
+
+CPU_S = 1.0
 
 
 def main() -> int:
-    """Print it."""
+    """Print the estimate of a sweep; nothing where there is none."""
     with suppress(OSError):
         os.nice(10)
     storage_path, sweep_id = sys.argv[1:]
-    status = SweepReader(storage_path, sweep_id, cpu_s=1.0).read()
+    status = SweepReader(storage_path, sweep_id, cpu_s=CPU_S).read()
     if status is not None:
         found = Expected(estimate=status.estimate, slow=status.slow)
         sys.stdout.buffer.write(orjson.dumps(found.model_dump(mode="json")))
