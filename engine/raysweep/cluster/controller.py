@@ -174,7 +174,7 @@ class Controller:
             self._evaluators = Evaluators(spec, spec.evaluate, self._held.folder, self._take_evaluation)
         self._slots = SlotKeeper(
             spec,
-            make_setup(spec, self._held.folder, self._server),
+            make_setup(spec, self._held.folder, self._server, self.state.clock.started_at or 0.0),
             self._server,
             self.emit,
             Tracebacks(self._held.folder, self._background, self._threads.keeping).keep,

@@ -28,6 +28,8 @@ from raysweep.errors import (
     TrainableImportError,
     one_line,
 )
+from raysweep.hooks.base import TrialSetup
+from raysweep.hooks.loading import openers_of, variables_of
 from raysweep.programs.allowed import check_program
 from raysweep.programs.runner import Program, runnable
 from raysweep.search import make_searcher
@@ -164,9 +166,12 @@ def _try_where(spec: SweepSpec) -> None:
         spec.space.allows({path: domain.sample(rng) for path, domain in spec.space.searched})
 
 
-def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
-    """What every worker of the sweep is told."""
+def make_setup(
+    spec: SweepSpec, folder: SweepFolder, server: LinkServer, begun_at: float = 0.0
+) -> WorkerSetup:
+    """What every worker of the sweep is told. `begun_at`: when the sweep began, in Unix seconds."""
     is_inline = spec.is_inline
+    tracked = TrialSetup(sweep_id=folder.sweep_id, name=spec.name, begun_at=begun_at)
     setup = WorkerSetup(
         host=server.host,
         port=server.port,
@@ -191,6 +196,9 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
             rungs=Rungs.of(spec),
+            begun_at=begun_at,
+            variables=variables_of(spec.callbacks, tracked),
+            openers=openers_of(spec.callbacks),
             evaluations_ahead=spec.evaluate.ahead if spec.evaluate is not None else None,
             nested=tuple(name for name in reported_names(spec) if "/" in name),
             tuples=tuples_of(spec.param_space),

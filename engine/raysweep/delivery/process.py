@@ -20,7 +20,7 @@ from typing import Any, Final
 import orjson
 
 from raysweep.delivery.cursor import Cursor, CursorFile
-from raysweep.delivery.feed import Feed, Item
+from raysweep.delivery.feed import START, Feed, Item
 from raysweep.delivery.shared import SharedEvents
 from raysweep.delivery.sink import Sink, SinkReport
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
@@ -99,7 +99,9 @@ class Delivery:
     def _read(self) -> None:
         feed = Feed(self._folder)
         files = [CursorFile(self._folder, name) for name in names_of(self._callbacks)]
-        cursors = [file.read() for file in files]
+        cursors = [
+            _place(callback, file.read()) for callback, file in zip(self._callbacks, files, strict=True)
+        ]
         first = min((cursor or Cursor()).key for cursor in cursors)
         waiting: list[Item] = []
         pause_s = POLL_S
@@ -169,6 +171,13 @@ class Delivery:
             if self.has_ended.is_set():
                 sink.hurry()
             sink.start()
+
+
+def _place(callback: CallbackSpec, noted: Cursor | None) -> Cursor | None:
+    """Where a callback continues; None: it begins."""
+    if noted is not None and getattr(callback.options, "gets_all", False):
+        return replace(noted, key=START)
+    return noted
 
 
 def _maker(callback: CallbackSpec, setup: CallbackSetup) -> Any:

@@ -34,9 +34,24 @@ class CallbackSetup:
     """Whether events were delivered before, perhaps some of them without a note of it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSetup:
+    """The sweep, as the environment variables of its trials name it."""
+
+    sweep_id: str
+    name: str
+    """The sweep's name."""
+    begun_at: float
+    """When the sweep began, in Unix seconds."""
+
+
 class CallbackOptions(SpecModel):
     """Options of a callback of raysweep's own. An options class is imported with the spec: keep it light."""
 
+    gets_all: ClassVar[bool] = False
+    """Whether each process gives it all events from the start: what it took before may be lost with a
+    process, and it drops what is stored.
+    """
     secret_fields: ClassVar[tuple[str, ...]] = ()
     """The fields whose text is stored and shown with a mask."""
 
@@ -55,6 +70,18 @@ class CallbackOptions(SpecModel):
         Raises: SinkDownError, or any error: it is made again later.
         """
         raise NotImplementedError
+
+    def in_trials(self, setup: TrialSetup) -> dict[str, str]:
+        """Environment variables of the trials, for what they log themselves; `{trial}` is the trial's id."""
+        return {}
+
+    @property
+    def opener(self) -> str:
+        """A function, `module:name`, that opens a trial's run before the trial begins; empty: none does.
+
+        It gets these variables, the sweep's id, when it began, and the trial's id; it returns more variables.
+        """
+        return ""
 
 
 class CallbackPluginOptions(PluginOptions):

@@ -9,4 +9,5 @@ KINDS: Final[Mapping[str, str]] = {
     "webhook": "raysweep.hooks.webhook:WebhookOptions",
     "tensorboard": "raysweep.hooks.tensorboard:TensorBoardOptions",
     "mlflow": "raysweep.hooks.mlflow:MlflowOptions",
+    "wandb": "raysweep.hooks.wandb:WandbOptions",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from raysweep.documents.tuples import Tuples
@@ -109,5 +109,11 @@ class SweepPlace:
     """The tuples of the search space, which are lists in a trial's config until the trainable gets it."""
     rungs: Rungs = Rungs()
     """Where a trial of one process waits for what is decided; see `worker.rungs`."""
+    begun_at: float = 0.0
+    """When the sweep began, in Unix seconds."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Environment variables of the trackers, for what trials log themselves; `{trial}` is the trial's id."""
+    openers: tuple[str, ...] = ()
+    """Functions, `module:name`, that open a trial's run at a tracker before it begins (`worker.tracking`)."""
     evaluations_ahead: int | None = None
     """How many evaluations of its checkpoints a trial may be ahead of; None: they are not evaluated."""
