@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from ray import tune
 
 import raysweep as rs
-from raysweep.hooks.events import TrialEnd
+from raysweep.hooks.events import SweepEnd, TrialEnd
 from raysweep.runs.reading.history import read_reports
 
 pytestmark = pytest.mark.ray
@@ -45,6 +47,40 @@ def test_all_is_delivered_when_the_sweep_returns(run: Callable[..., rs.SweepOutc
     assert outcome.status == "completed"
     assert not [note for note in outcome.notes if "callback" in note]
     assert sorted(path.read_text().split("\n")[:-1]) == [f"{n:05d} completed" for n in range(4)]
+
+
+class Waits:
+    """At the end of a sweep, waits until a file is there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_sweep_end(self, event: SweepEnd) -> None:
+        while not self.path.exists():
+            time.sleep(0.05)
+
+
+def test_the_outcome_is_stored_before_a_slow_callback_has_got_everything(
+    run: Callable[..., rs.SweepOutcome], storage: Path, tmp_path: Path
+) -> None:
+    go, seen = tmp_path / "go", []
+
+    def look() -> None:
+        until = time.monotonic() + 60
+        while not seen and time.monotonic() < until:
+            seen.extend(rs.load(str(path.parent)) for path in storage.glob("*/outcome.json"))
+            time.sleep(0.05)
+        go.touch()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    outcome = run("slow", {"pause": 0.1}, num_samples=2, callbacks=[Waits(go)])
+    looking.join()
+    (note,) = [note for note in seen[0].notes if "callbacks" in note]
+    assert "still being delivered when the sweep ended" in note
+    assert "raysweep deliver" in note
+    for last in (outcome, rs.load(outcome.uri)):
+        assert not [note for note in last.notes if "callback" in note]
 
 
 @pytest.mark.usefixtures("ray_cluster")

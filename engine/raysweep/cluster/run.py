@@ -10,6 +10,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.preparation import (
@@ -25,7 +26,7 @@ from raysweep.cluster.ray.connection import connect, stage_of
 from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
-from raysweep.delivery.beside import Beside
+from raysweep.delivery.beside import BEFORE_OUTCOME_S, Beside
 from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.hooks.loading import load_callbacks
@@ -59,7 +60,12 @@ from raysweep.threads import result_of, start_thread
 from raysweep.version import __version__
 from raysweep.worker.inline import InlineStage
 
+if TYPE_CHECKING:
+    from raysweep.cluster.controller import Controller
+
 log = logging.getLogger("raysweep")
+LOOK_S: Final = 2.0
+"""How often a sweep that has ended, and delivers events yet, sees whether another process continues it."""
 
 
 def run_sweep(
@@ -237,6 +243,30 @@ def _carry_through(
     interrupts.pass_to(controller.requests)
     try:
         beside.start()
+        _run_controller(controller, held)
+        outcome = make_outcome(
+            state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=__version__
+        )
+        notes = beside.finish(BEFORE_OUTCOME_S) if state.phase == "ended" else ()
+        first = (beside.note_until_done,) if notes is None else notes
+        folder.write_outcome_if_absent(_noted(outcome, first))
+        progress = controller.progress()
+        with suppress(StorageError):  # the outcome is there: nobody needs it
+            folder.write_progress(progress)
+        if on_progress is not None:
+            on_progress(progress)
+        _keep_budget(folder, state.spec)
+        if notes is None:
+            notes = _deliver_rest(folder, beside, first)
+    finally:
+        beside.close()
+    return _noted(outcome, notes)
+
+
+def _run_controller(controller: Controller, held: Ownership) -> None:
+    """Run the sweep to its end; where it has none, leave it in order."""
+    folder, state = held.folder, held.state
+    try:
         controller.run_to_end()
         retrying(OUTCOME_GIVE_UP_AFTER_S)(folder.check_is_there)
         if state.end.fault == "spec":
@@ -244,7 +274,6 @@ def _carry_through(
         retrying(OUTCOME_GIVE_UP_AFTER_S)(
             check_end, folder, state, claim=held.claim.number, last=controller.last_segment
         )
-        notes = beside.finish() if state.phase == "ended" else ()
     except SpecError as error:
         error.kept_uri = _make_way(folder, state, controller.progress())
         raise
@@ -256,21 +285,36 @@ def _carry_through(
         if isinstance(error, KeyboardInterrupt):
             raise SweepInterrupted(folder.sweep_id, so_far=show_progress(progress)) from None
         raise
-    finally:
-        beside.close()
-    outcome = make_outcome(
-        state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=__version__
-    )
-    if notes:
-        outcome = outcome.model_copy(update={"notes": (*outcome.notes, *notes)})
-    folder.write_outcome_if_absent(outcome)
-    progress = controller.progress()
-    with suppress(StorageError):  # the outcome is there: nobody needs it
-        folder.write_progress(progress)
-    if on_progress is not None:
-        on_progress(progress)
-    _keep_budget(folder, state.spec)
-    return outcome
+
+
+def _deliver_rest(folder: SweepFolder, beside: Beside, first: tuple[str, ...]) -> tuple[str, ...]:
+    """The outcome is stored: wait for the callbacks, and replace its note by what was given up.
+
+    Another process may continue the sweep meanwhile, and then calls the callbacks itself.
+    """
+    notes: tuple[str, ...] | None = None
+    while notes is None:
+        notes = beside.finish(LOOK_S)
+        try:
+            if notes is None and not folder.has_outcome():
+                return ()
+        except StorageError as error:
+            log.info("callbacks: whether the sweep continues elsewhere is looked at later: %s", error)
+    given_up = notes
+
+    def mended(outcome: SweepOutcome) -> SweepOutcome:
+        kept = tuple(note for note in outcome.notes if note not in first)
+        return outcome.model_copy(update={"notes": (*kept, *given_up)})
+
+    try:
+        folder.mend_outcome(mended)
+    except StorageError as error:
+        log.warning("callbacks: what was delivered after the end is not in the outcome: %s", error)
+    return notes
+
+
+def _noted(outcome: SweepOutcome, notes: tuple[str, ...]) -> SweepOutcome:
+    return outcome.model_copy(update={"notes": (*outcome.notes, *notes)}) if notes else outcome
 
 
 def _keep_budget(folder: SweepFolder, spec: SweepSpec) -> None:

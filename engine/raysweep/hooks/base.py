@@ -48,6 +48,8 @@ class TrialSetup:
 class CallbackOptions(SpecModel):
     """Options of a callback of raysweep's own. An options class is imported with the spec: keep it light."""
 
+    hears_of_promotions: ClassVar[bool] = False
+    """Whether it has `on_promoted`, which the process that runs a gate calls."""
     gets_all: ClassVar[bool] = False
     """Whether each process gives it all events from the start: what it took before may be lost with a
     process, and it drops what is stored.

@@ -20,6 +20,7 @@ from raysweep.documents.validation import Problem
 from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
 from raysweep.jobs.options import JobOptions
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.pipeline.announcement import announce
 from raysweep.pipeline.decision import decide, measured, seeds_needed
 from raysweep.pipeline.plan import (
     GatePlan,
@@ -230,7 +231,11 @@ def settle(
     if night is not None:
         # Where an earlier run of this gate came as far as the history, that is what was decided.
         update |= {"promoted": night.promoted, "why": night.why, "at": night.at}
-    return keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict.model_copy(update=update))
+    verdict = verdict.model_copy(update=update)
+    problems = announce(spec, outcome, verdict)
+    if problems:
+        verdict = verdict.model_copy(update={"notes": (*verdict.notes, *problems)})
+    return keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict)
 
 
 def _why_lost(gate: GateSpec, champion: Confirmed, trials: tuple[TrialOutcome, ...]) -> str:

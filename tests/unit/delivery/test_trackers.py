@@ -186,6 +186,7 @@ BAD: list[tuple[Any, str]] = [
     ({"webhook": {"url": "https://a", "url_from": "B"}}, "requires url or url_from"),
     ({"webhook": {"url": "s3cret"}}, "is no web address"),
     ({"webhook": {"url": "https://host/s3cret", "on": ["never"]}}, r"callbacks"),
+    ({"webhook": {"url": "https://host", "report": "sweeps"}}, "report.*is no web address"),
     ("webhok", r"'webhok' is not known here; did you mean 'webhook'"),
     ({}, "names no callback"),
     (7, "expected"),
