@@ -17,6 +17,7 @@ from raysweep.core.handlers.missing_metrics import NOTHING_REPORTED
 from raysweep.core.state.compiled_parts import checkpoint_metric
 from raysweep.core.state.compiled_spec import reported_names
 from raysweep.core.state.sweep import SweepState
+from raysweep.delivery.trace import keep_traceparent
 from raysweep.documents import allow_list
 from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.documents.tune_objects import has_parameters
@@ -171,7 +172,12 @@ def make_setup(
 ) -> WorkerSetup:
     """What every worker of the sweep is told. `begun_at`: when the sweep began, in Unix seconds."""
     is_inline = spec.is_inline
-    tracked = TrialSetup(sweep_id=folder.sweep_id, name=spec.name, begun_at=begun_at)
+    tracked = TrialSetup(
+        sweep_id=folder.sweep_id,
+        name=spec.name,
+        begun_at=begun_at,
+        traceparent=keep_traceparent(folder, spec.callbacks),
+    )
     setup = WorkerSetup(
         host=server.host,
         port=server.port,

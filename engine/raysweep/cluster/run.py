@@ -24,12 +24,15 @@ from raysweep.cluster.preparation import (
 from raysweep.cluster.progress_callback import Listener
 from raysweep.cluster.ray.connection import connect, stage_of
 from raysweep.cluster.ray.shared_connection import RayConnection
+from raysweep.cluster.ray.sweep_metrics import SweepMetrics
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
 from raysweep.delivery.beside import BEFORE_OUTCOME_S, Beside
+from raysweep.delivery.trace import keep_traceparent
 from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.hooks.loading import load_callbacks
+from raysweep.hooks.prometheus import PrometheusOptions
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.outcome.formatting import show_progress
 from raysweep.programs.allowed import check_programs
@@ -238,9 +241,12 @@ def _carry_through(
     from raysweep.cluster.controller import Controller
 
     folder, state = held.folder, held.state
-    controller = Controller(held, connection, on_progress, stage, note)
+    metrics = _make_metrics(held)
+    shown = on_progress if metrics is None else _both(metrics, on_progress)
+    controller = Controller(held, connection, shown, stage, note)
     beside = Beside(folder, held.asked.spec.callbacks, address=connection.address)
     interrupts.pass_to(controller.requests)
+    keep_traceparent(folder, held.asked.spec.callbacks)
     try:
         beside.start()
         _run_controller(controller, held)
@@ -253,6 +259,8 @@ def _carry_through(
         progress = controller.progress()
         with suppress(StorageError):  # the outcome is there: nobody needs it
             folder.write_progress(progress)
+        if metrics is not None:
+            metrics.show(progress, is_last=True)
         if on_progress is not None:
             on_progress(progress)
         _keep_budget(folder, state.spec)
@@ -261,6 +269,22 @@ def _carry_through(
     finally:
         beside.close()
     return _noted(outcome, notes)
+
+
+def _make_metrics(held: Ownership) -> SweepMetrics | None:
+    """What shows the sweep's numbers as metrics of Ray, where a callback asks for it."""
+    asked = [each.options for each in held.asked.spec.callbacks]
+    intervals = [each.interval_s for each in asked if isinstance(each, PrometheusOptions)]
+    return SweepMetrics(held.state, min(intervals)) if intervals else None
+
+
+def _both(metrics: SweepMetrics, on_progress: OnProgress | None) -> OnProgress:
+    def show(progress: SweepProgress) -> None:
+        metrics.show(progress)
+        if on_progress is not None:
+            on_progress(progress)
+
+    return show
 
 
 def _run_controller(controller: Controller, held: Ownership) -> None:

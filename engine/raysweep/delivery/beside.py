@@ -50,7 +50,10 @@ class Beside:
         idle_s: float = IDLE_S,
         most_s: float = MOST_S,
     ) -> None:
-        self._folder, self._callbacks, self._address = folder, callbacks, address
+        self._folder, self._address = folder, address
+        self._callbacks = tuple(
+            each for each in callbacks if not getattr(each.options, "is_in_controller", False)
+        )
         self._idle_s, self._most_s = idle_s, most_s
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None

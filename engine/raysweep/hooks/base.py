@@ -32,6 +32,10 @@ class CallbackSetup:
     """When the sweep began, in Unix seconds: tells it from one of the same id that was put aside."""
     is_resumed: bool = False
     """Whether events were delivered before, perhaps some of them without a note of it."""
+    delivered: str = ""
+    """The id of the last event that was noted as delivered, for one that `gets_all`."""
+    traceparent: str = ""
+    """The span that the sweep's is below, as W3C's trace context has it; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ class TrialSetup:
     """The sweep's name."""
     begun_at: float
     """When the sweep began, in Unix seconds."""
+    traceparent: str = ""
+    """The span that the sweep's is below; empty: there is none."""
 
 
 class CallbackOptions(SpecModel):
@@ -50,6 +56,10 @@ class CallbackOptions(SpecModel):
 
     hears_of_promotions: ClassVar[bool] = False
     """Whether it has `on_promoted`, which the process that runs a gate calls."""
+    is_in_controller: ClassVar[bool] = False
+    """Whether the controller itself does what it asks for; then it gets no events."""
+    is_traced: ClassVar[bool] = False
+    """Whether it makes a trace."""
     gets_all: ClassVar[bool] = False
     """Whether each process gives it all events from the start: what it took before may be lost with a
     process, and it drops what is stored.
@@ -74,7 +84,10 @@ class CallbackOptions(SpecModel):
         raise NotImplementedError
 
     def in_trials(self, setup: TrialSetup) -> dict[str, str]:
-        """Environment variables of the trials, for what they log themselves; `{trial}` is the trial's id."""
+        """Environment variables of the trials, for what they log themselves.
+
+        `{trial}` is the trial's id, `{number}` its number with eight digits.
+        """
         return {}
 
     @property

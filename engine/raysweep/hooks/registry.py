@@ -10,4 +10,6 @@ KINDS: Final[Mapping[str, str]] = {
     "tensorboard": "raysweep.hooks.tensorboard:TensorBoardOptions",
     "mlflow": "raysweep.hooks.mlflow:MlflowOptions",
     "wandb": "raysweep.hooks.wandb:WandbOptions",
+    "otel": "raysweep.hooks.otel:OtelOptions",
+    "prometheus": "raysweep.hooks.prometheus:PrometheusOptions",
 }

@@ -112,7 +112,8 @@ class SweepPlace:
     begun_at: float = 0.0
     """When the sweep began, in Unix seconds."""
     variables: dict[str, str] = field(default_factory=dict)
-    """Environment variables of the trackers, for what trials log themselves; `{trial}` is the trial's id."""
+    """Environment variables of the trackers, for what trials log themselves; `{trial}` is the trial's id,
+    `{number}` its number with eight digits."""
     openers: tuple[str, ...] = ()
     """Functions, `module:name`, that open a trial's run at a tracker before it begins (`worker.tracking`)."""
     evaluations_ahead: int | None = None

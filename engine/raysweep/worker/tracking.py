@@ -19,7 +19,7 @@ def set_variables(job: Job, place: SweepPlace, note: Callable[[str], None]) -> M
     if not place.variables:
         return {}
     trial = f"{job.trial:05d}"
-    found = {name: value.replace("{trial}", trial) for name, value in place.variables.items()}
+    found = {name: _filled(value, job) for name, value in place.variables.items()}
     # One process of a gang writes to the run.
     for opener in place.openers if job.rank == 0 else ():
         module, _, name = opener.partition(":")
@@ -30,3 +30,7 @@ def set_variables(job: Job, place: SweepPlace, note: Callable[[str], None]) -> M
             note(f"a tracker's run could not be opened before its trial, which logs elsewhere: {why}")
     os.environ.update(found)
     return found
+
+
+def _filled(value: str, job: Job) -> str:
+    return value.replace("{trial}", f"{job.trial:05d}").replace("{number}", f"{job.trial:08d}")
