@@ -13,7 +13,7 @@ from ray import tune
 import raysweep as rs
 from raysweep.hooks.events import SweepEnd, TrialEnd
 from raysweep.runs.reading.history import read_reports
-from tests.unit.delivery.test_otel import Collector
+from tests.unit.delivery.otlp import Collector
 
 pytestmark = pytest.mark.ray
 

@@ -1,4 +1,4 @@
-"""Traces and metrics at an OTLP receiver on loopback, which parses what it gets with OpenTelemetry's protobuf."""
+"""Traces and metrics, at an OTLP receiver on loopback."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace as otel_trace
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 
 from raysweep.delivery.trace import keep_traceparent
@@ -21,47 +19,9 @@ from raysweep.hooks.spec import CallbackSpec
 from raysweep.hooks.tracing import current_traceparent
 from tests.unit.delivery.contract import Stored, TrackerContract, options, run_life, shown
 from tests.unit.delivery.journals import SWEEP, GoldenSweep
-from tests.unit.delivery.servers import StandIn
+from tests.unit.delivery.otlp import Collector, values
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-class Collector(StandIn):
-    """Keeps spans by their id, as tracing servers do, and the newest metrics."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.spans: dict[bytes, Any] = {}
-        self.sent = 0
-        self.metrics: list[Any] = []
-
-    def serve(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        """Answer a request, whose body is no JSON."""
-        with self._lock:
-            self.headers.append(headers)
-            assert headers["Content-Type"] == "application/x-protobuf"
-            luck = self._luck.random() if self.is_flaky else 1.0
-            if luck < 0.25:
-                return 503, {}
-            if path == "/v1/traces":
-                self._take(ExportTraceServiceRequest.FromString(body))
-            else:
-                assert path == "/v1/metrics"
-                (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
-                self.metrics.append(resource.scope_metrics[0].metrics)
-            return (503, {}) if luck < 0.5 else (200, {})
-
-    def _take(self, request: Any) -> None:
-        for resource in request.resource_spans:
-            assert values(resource.resource)["service.name"] == "raysweep"
-            for scope in resource.scope_spans:
-                for span in scope.spans:
-                    self.sent += 1
-                    self.spans[span.span_id] = span
-
-
-def values(holder: Any) -> dict[str, Any]:
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in holder.attributes}
 
 
 @pytest.mark.timeout(300)

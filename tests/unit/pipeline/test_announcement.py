@@ -9,8 +9,7 @@ import pytest
 from raysweep.outcome import GateOutcome
 from raysweep.pipeline import announcement
 from tests.unit.delivery.servers import Receiver
-from tests.unit.pipeline.gates import make_spec, swept
-from tests.unit.pipeline.test_gate_again import settled, stored
+from tests.unit.pipeline.gates import make_spec, settled, stored, swept
 
 
 @pytest.fixture(autouse=True)
