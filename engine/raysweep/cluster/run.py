@@ -10,9 +10,10 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from raysweep.cluster.interrupts import Interrupts, heard_by
+from raysweep.cluster.late_delivery import deliver_rest
 from raysweep.cluster.preparation import (
     check_backend,
     check_evaluator,
@@ -67,8 +68,6 @@ if TYPE_CHECKING:
     from raysweep.cluster.controller import Controller
 
 log = logging.getLogger("raysweep")
-LOOK_S: Final = 2.0
-"""How often a sweep that has ended, and delivers events yet, sees whether another process continues it."""
 
 
 def run_sweep(
@@ -265,7 +264,7 @@ def _carry_through(
             on_progress(progress)
         _keep_budget(folder, state.spec)
         if notes is None:
-            notes = _deliver_rest(folder, beside, first)
+            notes = deliver_rest(folder, beside, first, interrupts)
     finally:
         beside.close()
     return _noted(outcome, notes)
@@ -309,32 +308,6 @@ def _run_controller(controller: Controller, held: Ownership) -> None:
         if isinstance(error, KeyboardInterrupt):
             raise SweepInterrupted(folder.sweep_id, so_far=show_progress(progress)) from None
         raise
-
-
-def _deliver_rest(folder: SweepFolder, beside: Beside, first: tuple[str, ...]) -> tuple[str, ...]:
-    """The outcome is stored: wait for the callbacks, and replace its note by what was given up.
-
-    Another process may continue the sweep meanwhile, and then calls the callbacks itself.
-    """
-    notes: tuple[str, ...] | None = None
-    while notes is None:
-        notes = beside.finish(LOOK_S)
-        try:
-            if notes is None and not folder.has_outcome():
-                return ()
-        except StorageError as error:
-            log.info("callbacks: whether the sweep continues elsewhere is looked at later: %s", error)
-    given_up = notes
-
-    def mended(outcome: SweepOutcome) -> SweepOutcome:
-        kept = tuple(note for note in outcome.notes if note not in first)
-        return outcome.model_copy(update={"notes": (*kept, *given_up)})
-
-    try:
-        folder.mend_outcome(mended)
-    except StorageError as error:
-        log.warning("callbacks: what was delivered after the end is not in the outcome: %s", error)
-    return notes
 
 
 def _noted(outcome: SweepOutcome, notes: tuple[str, ...]) -> SweepOutcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from raysweep.documents.base import SpecModel
@@ -112,3 +113,9 @@ def needs_package(kind: str, package: str, fix: str) -> Iterator[None]:
         if (error.name or "").partition(".")[0] != package:
             raise
         raise SpecError("callbacks", f"{kind} requires {package}, which is not installed", fix) from error
+
+
+def check_package(kind: str, package: str, fix: str) -> None:
+    """See that a package is there, without importing it. Raises: SpecError."""
+    if find_spec(package) is None:
+        raise SpecError("callbacks", f"{kind} requires {package}, which is not installed", fix)

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, Field
 
 from raysweep.documents.validation import Problem
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError, TrialSetup, needs_package
+from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError, TrialSetup, check_package
 from raysweep.hooks.events import (
     CheckpointSaved,
     Report,
@@ -64,8 +64,9 @@ class OtelOptions(CallbackOptions):
 
     def check(self, storage_path: str) -> None:
         """See that the package is there. Raises: SpecError."""
-        with needs_package("otel", "opentelemetry", "pip install raysweep[otel]"):
-            import opentelemetry.proto.trace.v1.trace_pb2  # noqa: F401  that it can be imported
+        fix = "pip install raysweep[otel]"
+        check_package("otel", "opentelemetry", fix)
+        check_package("otel", "opentelemetry.proto", fix)
 
     def make(self, setup: CallbackSetup) -> Otel:
         """The callback."""

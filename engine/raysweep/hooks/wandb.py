@@ -20,7 +20,7 @@ import orjson
 from pydantic import Field
 
 from raysweep.errors import SpecError
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError, TrialSetup, needs_package
+from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError, TrialSetup, check_package
 from raysweep.hooks.events import CheckpointSaved, Report, TrialEnd, TrialRef, TrialStart
 from raysweep.hooks.numbers import numbers_of
 
@@ -55,8 +55,7 @@ class WandbOptions(CallbackOptions):
 
     def check(self, storage_path: str) -> None:
         """See that the package, a folder and a key are there. Raises: SpecError."""
-        with needs_package("wandb", "wandb", _FIX):
-            import wandb  # noqa: F401  that it can be imported
+        check_package("wandb", "wandb", _FIX)
         path = self.dir or storage_path
         if "://" in path and not path.startswith("file://"):
             where = "dir" if self.dir else "storage_path"
@@ -189,6 +188,8 @@ class _Trial:
     run: Any = None
     held: int = 0
     """The number of the last report in the run."""
+    is_uncertain: bool = False
+    """Whether the run could not be closed: what it holds is seen by the next process."""
 
 
 class Wandb:
@@ -269,14 +270,19 @@ class Wandb:
         trial.run.summary.update(trial.summary)
         if trial.end is not None:
             self._close(name)
-            self._runs.mark(name, trial.reports, trial.end.id)
+            if not trial.is_uncertain:
+                self._runs.mark(name, trial.reports, trial.end.id)
 
     def _close(self, name: str) -> None:
         trial = self._trials[name]
         run, trial.run = trial.run, None
         self._open.pop(name, None)
         is_failed = trial.end is not None and trial.end.state == "failed"
-        run.finish(exit_code=_FAILED if is_failed else 0)
+        try:
+            run.finish(exit_code=_FAILED if is_failed else 0)
+        except BaseException:
+            trial.is_uncertain = True
+            raise
 
 
 def history_of(record: bytes) -> dict[str, str]:
