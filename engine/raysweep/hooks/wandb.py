@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ _INIT_S: Final = 30.0
 _BLOCK: Final = 32768
 _KEY_VARIABLES: Final = ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE")
 _FAILED: Final = 1
+_SERVICE: Final = "WANDB_SERVICE"
 
 
 class WandbOptions(CallbackOptions):
@@ -68,6 +70,9 @@ class WandbOptions(CallbackOptions):
 
     def make(self, setup: CallbackSetup) -> Wandb:
         """The callback."""
+        if "wandb" not in sys.modules:
+            # That of the process that started this one, where its runs would stay open if it is killed.
+            os.environ.pop(_SERVICE, None)
         folder = Path((self.dir or setup.uri).removeprefix("file://")).expanduser()
         project = self.project or os.environ.get("WANDB_PROJECT") or setup.name
         return Wandb(Runs(folder, project, self.entity, self._mode(), setup), is_shared=self.shared_runs)
