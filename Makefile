@@ -103,7 +103,7 @@ PROGRAMS := hydra-core==1.3.2 transformers accelerate tensorboard scikit-learn t
 .venv-trackers/.stamps/dev: $(STAMPS)/venv pyproject.toml Makefile
 	[ -x .venv-trackers/bin/python ] || $(PYTHON) -m venv .venv-trackers
 	$(UV_ENV) $(BIN)/uv pip install --python .venv-trackers/bin/python \
-		--editable . mlflow tensorboardX cloudpickle hypothesis pytest pytest-timeout pytest-xdist
+		--editable '.[wandb,otel]' mlflow tensorboardX cloudpickle hypothesis pytest pytest-timeout pytest-xdist
 	@mkdir -p $(@D) && touch $@
 
 # Horovod has no wheels; one that was built is good for the PyTorch and the Python of its environment.
@@ -198,7 +198,7 @@ test-programs: .venv-programs/.stamps/dev
 
 ## test-trackers: trackers against their real servers and packages, in an environment of its own
 test-trackers: .venv-trackers/.stamps/dev
-	.venv-trackers/bin/python -m pytest -n 0 tests/unit/delivery/test_real_mlflow.py tests/unit/runs/across_runs/test_real_registry.py
+	.venv-trackers/bin/python -m pytest -n 0 tests/unit/delivery/test_real_mlflow.py tests/unit/delivery/test_wandb.py tests/unit/runs/across_runs/test_real_registry.py
 
 CELLS ?=
 ## test-versions: a sample on each version of Ray, Airflow, Prefect, Python, Optuna and PyTorch, then docs/versions.md (CELLS="ray-2.50 airflow")

@@ -26,14 +26,22 @@ def run(rounds: int, *, trials: int = 1000) -> Json:
             "tensorboard",
             {"mlflow": {"tracking_uri": url}},
             {"webhook": {"url": url, "on": ["failed", "stalled", "deadline", "ended"]}},
+            {"otel": {"endpoint": url}},
+            "prometheus",
         ]
         without = contenders.raysweep(TRAINABLE, SPACE, trials)
         with_all = contenders.raysweep(TRAINABLE, SPACE, trials, callbacks=callbacks)
         shown, samples = compare([without, replace(with_all, name="with_callbacks")], rounds, "trial")
     figure = ratio(samples["with_callbacks"], samples["raysweep"], "warm")
     targets = [target("trials per second with all trackers, of those without", figure, at_least=0.95)]
-    note = f"{WARM} After the last trial's end the sweep waits for the trackers: that is in wall alone."
-    what = f"{trials} trials that return one number; TensorBoard, MLflow (a server that accepts), a webhook"
+    note = (
+        f"{WARM} After the last trial's end the sweep waits for the trackers: that is in wall alone."
+        " controller_cpu_ms: CPU time a trial of the process that runs the sweep, without the callbacks' own."
+    )
+    what = (
+        f"{trials} trials that return one number; TensorBoard, a webhook, Prometheus through Ray, and MLflow"
+        " and OpenTelemetry (a server that accepts)"
+    )
     return {"what": what, "note": note, **shown, "targets": targets}
 
 

@@ -74,9 +74,9 @@ def raysweep(
                 **{"search": "random"} | fields,
             )
             with beside or nullcontext():
-                began = time.perf_counter()
+                began, used_s = time.perf_counter(), time.process_time()
                 outcome = rs.run_sweep(spec)
-                wall_s = time.perf_counter() - began
+                wall_s, used_s = time.perf_counter() - began, time.process_time() - used_s
         done = [trial for trial in outcome.trials if trial.state == "completed"]
         expected = units or trials
         got = len(done) if units is None else sum(trial.reports for trial in done)
@@ -85,7 +85,8 @@ def raysweep(
         attempts = [attempt for trial in done for attempt in trial.attempts]
         first = min(attempt.started_at for attempt in attempts)
         last = max(attempt.ended_at or 0.0 for attempt in attempts)
-        return Sample(units=expected, wall_s=wall_s, warm_s=last - first)
+        extra = {"controller_cpu_ms": used_s / expected * 1e3}
+        return Sample(units=expected, wall_s=wall_s, warm_s=last - first, extra=extra)
 
     given = "".join(f", {name}={value!r}" for name, value in fields.items())
     return Contender(name="raysweep", settings=f"run_sweep, journal on the local disk{given}", run=run)

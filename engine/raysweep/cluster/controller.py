@@ -179,9 +179,12 @@ class Controller:
         spec = self._held.asked.spec
         if spec.evaluate is not None:
             self._evaluators = Evaluators(spec, spec.evaluate, self._held.folder, self._take_evaluation)
+        # The claim's event is not taken yet where this controller is the first.
+        known = self.state.clock.started_at
+        begun_at = known if known is not None else self._held.started.at
         self._slots = SlotKeeper(
             spec,
-            make_setup(spec, self._held.folder, self._server),
+            make_setup(spec, self._held.folder, self._server, begun_at),
             self._server,
             self.emit,
             Tracebacks(self._held.folder, self._background, self._threads.keeping).keep,

@@ -17,6 +17,7 @@ from raysweep.core.handlers.missing_metrics import NOTHING_REPORTED
 from raysweep.core.state.compiled_parts import checkpoint_metric
 from raysweep.core.state.compiled_spec import reported_names
 from raysweep.core.state.sweep import SweepState
+from raysweep.delivery.trace import keep_traceparent
 from raysweep.documents import allow_list
 from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.documents.tune_objects import has_parameters
@@ -28,6 +29,8 @@ from raysweep.errors import (
     TrainableImportError,
     one_line,
 )
+from raysweep.hooks.base import TrialSetup
+from raysweep.hooks.loading import openers_of, variables_of
 from raysweep.programs.allowed import check_program
 from raysweep.programs.runner import Program, runnable
 from raysweep.search import make_searcher
@@ -164,9 +167,17 @@ def _try_where(spec: SweepSpec) -> None:
         spec.space.allows({path: domain.sample(rng) for path, domain in spec.space.searched})
 
 
-def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
-    """What every worker of the sweep is told."""
+def make_setup(
+    spec: SweepSpec, folder: SweepFolder, server: LinkServer, begun_at: float = 0.0
+) -> WorkerSetup:
+    """What every worker of the sweep is told. `begun_at`: when the sweep began, in Unix seconds."""
     is_inline = spec.is_inline
+    tracked = TrialSetup(
+        sweep_id=folder.sweep_id,
+        name=spec.name,
+        begun_at=begun_at,
+        traceparent=keep_traceparent(folder, spec.callbacks),
+    )
     setup = WorkerSetup(
         host=server.host,
         port=server.port,
@@ -192,6 +203,9 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
             rungs=Rungs.of(spec),
+            begun_at=begun_at,
+            variables=variables_of(spec.callbacks, tracked),
+            openers=openers_of(spec.callbacks),
             evaluations_ahead=spec.evaluate.ahead if spec.evaluate is not None else None,
             validates=spec.evaluate is not None and spec.evaluate.is_by_trainer,
             evaluation_resources=spec.evaluate.resources.to_bundle() if spec.evaluate is not None else {},

@@ -10,8 +10,10 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from raysweep.cluster.interrupts import Interrupts, heard_by
+from raysweep.cluster.late_delivery import deliver_rest
 from raysweep.cluster.preparation import (
     check_backend,
     check_evaluator,
@@ -23,12 +25,15 @@ from raysweep.cluster.preparation import (
 from raysweep.cluster.progress_callback import Listener
 from raysweep.cluster.ray.connection import connect, stage_of
 from raysweep.cluster.ray.shared_connection import RayConnection
+from raysweep.cluster.ray.sweep_metrics import SweepMetrics
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
-from raysweep.delivery.beside import Beside
+from raysweep.delivery.beside import BEFORE_OUTCOME_S, Beside
+from raysweep.delivery.trace import keep_traceparent
 from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.hooks.loading import load_callbacks
+from raysweep.hooks.prometheus import PrometheusOptions
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.outcome.formatting import show_progress
 from raysweep.programs.allowed import check_programs
@@ -58,6 +63,9 @@ from raysweep.storage.objects.retries import retrying
 from raysweep.threads import result_of, start_thread
 from raysweep.version import __version__
 from raysweep.worker.inline import InlineStage
+
+if TYPE_CHECKING:
+    from raysweep.cluster.controller import Controller
 
 log = logging.getLogger("raysweep")
 
@@ -232,11 +240,56 @@ def _carry_through(
     from raysweep.cluster.controller import Controller
 
     folder, state = held.folder, held.state
-    controller = Controller(held, connection, on_progress, stage, note)
+    metrics = _make_metrics(held)
+    shown = on_progress if metrics is None else _both(metrics, on_progress)
+    controller = Controller(held, connection, shown, stage, note)
     beside = Beside(folder, held.asked.spec.callbacks, address=connection.address)
     interrupts.pass_to(controller.requests)
+    keep_traceparent(folder, held.asked.spec.callbacks)
     try:
         beside.start()
+        _run_controller(controller, held)
+        outcome = make_outcome(
+            state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=__version__
+        )
+        notes = beside.finish(BEFORE_OUTCOME_S) if state.phase == "ended" else ()
+        first = (beside.note_until_done,) if notes is None else notes
+        folder.write_outcome_if_absent(_noted(outcome, first))
+        progress = controller.progress()
+        with suppress(StorageError):  # the outcome is there: it is not needed
+            folder.write_progress(progress)
+        if metrics is not None:
+            metrics.show(progress, is_last=True)
+        if on_progress is not None:
+            on_progress(progress)
+        _keep_budget(folder, state.spec)
+        if notes is None:
+            notes = deliver_rest(folder, beside, first, interrupts)
+    finally:
+        beside.close()
+    return _noted(outcome, notes)
+
+
+def _make_metrics(held: Ownership) -> SweepMetrics | None:
+    """What shows the sweep's numbers as metrics of Ray, where a callback asks for it."""
+    asked = [each.options for each in held.asked.spec.callbacks]
+    intervals = [each.interval_s for each in asked if isinstance(each, PrometheusOptions)]
+    return SweepMetrics(held.state, min(intervals)) if intervals else None
+
+
+def _both(metrics: SweepMetrics, on_progress: OnProgress | None) -> OnProgress:
+    def show(progress: SweepProgress) -> None:
+        metrics.show(progress)
+        if on_progress is not None:
+            on_progress(progress)
+
+    return show
+
+
+def _run_controller(controller: Controller, held: Ownership) -> None:
+    """Run the sweep to its end; where it has none, leave it in order."""
+    folder, state = held.folder, held.state
+    try:
         controller.run_to_end()
         retrying(OUTCOME_GIVE_UP_AFTER_S)(folder.check_is_there)
         if state.end.fault == "spec":
@@ -244,7 +297,6 @@ def _carry_through(
         retrying(OUTCOME_GIVE_UP_AFTER_S)(
             check_end, folder, state, claim=held.claim.number, last=controller.last_segment
         )
-        notes = beside.finish() if state.phase == "ended" else ()
     except SpecError as error:
         error.kept_uri = _make_way(folder, state, controller.progress())
         raise
@@ -256,21 +308,10 @@ def _carry_through(
         if isinstance(error, KeyboardInterrupt):
             raise SweepInterrupted(folder.sweep_id, so_far=show_progress(progress)) from None
         raise
-    finally:
-        beside.close()
-    outcome = make_outcome(
-        state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=__version__
-    )
-    if notes:
-        outcome = outcome.model_copy(update={"notes": (*outcome.notes, *notes)})
-    folder.write_outcome_if_absent(outcome)
-    progress = controller.progress()
-    with suppress(StorageError):  # the outcome is there: it is not needed
-        folder.write_progress(progress)
-    if on_progress is not None:
-        on_progress(progress)
-    _keep_budget(folder, state.spec)
-    return outcome
+
+
+def _noted(outcome: SweepOutcome, notes: tuple[str, ...]) -> SweepOutcome:
+    return outcome.model_copy(update={"notes": (*outcome.notes, *notes)}) if notes else outcome
 
 
 def _keep_budget(folder: SweepFolder, spec: SweepSpec) -> None:

@@ -27,6 +27,8 @@ IDLE_S: Final = 30.0
 """How long, after the end of a sweep, no callback may get on before the rest is given up."""
 MOST_S: Final = 120.0
 """How long delivery may take after the end of a sweep."""
+BEFORE_OUTCOME_S: Final = 2.0
+"""How long the outcome of a sweep waits for its callbacks; what takes longer is delivered after it."""
 RESTARTS: Final = 5
 _LEAVE_S: Final = 4.0
 log = logging.getLogger("raysweep")
@@ -48,7 +50,10 @@ class Beside:
         idle_s: float = IDLE_S,
         most_s: float = MOST_S,
     ) -> None:
-        self._folder, self._callbacks, self._address = folder, callbacks, address
+        self._folder, self._address = folder, address
+        self._callbacks = tuple(
+            each for each in callbacks if not getattr(each.options, "is_in_controller", False)
+        )
         self._idle_s, self._most_s = idle_s, most_s
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,6 +61,11 @@ class Beside:
         self._is_leaving = threading.Event()
         self._starts = 0
         self._problem = ""
+        self._ends_by: float | None = None
+        """Until when the process is waited for, by the monotonic clock; None: the sweep has not ended."""
+        self._is_deaf = False
+        """Whether the process is gone, and says nothing more."""
+        self._heard = b""
 
     def start(self) -> None:
         """Start the process, and a thread that starts it again where it dies."""
@@ -63,25 +73,53 @@ class Beside:
             self._spawn()
             threading.Thread(target=self._keep, name="raysweep-callbacks", daemon=True).start()
 
-    def finish(self) -> tuple[str, ...]:
+    def finish(self, within_s: float | None = None) -> tuple[str, ...] | None:
         """The sweep has ended, durably: wait until all is delivered, or given up.
 
-        Returns the notes for the outcome: a line for each callback that did not get everything.
+        Returns the notes for the outcome: a line for each callback that did not get everything. None: it is
+        not done `within_s`; call it again.
         """
         if not self._callbacks:
             return ()
+        if self._ends_by is None:
+            self._begin_end()
+        answer = self._hear(within_s)
+        if answer is None and within_s is not None and self._is_awaited():
+            return None
+        self.close()
+        if answer is None:
+            why = self._problem or "the process that calls them did not answer"
+            return (f"callbacks ({self._names}): not all events were delivered: {why}",)
+        return tuple(note for report in answer["reports"] if (note := self._note(report)))
+
+    @property
+    def note_until_done(self) -> str:
+        """For an outcome that is stored before all is delivered."""
+        fix = f"`raysweep deliver {self._folder.sweep_id}` delivers what is missing"
+        return f"callbacks ({self._names}): events were still being delivered when the sweep ended; {fix}"
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(names_of(self._callbacks))
+
+    def _begin_end(self) -> None:
         with self._lock:
             self._is_leaving.set()
             if self._process is None or self._process.poll() is not None:
                 self._starts = 0
                 self._spawn()
-        answer = self._ask()
-        self.close()
-        if answer is None:
-            names = ", ".join(names_of(self._callbacks))
-            why = self._problem or "the process that calls them did not answer"
-            return (f"callbacks ({names}): not all events were delivered: {why}",)
-        return tuple(note for report in answer["reports"] if (note := self._note(report)))
+        self._ends_by = time.monotonic() + self._most_s + 10.0
+        process = self._process
+        self._is_deaf = process is None or process.stdin is None
+        if process is not None and process.stdin is not None:
+            try:
+                process.stdin.write(b"end\n")
+                process.stdin.flush()
+            except OSError:
+                self._is_deaf = True
+
+    def _is_awaited(self) -> bool:
+        return not self._is_deaf and self._ends_by is not None and time.monotonic() < self._ends_by
 
     def close(self) -> None:
         """End the process; what it has not delivered, the next run of the sweep delivers."""
@@ -178,23 +216,21 @@ class Beside:
                 log.warning("callbacks: the process that calls them died (%s)", process.returncode)
                 self._spawn()
 
-    def _ask(self) -> dict[str, Any] | None:
-        """Say that the sweep has ended; None: no answer in time."""
-        process, answers = self._process, self._answers
-        if process is None or process.stdin is None or answers is None:
-            return None
-        try:
-            process.stdin.write(b"end\n")
-            process.stdin.flush()
-        except OSError:
-            return None
-        until = time.monotonic() + self._most_s + 10.0
-        data = b""
-        while not data.endswith(b"\n"):
-            ready, _, _ = select.select([answers], [], [], max(0.0, until - time.monotonic()))
-            more = os.read(answers, 65536) if ready else b""
-            if not more:
+    def _hear(self, within_s: float | None) -> dict[str, Any] | None:
+        """What the process says once it has done what it could; None: nothing in time."""
+        until = self._ends_by or 0.0
+        if within_s is not None:
+            until = min(until, time.monotonic() + within_s)
+        while not self._is_deaf and self._answers is not None and not self._heard.endswith(b"\n"):
+            left_s = until - time.monotonic()
+            if left_s <= 0:
                 return None
-            data += more
-        answer: dict[str, Any] = orjson.loads(data)
+            ready, _, _ = select.select([self._answers], [], [], left_s)
+            more = os.read(self._answers, 65536) if ready else None
+            if more is not None:
+                self._heard += more
+                self._is_deaf = not more
+        if not self._heard.endswith(b"\n"):
+            return None
+        answer: dict[str, Any] = orjson.loads(self._heard)
         return answer

@@ -44,6 +44,11 @@ class Item:
     event: hk.Event
 
 
+def event_id(key: Key) -> str:
+    """The id of the event from there."""
+    return f"{key[0]:012d}.{key[1]:06d}"
+
+
 class Feed:
     """Reads a journal from its start, as far as it goes; each `read` continues where the last one stopped.
 
@@ -133,7 +138,7 @@ class Feed:
 
     def _id(self) -> str:
         self._index += 1
-        return f"{self._number:012d}.{self._index:06d}"
+        return event_id((self._number, self._index))
 
     def _sweep_start(self, at: float) -> hk.SweepStart:
         spec = self._state.spec

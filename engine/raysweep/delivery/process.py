@@ -20,9 +20,10 @@ from typing import Any, Final
 import orjson
 
 from raysweep.delivery.cursor import Cursor, CursorFile
-from raysweep.delivery.feed import Feed, Item
+from raysweep.delivery.feed import START, Feed, Item, event_id
 from raysweep.delivery.shared import SharedEvents
 from raysweep.delivery.sink import Sink, SinkReport
+from raysweep.delivery.trace import keep_traceparent
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
 from raysweep.hooks.base import CallbackSetup
 from raysweep.hooks.loading import make_callback, names_of
@@ -99,7 +100,8 @@ class Delivery:
     def _read(self) -> None:
         feed = Feed(self._folder)
         files = [CursorFile(self._folder, name) for name in names_of(self._callbacks)]
-        cursors = [file.read() for file in files]
+        noted = [file.read() for file in files]
+        cursors = [_place(callback, cursor) for callback, cursor in zip(self._callbacks, noted, strict=True)]
         first = min((cursor or Cursor()).key for cursor in cursors)
         waiting: list[Item] = []
         pause_s = POLL_S
@@ -110,7 +112,8 @@ class Delivery:
                 read = feed.read(CHUNK)
                 waiting += [item for item in read if item.key > first]
                 if waiting or (is_last and feed.has_ended):
-                    self._start(feed, waiting[0].ordinal - 1 if waiting else feed.ordinal, files, cursors)
+                    behind = waiting[0].ordinal - 1 if waiting else feed.ordinal
+                    self._start(feed, behind, files, cursors, noted)
                     self._events.add(waiting)
                     waiting = []
             except JournalDamagedError:
@@ -131,7 +134,14 @@ class Delivery:
         else:
             self.has_ended.wait(pause_s)
 
-    def _start(self, feed: Feed, ordinal: int, files: list[CursorFile], cursors: list[Cursor | None]) -> None:
+    def _start(
+        self,
+        feed: Feed,
+        ordinal: int,
+        files: list[CursorFile],
+        cursors: list[Cursor | None],
+        noted: list[Cursor | None],
+    ) -> None:
         """Start the callbacks behind the event of this ordinal, once. Raises: StorageError."""
         if self.sinks:
             return
@@ -140,8 +150,9 @@ class Delivery:
             if cursor is None:
                 file.write(Cursor())
         sinks: list[Sink] = []
-        for name, callback, file, cursor in zip(
-            names_of(self._callbacks), self._callbacks, files, cursors, strict=True
+        traceparent = keep_traceparent(self._folder, self._callbacks)
+        for name, callback, file, cursor, last in zip(
+            names_of(self._callbacks), self._callbacks, files, cursors, noted, strict=True
         ):
             setup = CallbackSetup(
                 sweep_id=self._folder.sweep_id,
@@ -152,6 +163,8 @@ class Delivery:
                 tags=spec.tags,
                 begun_at=feed.begun_at,
                 is_resumed=cursor is not None,
+                delivered=event_id(last.key) if last is not None else "",
+                traceparent=traceparent,
             )
             sinks.append(
                 Sink(
@@ -169,6 +182,13 @@ class Delivery:
             if self.has_ended.is_set():
                 sink.hurry()
             sink.start()
+
+
+def _place(callback: CallbackSpec, noted: Cursor | None) -> Cursor | None:
+    """Where a callback continues; None: it begins."""
+    if noted is not None and getattr(callback.options, "gets_all", False):
+        return replace(noted, key=START)
+    return noted
 
 
 def _maker(callback: CallbackSpec, setup: CallbackSetup) -> Any:

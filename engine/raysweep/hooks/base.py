@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from raysweep.documents.base import SpecModel
@@ -32,11 +33,38 @@ class CallbackSetup:
     """When the sweep began, in Unix seconds: tells it from one of the same id that was put aside."""
     is_resumed: bool = False
     """Whether events were delivered before, perhaps some of them without a note of it."""
+    delivered: str = ""
+    """The id of the last event that was noted as delivered, for one that `gets_all`."""
+    traceparent: str = ""
+    """The span that the sweep's is below, as W3C's trace context has it; empty: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSetup:
+    """The sweep, as the environment variables of its trials name it."""
+
+    sweep_id: str
+    name: str
+    """The sweep's name."""
+    begun_at: float
+    """When the sweep began, in Unix seconds."""
+    traceparent: str = ""
+    """The span that the sweep's is below; empty: there is none."""
 
 
 class CallbackOptions(SpecModel):
     """Options of a callback of raysweep's own. An options class is imported with the spec: keep it light."""
 
+    hears_of_promotions: ClassVar[bool] = False
+    """Whether it has `on_promoted`, which the process that runs a gate calls."""
+    is_in_controller: ClassVar[bool] = False
+    """Whether the controller itself does what it asks for; then it gets no events."""
+    is_traced: ClassVar[bool] = False
+    """Whether it makes a trace."""
+    gets_all: ClassVar[bool] = False
+    """Whether each process gives it all events from the start: what it took before may be lost with a
+    process, and it drops what is stored.
+    """
     secret_fields: ClassVar[tuple[str, ...]] = ()
     """The fields whose text is stored and shown with a mask."""
 
@@ -56,6 +84,21 @@ class CallbackOptions(SpecModel):
         """
         raise NotImplementedError
 
+    def in_trials(self, setup: TrialSetup) -> dict[str, str]:
+        """Environment variables of the trials, for what they log themselves.
+
+        `{trial}` is the trial's id, `{number}` its number with eight digits.
+        """
+        return {}
+
+    @property
+    def opener(self) -> str:
+        """A function, `module:name`, that opens a trial's run before the trial begins; empty: none does.
+
+        It gets these variables, the sweep's id, when it began, and the trial's id; it returns more variables.
+        """
+        return ""
+
 
 class CallbackPluginOptions(PluginOptions):
     """Options of a class of the user's own, which checks them itself when it is imported."""
@@ -70,3 +113,9 @@ def needs_package(kind: str, package: str, fix: str) -> Iterator[None]:
         if (error.name or "").partition(".")[0] != package:
             raise
         raise SpecError("callbacks", f"{kind} requires {package}, which is not installed", fix) from error
+
+
+def check_package(kind: str, package: str, fix: str) -> None:
+    """See that a package is there, without importing it. Raises: SpecError."""
+    if find_spec(package) is None:
+        raise SpecError("callbacks", f"{kind} requires {package}, which is not installed", fix)

@@ -128,6 +128,14 @@ class Notice(Event):
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promoted(Event):
+    """A gate has promoted a config. It comes from the process that decided, and not from the journal."""
+
+    why: str
+    """One sentence: by how much it is better, and than what."""
+
+
 HOOKS: Final[dict[type[Event], str]] = {
     SweepStart: "on_sweep_start",
     TrialStart: "on_trial_start",

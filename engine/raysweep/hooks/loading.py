@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, cast
 from raysweep.documents.kinds import CLASS_EXAMPLE
 from raysweep.documents.plugins import Plugins
 from raysweep.errors import SpecError
-from raysweep.hooks.base import CallbackOptions, CallbackSetup
+from raysweep.hooks.base import CallbackOptions, CallbackSetup, TrialSetup
 from raysweep.hooks.events import HOOKS
 from raysweep.hooks.spec import CallbackSpec, is_tune_callback
 
@@ -87,6 +87,21 @@ def names_of(callbacks: Sequence[CallbackSpec]) -> list[str]:
         count = sum(each == base or each.rpartition("-")[0] == base for each in names)
         names.append(base if not count else f"{base}-{count + 1}")
     return names
+
+
+def variables_of(callbacks: Sequence[CallbackSpec], setup: TrialSetup) -> dict[str, str]:
+    """The environment variables of the trials, of all trackers together."""
+    found: dict[str, str] = {}
+    for callback in callbacks:
+        if isinstance(callback.options, CallbackOptions):
+            found |= callback.options.in_trials(setup)
+    return found
+
+
+def openers_of(callbacks: Sequence[CallbackSpec]) -> tuple[str, ...]:
+    """What opens a trial's runs at trackers before it begins: see `CallbackOptions.opener`."""
+    options = [each.options for each in callbacks if isinstance(each.options, CallbackOptions)]
+    return tuple(each.opener for each in options if each.opener)
 
 
 def _load(callback: CallbackSpec) -> type:

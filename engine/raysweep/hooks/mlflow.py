@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 import orjson
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError
+from raysweep.hooks.base import CallbackOptions, CallbackSetup, TrialSetup
 from raysweep.hooks.events import (
     CheckpointSaved,
     Report,
@@ -27,25 +27,27 @@ from raysweep.hooks.events import (
     TrialRef,
     TrialStart,
 )
+from raysweep.hooks.mlflow_server import (
+    BEGUN_TAG,
+    SWEEP_TAG,
+    TRIAL_TAG,
+    Server,
+    find_experiment,
+    find_run,
+    tags_of,
+)
 from raysweep.hooks.numbers import flat, numbers_of, texts_of
 
-if TYPE_CHECKING:
-    import httpx
-
 VARIABLE: Final = "MLFLOW_TRACKING_URI"
+OPENER: Final = "raysweep.hooks.mlflow_server:open_run"
 MAX_METRICS: Final = 900
 """Metrics in one `log-batch`; MLflow takes 1,000 entities, of which 100 parameters and 100 tags."""
 MAX_PARAMS: Final = 100
 MAX_PARAM_CHARS: Final = 500
 MAX_TAG_CHARS: Final = 5000
 MAX_KEY_CHARS: Final = 250
+_PARENT: Final = "mlflow.parentRunId"
 _EVENT: Final = "raysweep.event"
-_SWEEP: Final = "raysweep.sweep_id"
-_BEGUN: Final = "raysweep.begun_at"
-_TRIAL: Final = "raysweep.trial_id"
-_TIMEOUT_S: Final = 30.0
-_PASSING: Final = frozenset({408, 425, 429})
-_NOT_FOUND: Final = "RESOURCE_DOES_NOT_EXIST"
 _STATUS: Final = {"completed": "FINISHED", "stopped": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
 
 
@@ -67,6 +69,8 @@ class MlflowOptions(CallbackOptions):
     """The server, `http://host:5000`; default: the variable MLFLOW_TRACKING_URI where the sweep runs."""
     experiment: Annotated[str, Field(min_length=1)] | None = None
     """The experiment, made where there is none; default: MLFLOW_EXPERIMENT_NAME, or the sweep's name."""
+    shared_runs: bool = False
+    """Whether the trials log to these runs themselves; then a trial opens its run before it begins."""
 
     def check(self, storage_path: str) -> None:
         """See that there is an address. Raises: SpecError."""
@@ -74,8 +78,20 @@ class MlflowOptions(CallbackOptions):
 
     def make(self, setup: CallbackSetup) -> Mlflow:
         """The callback. Raises: SinkDownError."""
-        experiment = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or setup.name
-        return Mlflow(Server(self.address), experiment, setup)
+        experiment = self._experiment(setup.name)
+        return Mlflow(Server(self.address), experiment, setup, is_shared=self.shared_runs)
+
+    def in_trials(self, setup: TrialSetup) -> dict[str, str]:
+        """The server and the experiment. MLflow chooses the ids of runs: see `opener`."""
+        return {VARIABLE: self.address, "MLFLOW_EXPERIMENT_NAME": self._experiment(setup.name)}
+
+    @property
+    def opener(self) -> str:
+        """With `shared_runs`: what opens a trial's run, and returns its id."""
+        return OPENER if self.shared_runs else ""
+
+    def _experiment(self, name: str) -> str:
+        return self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or name
 
     @property
     def address(self) -> str:
@@ -93,66 +109,13 @@ class MlflowOptions(CallbackOptions):
             raise SpecError(VARIABLE, issue.problem.replace(found, "its value"), issue.fix) from None
 
 
-class Server:
-    """The REST API of one MLflow server."""
-
-    def __init__(self, address: str) -> None:
-        import httpx
-
-        self._host = urlsplit(address).hostname
-        token, user = os.environ.get("MLFLOW_TRACKING_TOKEN"), os.environ.get("MLFLOW_TRACKING_USERNAME")
-        auth = (user, os.environ.get("MLFLOW_TRACKING_PASSWORD", "")) if user and not token else None
-        self._client: httpx.Client = httpx.Client(
-            base_url=f"{address}/api/2.0/mlflow/",
-            timeout=_TIMEOUT_S,
-            auth=auth,
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            verify=os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() not in ("1", "true"),
-        )
-
-    def get(self, path: str, **params: str) -> dict[str, Any] | None:
-        """None: there is no such thing. Raises: SinkDownError, ValueError."""
-        return self._send("GET", path, params=params)
-
-    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises: SinkDownError, ValueError."""
-        answer = self._send(
-            "POST", path, content=orjson.dumps(body), headers={"Content-Type": "application/json"}
-        )
-        if answer is None:
-            raise ValueError(f"MLflow at {self._host}: {path} names something that is gone")
-        return answer
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
-
-    def _send(self, method: str, path: str, **parts: Any) -> dict[str, Any] | None:
-        try:
-            answer = self._client.request(method, path, **parts)
-        except Exception as error:
-            raise SinkDownError(f"MLflow at {self._host} does not answer: {type(error).__name__}") from error
-        if answer.status_code >= 500 or answer.status_code in _PASSING:
-            raise SinkDownError(f"MLflow at {self._host} answers {answer.status_code} to {path}")
-        try:
-            found = orjson.loads(answer.content or b"{}")
-        except orjson.JSONDecodeError:
-            found = None
-        if answer.status_code == 404 and isinstance(found, dict) and found.get("error_code") == _NOT_FOUND:
-            return None
-        if not answer.is_success or not isinstance(found, dict):
-            said = found.get("message", "") if isinstance(found, dict) else ""
-            problem = f"MLflow at {self._host} answers {answer.status_code} to {path}: {str(said)[:200]}"
-            # Credentials that are wrong now may be mended while the sweep runs.
-            raise SinkDownError(problem) if answer.status_code in (401, 403) else ValueError(problem)
-        return found
-
-
 class _Run:
     """A run, and what is to be written to it."""
 
-    def __init__(self, run_id: str, event: str = "") -> None:
+    def __init__(self, run_id: str, event: str = "", *, has_parent: bool = True) -> None:
         self.run_id = run_id
+        self.has_parent = has_parent
+        """False: a trial has opened it, which does not know the sweep's run."""
         self.event = event
         """The last event that it holds."""
         self.metrics: list[dict[str, Any]] = []
@@ -174,9 +137,11 @@ class Mlflow:
 
     _retried: ClassVar[str] = "raysweep.attempts"
 
-    def __init__(self, server: Server, experiment: str, setup: CallbackSetup) -> None:
-        self._server, self._setup = server, setup
-        self._experiment = self._find_experiment(experiment)
+    def __init__(
+        self, server: Server, experiment: str, setup: CallbackSetup, *, is_shared: bool = False
+    ) -> None:
+        self._server, self._setup, self._is_shared = server, setup, is_shared
+        self._experiment = find_experiment(server, experiment)
         self._runs: dict[str, _Run] = {}
         self._waiting: dict[str, _Run] = {}
         self._is_unsure = True
@@ -287,25 +252,34 @@ class Mlflow:
         run = self._runs.get(trial)
         if run is None:
             parent = self._run("", at).run_id if trial else ""
-            self._is_unsure = True  # until the server has answered
-            run = self._runs[trial] = self._make_run(trial, parent, at)
-            self._is_unsure = False
+            run = self._adopt(trial) if trial and self._is_shared else None
+            if run is None:
+                self._is_unsure = True  # until the server has answered
+                run = self._make_run(trial, parent, at)
+                self._is_unsure = False
+            self._runs[trial] = run
+        if not run.has_parent:
+            run.tags |= {_PARENT: self._run("", at).run_id, "mlflow.runName": self._name_of(trial)}
+            run.has_parent = True
         self._waiting[trial] = run
         return run
 
+    def _name_of(self, trial: str) -> str:
+        return f"{self._setup.name} {trial}" if trial else self._setup.sweep_id
+
+    def _adopt(self, trial: str) -> _Run | None:
+        """The run that the trial itself has opened, if any."""
+        setup = self._setup
+        found = find_run(self._server, self._experiment, setup.sweep_id, setup.begun_at, trial)
+        return _Run(found, has_parent=False) if found else None
+
     def _make_run(self, trial: str, parent: str, at: float) -> _Run:
-        name = f"{self._setup.name} {trial}" if trial else self._setup.sweep_id
-        tags = {
-            _SWEEP: self._setup.sweep_id,
-            _BEGUN: str(self._setup.begun_at),
-            _TRIAL: trial or "sweep",
-            "mlflow.source.name": "raysweep",
-        }
+        tags = tags_of(self._setup.sweep_id, self._setup.begun_at, trial)
         if parent:
-            tags["mlflow.parentRunId"] = parent
+            tags[_PARENT] = parent
         body = {
             "experiment_id": self._experiment,
-            "run_name": name,
+            "run_name": self._name_of(trial),
             "start_time": int(at * 1000),
             "tags": _tags(tags),
         }
@@ -316,30 +290,19 @@ class Mlflow:
         setup = self._setup
         query: dict[str, Any] = {
             "experiment_ids": [self._experiment],
-            "filter": f"tags.`{_SWEEP}` = '{setup.sweep_id}' and tags.`{_BEGUN}` = '{setup.begun_at}'",
+            "filter": f"tags.`{SWEEP_TAG}` = '{setup.sweep_id}' and tags.`{BEGUN_TAG}` = '{setup.begun_at}'",
             "max_results": 1000,
             "order_by": ["attributes.start_time ASC"],
         }
         answer = self._server.post("runs/search", query | ({"page_token": self._page} if self._page else {}))
         for each in answer.get("runs", ()):
             tags = {tag["key"]: tag["value"] for tag in each.get("data", {}).get("tags", ())}
-            trial = tags.get(_TRIAL, "")
-            run = _Run(each["info"]["run_id"], tags.get(_EVENT, ""))
+            trial = tags.get(TRIAL_TAG, "")
+            has_parent = trial == "sweep" or _PARENT in tags
+            run = _Run(each["info"]["run_id"], tags.get(_EVENT, ""), has_parent=has_parent)
             self._runs.setdefault("" if trial == "sweep" else trial, run)
         self._page = answer.get("next_page_token", "")
         self._is_unsure = bool(self._page)
-
-    def _find_experiment(self, name: str) -> str:
-        found = self._server.get("experiments/get-by-name", experiment_name=name)
-        if found is not None:
-            return str(found["experiment"]["experiment_id"])
-        try:
-            return str(self._server.post("experiments/create", {"name": name})["experiment_id"])
-        except ValueError as error:  # another sweep made it at this moment
-            found = self._server.get("experiments/get-by-name", experiment_name=name)
-            if found is None:
-                raise error
-            return str(found["experiment"]["experiment_id"])
 
 
 def _params(values: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -9,4 +9,7 @@ KINDS: Final[Mapping[str, str]] = {
     "webhook": "raysweep.hooks.webhook:WebhookOptions",
     "tensorboard": "raysweep.hooks.tensorboard:TensorBoardOptions",
     "mlflow": "raysweep.hooks.mlflow:MlflowOptions",
+    "wandb": "raysweep.hooks.wandb:WandbOptions",
+    "otel": "raysweep.hooks.otel:OtelOptions",
+    "prometheus": "raysweep.hooks.prometheus:PrometheusOptions",
 }

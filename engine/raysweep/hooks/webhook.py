@@ -16,12 +16,12 @@ from raysweep.documents.report_link import report_place, report_url
 from raysweep.documents.validation import Problem, show
 from raysweep.errors import SpecError
 from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError
-from raysweep.hooks.events import Event, Notice, SweepEnd, TrialEnd
+from raysweep.hooks.events import Event, Notice, Promoted, SweepEnd, TrialEnd
 
 if TYPE_CHECKING:
     import httpx
 
-Occasion = Literal["failed", "stalled", "deadline", "ended"]
+Occasion = Literal["failed", "stalled", "deadline", "promoted", "ended"]
 Format = Literal["generic", "slack", "teams"]
 TIMEOUT_S: Final = 10.0
 _HOSTS: Final[tuple[tuple[str, Format], ...]] = (
@@ -52,14 +52,20 @@ class WebhookOptions(CallbackOptions):
     """A message to an address: JSON, or as Slack and Teams take it."""
 
     secret_fields: ClassVar[tuple[str, ...]] = ("url",)
+    hears_of_promotions: ClassVar[bool] = True
 
     url: Annotated[str, BeforeValidator(_check_url)] | None = Field(default=None, repr=False)
     """Where to post to. Stored masked; better is `url_from`."""
     url_from: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     """The environment variable, where the sweep runs, that has the address."""
-    on: Annotated[tuple[Occasion, ...], BeforeValidator(_check_on)] = ("failed", "stalled", "deadline")
+    on: Annotated[tuple[Occasion, ...], BeforeValidator(_check_on)] = (
+        "failed",
+        "stalled",
+        "deadline",
+        "promoted",
+    )
     """When: `failed` (the first trial that fails for good, a sweep that fails), `stalled` (nothing can run),
-    `deadline` (at this pace it cuts the sweep), `ended` (any end).
+    `deadline` (at this pace it cuts the sweep), `promoted` (a gate promotes its best), `ended` (any end).
     """
     format: Format | None = None
     """`generic`, `slack` or `teams`; default: by the address."""
@@ -106,6 +112,7 @@ class Webhook:
         self._on, self._url, self._setup, self._client = frozenset(options.on), url, setup, client
         self._format = options.format or _format_of(url)
         self._host = urlsplit(url).hostname or ""
+        self._report = _report(setup)
 
     def on_trial_end(self, event: TrialEnd) -> None:
         """The first trial that fails for good."""
@@ -125,13 +132,18 @@ class Webhook:
         if "ended" in self._on or (is_failed and "failed" in self._on):
             self._post("failed" if is_failed else "ended", event, f"{event.status}: {event.why}")
 
+    def on_promoted(self, event: Promoted) -> None:
+        """A gate promotes the best config."""
+        if "promoted" in self._on:
+            self._post("promoted", event, event.why)
+
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
     def _post(self, kind: Occasion, event: Event, text: str) -> None:
         """Raises: SinkDownError: try again; ValueError: the receiver refuses the message."""
-        body = _BODIES[self._format](self._setup, kind, event, text)
+        body = _BODIES[self._format](self._setup, kind, event, text, self._report)
         try:
             answer = self._client.post(self._url, json=body, headers={"X-Raysweep-Event": event.id})
         except Exception as error:  # noqa: BLE001  the library's errors have no common base here
@@ -148,7 +160,7 @@ def _format_of(url: str) -> Format:
     return next((kind for ending, kind in _HOSTS if host == ending or host.endswith(f".{ending}")), "generic")
 
 
-def _generic(setup: CallbackSetup, kind: Occasion, event: Event, text: str) -> dict[str, Any]:
+def _generic(setup: CallbackSetup, kind: Occasion, event: Event, text: str, report: str) -> dict[str, Any]:
     return {
         "id": event.id,
         "event": kind,
@@ -156,7 +168,7 @@ def _generic(setup: CallbackSetup, kind: Occasion, event: Event, text: str) -> d
         "sweep_id": setup.sweep_id,
         "name": setup.name,
         "uri": setup.uri,
-        "report": _report(setup),
+        "report": report,
         "text": text,
     }
 
@@ -170,14 +182,13 @@ def _title(setup: CallbackSetup) -> str:
     return f"Sweep {setup.name} ({setup.sweep_id})"
 
 
-def _slack(setup: CallbackSetup, kind: Occasion, event: Event, text: str) -> dict[str, Any]:
-    whole = f"{_title(setup)}\n{text}\n{setup.uri}\nReport: {_report(setup)}"
+def _slack(setup: CallbackSetup, kind: Occasion, event: Event, text: str, report: str) -> dict[str, Any]:
+    whole = f"{_title(setup)}\n{text}\n{setup.uri}\nReport: {report}"
     # Slack's own three escapes; without them a name could be a link or ping a channel.
     return {"text": whole.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), "mrkdwn": False}
 
 
-def _teams(setup: CallbackSetup, kind: Occasion, event: Event, text: str) -> dict[str, Any]:
-    report = _report(setup)
+def _teams(setup: CallbackSetup, kind: Occasion, event: Event, text: str, report: str) -> dict[str, Any]:
     title = {
         "type": "RichTextBlock",
         "inlines": [{"type": "TextRun", "text": _title(setup), "weight": "bolder"}],

@@ -38,6 +38,8 @@ from raysweep.errors import (
     StorageUnavailableError,
     one_line,
 )
+from raysweep.hooks.tracing import VARIABLE as TRACEPARENT
+from raysweep.hooks.tracing import current_traceparent
 from raysweep.jobs.client import JobsClient, open_client
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.decisions import Decision, Newest, decide
@@ -274,6 +276,15 @@ async def _carry_out(
     return _handle(client, request, decision.number, how, left_out)
 
 
+def _trace_variable(request: AnyRequest) -> dict[str, SecretStr]:
+    """The span that this submission is in, for the trace of the sweep, where its callbacks make one."""
+    callbacks = getattr(request.spec, "callbacks", ())
+    if not any(getattr(each.options, "is_traced", False) for each in callbacks):
+        return {}
+    found = current_traceparent()
+    return {TRACEPARENT: SecretStr(found)} if found else {}
+
+
 async def _submit(
     number: int,
     client: JobsClient,
@@ -282,7 +293,7 @@ async def _submit(
     options: JobOptions,
     announced: Callable[[], Awaitable[None]],
 ) -> tuple[Literal["submitted", "attached"], tuple[str, ...]]:
-    env_vars = options.secrets()
+    env_vars = {**_trace_variable(request), **options.secrets()}
     environment, left_out = await upload_code(client, options)
     package = _request_package(request, options)
     await _upload(client, package)

@@ -20,6 +20,7 @@ from raysweep.documents.validation import Problem
 from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
 from raysweep.jobs.options import JobOptions
 from raysweep.outcome import Approval, Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.pipeline.announcement import announce
 from raysweep.pipeline.decision import decide, measured, seeds_needed
 from raysweep.pipeline.facts import facts_of
 from raysweep.pipeline.plan import (
@@ -270,6 +271,7 @@ def settle(
     # Where an earlier run of this gate came as far as the history, that is what was decided.
     entry = evidence_of(store, line, record, outcome.sweep_id, plan.gate_id)
     verdict = entry.facts.verdict if entry is not None and entry.facts is not None else decided[-1]
+    announce(spec, outcome, verdict)
     return keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict)
 
 

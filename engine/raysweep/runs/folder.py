@@ -169,6 +169,10 @@ class SweepFolder:
         """
         self.store.put(self._key("cancel.json"), cancellation.to_json().encode(), durable=True)
 
+    def has_outcome(self) -> bool:
+        """Whether the sweep has an outcome, readable or not. Raises: StorageError."""
+        return self.store.exists(self._key("outcome.json"))
+
     def read_outcome(self) -> SweepOutcome | None:
         """How the sweep ended. Raises: SweepDamagedError."""
         data = self.store.get(self._key("outcome.json"))

@@ -22,7 +22,8 @@ class TrialContext:
     one); `rank`, also `world_rank`, of `world_size`, is that of the process in its gang, `local_rank` that
     among those on its node, `node_rank` that of its node (0 of 1, 0 and 0 for a trial of one process).
     `schedule`: in a training, the configs that a population's best trial had one after the other, each with
-    the number of reports (`start`) that lay behind it; else empty.
+    the number of reports (`start`) that lay behind it; else empty. `trackers`: the environment variables
+    that name the trial's runs at the sweep's trackers, such as `WANDB_RUN_GROUP` and `MLFLOW_RUN_ID`.
     """
 
     sweep_id: str
@@ -37,6 +38,7 @@ class TrialContext:
     local_rank: int = 0
     node_rank: int = 0
     schedule: tuple[ScheduledConfig, ...] = ()
+    trackers: Mapping[str, str] = field(default_factory=dict)
 
     def config_at(self, step: int, config: Mapping[str, Any]) -> dict[str, Any]:
         """What to train the step after `step` steps with: the schedule's config; without one, `config`.

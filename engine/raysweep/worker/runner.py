@@ -34,6 +34,7 @@ from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
 from raysweep.worker.sweep_info import SweepPlace
+from raysweep.worker.tracking import set_variables
 
 if TYPE_CHECKING:
     from raysweep.worker.process.leftovers import Leftovers
@@ -124,6 +125,7 @@ def run_attempt(
     output.begin(job)
     leftovers = leftovers or BriefProcess()
     leftovers.begin()
+    session.variables = set_variables(job, place, session.note)
     trial_api.activate(session)
     if descendants is not None:
         descendants.begin()

@@ -55,6 +55,8 @@ class Session:
         """Whether it was told to end."""
         self.waiting = Waiting(job.who, None if job.rank else link, self.ending)
         """Whether it is inside `report`, or waits. Only the silence of rank 0 counts in a gang."""
+        self.variables: Mapping[str, str] = {}
+        """The environment variables of the sweep's trackers."""
         self._link = link
         self._place = place
         self._nested = place.nested
@@ -102,6 +104,7 @@ class Session:
                 local_rank=gang.local_rank,
                 node_rank=gang.node_rank,
                 resources=self._place.resources,
+                trackers=self.variables,
             )
         return self._known_context
 

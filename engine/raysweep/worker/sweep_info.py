@@ -109,6 +109,13 @@ class SweepPlace:
     """The tuples of the search space, which are lists in a trial's config until the trainable gets it."""
     rungs: Rungs = Rungs()
     """Where a trial of one process waits for what is decided; see `worker.rungs`."""
+    begun_at: float = 0.0
+    """When the sweep began, in Unix seconds."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Environment variables of the trackers, for what trials log themselves; `{trial}` is the trial's id,
+    `{number}` its number with eight digits."""
+    openers: tuple[str, ...] = ()
+    """Functions, `module:name`, that open a trial's run at a tracker before it begins (`worker.tracking`)."""
     evaluations_ahead: int | None = None
     """How many evaluations of its checkpoints a trial may be ahead of; None: they are not evaluated."""
     validates: bool = False

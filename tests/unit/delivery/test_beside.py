@@ -93,3 +93,28 @@ def test_close_ends_a_process_that_hangs(sweep: GoldenSweep, tmp_path: Path) -> 
     beside.close()
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, signal.SIGTERM)
+
+
+def test_what_takes_longer_can_be_waited_for_in_pieces(sweep: GoldenSweep, tmp_path: Path) -> None:
+    beside = Beside(sweep.folder, (writes(tmp_path / "out", does="down", at=3),), idle_s=20.0, most_s=40.0)
+    beside.start()
+    answers = [beside.finish(0.0)]
+    while answers[-1] is None:
+        answers.append(beside.finish(0.2))
+    assert answers[0] is None
+    assert answers[-1] == ()
+    assert (tmp_path / "out").read_text().split() == ids_of(sweep)
+    assert "Writes" in beside.note_until_done
+    assert f"`raysweep deliver {sweep.folder.sweep_id}`" in beside.note_until_done
+
+
+def test_a_process_that_dies_at_the_end_is_not_waited_for(sweep: GoldenSweep, tmp_path: Path) -> None:
+    beside = Beside(sweep.folder, (writes(tmp_path / "out", does="hang", at=3),), idle_s=60.0, most_s=60.0)
+    beside.start()
+    wait_for(lambda: (tmp_path / "out.done").exists())
+    assert beside.finish(0.0) is None
+    process = beside._process
+    assert process is not None
+    process.kill()
+    (note,) = beside.finish(30.0) or ()
+    assert "not all events were delivered" in note

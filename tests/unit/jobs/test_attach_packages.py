@@ -104,3 +104,15 @@ def test_options_are_checked_and_show_no_values(options: dict[str, Any], named: 
         JobOptions(**options)
     assert caught.value.field == named
     assert SECRET not in str(caught.value)
+
+
+def test_a_job_gets_the_trace_of_its_submission_where_the_sweep_makes_one(
+    spec: SweepSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    monkeypatch.setenv("TRACEPARENT", traceparent)
+    traced = spec.replace(name="traced", callbacks=["otel"])
+    with serving(Api()) as api:
+        plain, job = submit(api, spec), submit(api, traced)
+        assert "env_vars" not in api.jobs[plain.job_id]["runtime_env"]
+        assert api.jobs[job.job_id]["runtime_env"]["env_vars"] == {"TRACEPARENT": traceparent}

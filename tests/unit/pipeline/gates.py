@@ -8,6 +8,7 @@ from typing import Any
 from raysweep.outcome import ErrorInfo, GateOutcome, SweepOutcome, TrialOutcome, Usage
 from raysweep.pipeline.gate import GateRun, prepare_gate
 from raysweep.runs.across_runs.champions import ChampionRecord, Line, read_champion
+from raysweep.runs.folder import SweepFolder
 from raysweep.specs import SweepSpec
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.pipeline import GateSpec
@@ -112,3 +113,25 @@ def night(
         return prepared.verdict
     found = [c["x"] + shift + seed / 1000 for seed in range(gate.seeds) for c in configs(prepared)]
     return prepared.settle(gave(prepared, *found).model_copy(update={"raysweep_version": "9.8"}))
+
+
+GATE = {"confirm_top_k": 2, "seeds": 2, "test": "mean"}
+
+
+def stored(spec: SweepSpec, outcome: SweepOutcome) -> SweepOutcome:
+    """As a sweep leaves it: an outcome that is there already is put aside."""
+    folder = SweepFolder(open_store(spec.storage_path), outcome.sweep_id)
+    if folder.read_outcome() is not None:
+        folder.archive_outcome()
+    outcome = outcome.model_copy(update={"uri": f"{spec.storage_path}/{outcome.sweep_id}"})
+    folder.write_outcome_if_absent(outcome)
+    return outcome
+
+
+def settled(spec: SweepSpec, given: Any, **gate: Any) -> GateOutcome:
+    """The verdict of a gate whose configs each score their own x."""
+    prepared = prepare_gate(spec, given, GATE | gate)
+    if prepared.verdict is not None:
+        return prepared.verdict
+    seeds = prepared.gate.seeds
+    return prepared.settle(gave(prepared, *(c["x"] for _ in range(seeds) for c in configs(prepared))))

@@ -9,38 +9,16 @@ import orjson
 import pytest
 
 from raysweep.errors import GateOutdatedError, SweepFailedError
-from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
+from raysweep.outcome import GateOutcome, TrainOutcome
 from raysweep.pipeline import prepare_gate, training_request, with_gate
 from raysweep.runs.across_runs.verdicts import newest_verdict
-from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.view import RunView
 from raysweep.runs.training import RunFolder
-from raysweep.specs import RunRequest, SweepSpec, TrainSpec
+from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.identity import sweep_id
 from raysweep.step import best_trials, brief, why_not_trained
 from raysweep.storage.objects.opening import open_store
-from tests.unit.pipeline.gates import champions, configs, gave, make_spec, swept
-
-GATE = {"confirm_top_k": 2, "seeds": 2, "test": "mean"}
-
-
-def stored(spec: SweepSpec, outcome: SweepOutcome) -> SweepOutcome:
-    """As a sweep leaves it: an outcome that is there already is put aside."""
-    folder = SweepFolder(open_store(spec.storage_path), outcome.sweep_id)
-    if folder.read_outcome() is not None:
-        folder.archive_outcome()
-    outcome = outcome.model_copy(update={"uri": f"{spec.storage_path}/{outcome.sweep_id}"})
-    folder.write_outcome_if_absent(outcome)
-    return outcome
-
-
-def settled(spec: SweepSpec, given: Any, **gate: Any) -> GateOutcome:
-    """The verdict of a gate whose configs each score their own x."""
-    prepared = prepare_gate(spec, given, GATE | gate)
-    if prepared.verdict is not None:
-        return prepared.verdict
-    seeds = prepared.gate.seeds
-    return prepared.settle(gave(prepared, *(c["x"] for _ in range(seeds) for c in configs(prepared))))
+from tests.unit.pipeline.gates import GATE, champions, gave, make_spec, settled, stored, swept
 
 
 def test_a_sweep_that_has_gone_on_is_judged_by_what_it_has_now(tmp_path: Path) -> None:

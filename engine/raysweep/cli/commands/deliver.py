@@ -32,7 +32,7 @@ def deliver(name: str, storage: str | None, within_s: float) -> int:
     load_callbacks(_Called(callbacks, folder))
     beside = Beside(folder, callbacks, idle_s=within_s, most_s=within_s)
     beside.start()
-    notes = beside.finish()
+    notes = beside.finish() or ()
     for note in notes:
         typer.echo(note, err=True)
     if notes or lost:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import orjson
 
-from raysweep.runs.reading.estimating import Expected
+from raysweep.outcome.estimate import Expected
 from raysweep.runs.reading.reader import SweepReader
 
 CPU_S = 1.0
