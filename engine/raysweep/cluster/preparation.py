@@ -37,7 +37,7 @@ from raysweep.specs.shape import Shape
 from raysweep.worker.gang.process_groups import find_group
 from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup
-from raysweep.worker.sweep_info import ClassOptions, InnerRoom, Rungs, SweepPlace
+from raysweep.worker.sweep_info import ClassOptions, InnerRoom, Keeps, Rungs, SweepPlace
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer
@@ -192,6 +192,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
             rungs=Rungs.of(spec),
+            keeps=Keeps.of(spec),
             evaluations_ahead=spec.evaluate.ahead if spec.evaluate is not None else None,
             nested=tuple(name for name in reported_names(spec) if "/" in name),
             tuples=tuples_of(spec.param_space),
