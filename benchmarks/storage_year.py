@@ -161,7 +161,7 @@ class Night:
                 pass
 
     def _trial(self, folder: SweepFolder, start: cmd.StartTrial) -> Iterator[ev.Event]:
-        who: dict[str, int] = {"trial": start.trial, "attempt": start.attempt}
+        who: dict[str, Any] = {"trial": start.trial, "attempt": start.attempt}
         random = Random(self.number * 10_000 + start.trial)
         (self.scratch / "weights.bin").write_bytes(random.randbytes(SIZE_BYTES))
         saved = CheckpointStore(folder.store, folder.sweep_id).save(f"{start.trial:05d}", 1, self.scratch)
