@@ -149,7 +149,9 @@ class Night:
                 yield ev.SlotOpened(at=self.at, slot=command.slot, node="node")
             case cmd.SuggestConfigs():
                 random = Random(self.number)
-                configs = tuple({"x": random.random()} for _ in range(self.trials))
+                configs: tuple[dict[str, Any], ...] = tuple(
+                    {"x": random.random()} for _ in range(self.trials)
+                )
                 yield ev.ConfigsSuggested(at=self.at, first=0, configs=configs, is_exhausted=True)
             case cmd.StartTrial():
                 yield from self._trial(folder, command)
