@@ -78,7 +78,7 @@ def _end(root: Path, trials: int) -> tuple[SweepFolder, Json]:
 
 
 def _look(command: Sequence[str]) -> Json:
-    """One process: its wall time, its time of the processor, and its memory at the most."""
+    """One process: its wall time and its time of the processor."""
     began = perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, code, used = os.wait4(process.pid, 0)
@@ -87,7 +87,6 @@ def _look(command: Sequence[str]) -> Json:
     return {
         "wall_s": significant(perf_counter() - began),
         "cpu_s": significant(used.ru_utime + used.ru_stime),
-        "peak_mib": round(used.ru_maxrss / _KIB),
     }
 
 

@@ -38,6 +38,15 @@ def test_a_warm_worker_runs_its_trials_in_one_process(run: Run, lines: Callable[
     assert len({trial.metrics["loaded_at"] for trial in outcome.trials}) == 1
 
 
+def test_a_worker_with_a_limit_runs_so_many_trials(run: Run, lines: Callable[[], Any]) -> None:
+    isolation = {"worker": {"max_trials": 2}}
+    outcome = run("surroundings", num_samples=5, isolation=isolation, max_concurrent_trials=1)
+    check_surroundings(outcome, lines())
+    assert [trial.metrics["calls"] for trial in outcome.trials] == [1, 2, 1, 2, 1]
+    assert len({trial.metrics["pid"] for trial in outcome.trials}) == 3
+    assert not outcome.notes, "it was asked for"
+
+
 def test_a_process_of_its_own_starts_from_what_the_module_loaded(run: Run, lines: Callable[[], Any]) -> None:
     outcome = run("surroundings", num_samples=6, isolation="process", max_concurrent_trials=1)
     check_surroundings(outcome, lines())

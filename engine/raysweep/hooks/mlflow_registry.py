@@ -12,8 +12,8 @@ import orjson
 from pydantic import AfterValidator, Field
 
 from raysweep.errors import SpecError
-from raysweep.hooks.mlflow import MlflowOptions, check_address
-from raysweep.hooks.mlflow_server import MAX_TAG_CHARS, Server
+from raysweep.hooks.mlflow import MAX_TAG_CHARS, MlflowOptions, check_address
+from raysweep.hooks.mlflow_server import Server
 from raysweep.hooks.model_registry import ModelRegistry, RegistryOptions, Release
 
 _RELEASE: Final = "raysweep.release"

@@ -134,7 +134,9 @@ class SweepOutcome(Record):
         if self.tuples:
             for name in ("best", "configs"):
                 self.__dict__[name] = with_tuples_in(self.__dict__[name], self.tuples)
-            self.__dict__["trials"] = self.__dict__["trials"].with_tuples(self.tuples)
+            trials = self.__dict__["trials"]
+            held = trials if isinstance(trials, Trials) else Trials(trials)  # by `model_copy`
+            self.__dict__["trials"] = held.with_tuples(self.tuples)
         return self
 
     def __repr__(self) -> str:

@@ -102,6 +102,14 @@ def test_configs_have_their_tuples() -> None:
     assert copy.deepcopy(outcome(packed, tuples=tuples)).trials[0].config == {"x": (1, 2)}
 
 
+def test_an_outcome_whose_trials_were_replaced_is_validated_again() -> None:
+    """A copy holds what it was given; a record that takes the copy validates it."""
+    tuples = [[["x"], [{"tuple": [1, 2]}]]]
+    copied = outcome((), tuples=tuples).model_copy(update={"trials": (trial(0, config={"x": [1, 2]}),)})
+    assert SweepOutcome.model_validate(copied).trials[0].config == {"x": (1, 2)}
+    assert SweepOutcome.from_json(copied.to_json()).trials[0].config == {"x": (1, 2)}
+
+
 def test_a_packed_trial_takes_little_more_than_its_text() -> None:
     many = (trial(number) for number in range(2000))
     tracemalloc.start()

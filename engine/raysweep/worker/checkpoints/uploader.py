@@ -3,15 +3,19 @@
 With `block`, at most `MAX_WAITING` wait beside the one that is being stored: then the trial waits. So the
 disk holds three at most, and a trial that checkpoints faster than its storage takes is slowed down. With
 `latest` the trial never waits: the next one replaces what waits, unless a caller waits for it.
+
+While the trial writes its next checkpoint the upload pauses: both would take the same disk, and the trial
+waits for its own writing only. It does not pause while the trial waits for the upload.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -20,6 +24,8 @@ from raysweep import faultplan
 from raysweep.worker.checkpoints.captures import Capture
 
 MAX_WAITING: Final = 2
+PAUSE_S: Final = 30.0
+"""An upload waits so long at most for the trial to write its next checkpoint."""
 _NICENESS: Final = 10
 
 
@@ -57,6 +63,8 @@ class Uploader:
         self._policy = policy
         self._waiting: deque[Handover] = deque()
         self._is_storing = self._is_abandoned = False
+        self._paused_until: float | None = None
+        self._is_needed = 0
         self._thread: threading.Thread | None = None
 
     @property
@@ -84,10 +92,51 @@ class Uploader:
             self._changed.notify_all()
         return overtaken
 
+    def skip(self, choose: Callable[[Sequence[Handover]], Sequence[Handover]]) -> list[Handover]:
+        """Store none of those that `choose` names of what waits, oldest first; they are returned."""
+        with self._changed:
+            skipped = [each for each in choose(tuple(self._waiting)) if not each.is_awaited]
+            self._waiting = deque(each for each in self._waiting if each not in skipped)
+            self._changed.notify_all()
+        return skipped
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The trial writes a checkpoint: nothing is stored meanwhile, for PAUSE_S at most."""
+        self._paused_until = time.monotonic() + PAUSE_S
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._paused_until = None
+                self._changed.notify_all()
+
+    @contextmanager
+    def needed(self) -> Iterator[None]:
+        """The trial waits for what is stored: nothing pauses."""
+        with self._changed:
+            self._is_needed += 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_needed -= 1
+
     def go_on(self) -> None:
-        """Raises: UploadAbandonedError: no caller waits for it any more."""
+        """Wait while it is paused. Raises: UploadAbandonedError: no caller waits for it any more."""
+        if self._paused_until is not None:
+            with self._changed:
+                while (left_s := self._pause_left_s()) > 0.0:
+                    self._changed.wait(left_s)
         if self._is_abandoned:
             raise UploadAbandonedError
+
+    def _pause_left_s(self) -> float:
+        until = self._paused_until
+        if until is None or self._is_needed or self._is_abandoned:
+            return 0.0
+        return until - time.monotonic()
 
     def close(self) -> None:
         """Store nothing more: what is being stored ends before its next object."""
