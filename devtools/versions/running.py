@@ -101,7 +101,7 @@ def make_environment(cell: Cell) -> Path:
         constraints = ["--exclude-newer", cell.until]
     if cell.is_pinned:
         constraints = ["--constraints", str(_constraints(cell, folder))]
-    # Also what raysweep does not promise yet can be tried: the cell's own requirements stand above raysweep's.
+    # The cell's own requirements stand above raysweep's: a version that is not promised yet can be tried.
     overrides = folder / "overrides.txt"
     overrides.write_text("\n".join(cell.packages) + "\n")
     constraints += ["--overrides", str(overrides)]
