@@ -142,13 +142,22 @@ LABELS: Final = {
 _RAYS: Final = ("2.50.1", "2.53.0", "2.54.1", "2.56.1", "2.58.1", "2.60.0")
 _AIRFLOWS: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
     # A newer FastAPI refuses requests of Airflow 3.0 as they have no content type.
-    "3.0.6": ("2026-03-15", ["fastapi<0.120"]),
+    "3.0.6": ("2026-03-15", ["fastapi<0.120", "sqlalchemy<2"]),
     "3.1.8": ("2026-04-30", []),
     "3.2.2": ("2026-06-30", []),
     "3.3.2": ("", []),
 }
 """Each with the day of its packages, Ray among them, and what its own constraints file says beside."""
-_PREFECTS: Final = ("3.4.25", "3.5.0", "3.6.29", "3.7.8", "3.8.8", "3.9.1")
+# The server of Prefect 3.4 answers 500 with the newest FastAPI and Starlette.
+_PREFECTS: Final = {
+    "3.4.25": "2026-03-15",
+    "3.5.0": "2026-03-15",
+    "3.6.29": "2026-05-31",
+    "3.7.8": "",
+    "3.8.8": "",
+    "3.9.1": "",
+}
+"""Each with the day of its packages, Ray among them."""
 _PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 _OPTUNAS: Final = ("4.2.1", "4.9.0", "5.0.0")
 _TORCHES: Final = ("2.6.0", "2.13.0", "2.15.0")
@@ -181,11 +190,13 @@ CELLS: Final[Sequence[Cell]] = (
             product="prefect",
             version=version,
             extras="ray,prefect",
-            packages=(f"prefect=={version}", NEWEST_RAY),
+            # Prefect 3.4 and 3.5 take no newer typer.
+            packages=(f"prefect=={version}", *(["typer<0.20"] if version < "3.6" else [])),
             sample=PREFECT_SAMPLE,
             is_pinned=False,
+            until=until,
         )
-        for version in _PREFECTS
+        for version, until in _PREFECTS.items()
     ),
     *(
         Cell(

@@ -101,6 +101,10 @@ def make_environment(cell: Cell) -> Path:
         constraints = ["--exclude-newer", cell.until]
     if cell.is_pinned:
         constraints = ["--constraints", str(_constraints(cell, folder))]
+    # The cell's own requirements stand above raysweep's: a version that is not promised yet can be tried.
+    overrides = folder / "overrides.txt"
+    overrides.write_text("\n".join(cell.packages) + "\n")
+    constraints += ["--overrides", str(overrides)]
     what = ["--editable", f"{ROOT}[{cell.extras}]", *requirements]
     _install("pip", "install", "--python", str(python), *constraints, *what)
     stamp.write_text(wanted)
