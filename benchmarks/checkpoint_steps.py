@@ -1,6 +1,6 @@
 """checkpoint-steps: how much slower a training loop's own steps are while its checkpoint is uploaded.
 
-One trial hands a checkpoint over by `new_checkpoint` and goes on with equal steps of work; those until its
+One trial hands a checkpoint over by `new_checkpoint` and continues with equal steps of work; those until its
 manifest is there were made during the upload, and as many after it without one. That is a pair; there are
 several in each round, and the ratio of a pair is that of its medians. `python` steps hold the interpreter's
 lock all the time, which is the worst case; `numpy` steps multiply matrices, which let it go.

@@ -108,7 +108,7 @@ class Driven:
         self.send(ev.ConfigsSuggested(at=self.at, first=first, configs=configs, is_exhausted=is_exhausted))
 
     def tick(self) -> None:
-        """Time goes on; the timer fires when it is due."""
+        """Time continues; the timer fires when it is due."""
         self.at += self.tick_s
         if self.state.clock.timer_at is not None and self.at >= self.state.clock.timer_at:
             self.send(ev.TimerFired(at=self.at))

@@ -70,7 +70,7 @@ class Log:
         raise RuntimeError("the trials did not get so far")
 
     def summary(self, fault_at: float) -> Json:
-        """Counted alike for both: what was done twice, what is missing, how soon it went on."""
+        """Counted alike for both: what was done twice, what is missing, how soon it continued."""
         lines = self.read()
         steps: dict[tuple[int, int], int] = {}
         for line in lines:

@@ -338,7 +338,7 @@ def _nothing() -> Iterator[None]:
 
 
 def _read(folder: str | os.PathLike[str] | None) -> Any:
-    """The state and its ballast, as a trial that goes on has to read both."""
+    """The state and its ballast, as a trial that continues has to read both."""
     if folder is None:
         return None
     (Path(folder) / "ballast").read_bytes()

@@ -1,7 +1,7 @@
 """Fine-tunes a small BERT on made-up reviews with Hugging Face's `Trainer`, without downloads.
 
-The script knows nothing of raysweep. Its last line goes on from a checkpoint where `--resume_from_checkpoint`
-names one, as the scripts of Hugging Face's own examples do.
+The script knows nothing of raysweep. Its last line continues from a checkpoint where
+`--resume_from_checkpoint` names one, as the scripts of Hugging Face's own examples do.
 """
 
 from __future__ import annotations

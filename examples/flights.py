@@ -4,7 +4,7 @@
 boosting rounds. `train_full` is what the training step (`flights_train.yaml`) runs on Ray Train workers:
 every flight of the training and validation days, judged on days that the sweep never saw.
 
-Where a run is interrupted it goes on from its last checkpoint. With one core, and without row or column
+Where a run is interrupted it continues from its last checkpoint. With one core, and without row or column
 sampling, LightGBM grows the same trees from there as it would have without the interruption.
 """
 
@@ -120,7 +120,7 @@ def _datasets(
         feature_name=list(FEATURES),
         categorical_feature=[FEATURES.index(name) for name in CATEGORICAL],
         params=params,
-        free_raw_data=False,  # going on from a checkpoint scores the rows with the earlier trees
+        free_raw_data=False,  # continuing from a checkpoint scores the rows with the earlier trees
     )
     return train_set, lgb.Dataset(*judge, reference=train_set, free_raw_data=False)
 

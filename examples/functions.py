@@ -57,7 +57,7 @@ def curve(config: Mapping[str, float], epoch: int) -> dict[str, float]:
 
 
 def train(config: Mapping[str, float]) -> None:
-    """Nine epochs of `curve`, with a checkpoint of each: what a scheduler pauses goes on from there.
+    """Nine epochs of `curve`, with a checkpoint of each: what a scheduler pauses continues from there.
 
     A training repeats the configs of a population's best trial: `config_at` has the one of each epoch.
     """

@@ -17,7 +17,7 @@ def quadratic(config: Mapping[str, float]) -> dict[str, float]:
 def steps(config: Mapping[str, Any]) -> None:
     """Walk from `start` (default 10) towards 0 at `rate` (default 0.5), in `steps` (default 10) steps.
 
-    Each report carries a checkpoint, and a run that is taken up again goes on from its last one.
+    Each report carries a checkpoint, and a run that is taken up again continues from its last one.
     Reports `{"loss": where it stands, "step": 1, 2, ...}`.
     """
     import raysweep as rs

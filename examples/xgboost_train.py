@@ -29,7 +29,7 @@ def train(config: Mapping[str, Any]) -> None:
     """Boost `rounds` (default 20) trees with the other workers, which see each other's gradients.
 
     Reports `{"rmse": of its own part, "trees": so far, "rows": of its own part}` after every fifth tree, with
-    the model as a checkpoint, from which a run that is taken up again goes on.
+    the model as a checkpoint, from which a run that is taken up again continues.
     """
     import ray.train
     import xgboost

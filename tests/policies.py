@@ -50,9 +50,9 @@ class _Quiet:
 
 
 class Halving(_Quiet):
-    """Synchronous successive halving: all are paused at each rung; the better half of those goes on.
+    """Synchronous successive halving: all are paused at each rung; the better half of those continues.
 
-    `tweak` is added to the `x` of each trial that goes on.
+    `tweak` is added to the `x` of each trial that continues.
     """
 
     class Options(_Options):
@@ -95,7 +95,7 @@ class Halving(_Quiet):
 
 
 class Copycat(_Quiet):
-    """Once, at a time, a trial that is worse than the best of the others goes on from that one.
+    """Once, at a time, a trial that is worse than the best of the others continues from that one.
 
     `of_ended`: only those that have completed are donors.
     """

@@ -19,7 +19,7 @@ class Proxy:
 
     `cut`: connections are reset, new ones refused. `stall`: they hang. `restore`: at work again; connections
     that hung are reset. `delay_s`: waits so long before each piece that is passed on. `stall_at`: a piece
-    that holds these bytes stalls it, and is kept; `release`: what was kept goes on its way. `rewrite`: what
+    that holds these bytes stalls it, and is kept; `release`: what was kept continues its way. `rewrite`: what
     becomes of each piece that a client sends, as a gateway does with its own tokens.
     """
 

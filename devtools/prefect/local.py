@@ -29,8 +29,8 @@ class LocalPrefect(LocalServers):
     """A `server`, and a `worker` of one pool of processes. A context manager; ends all it started.
 
     Args:
-        home: The folder of database, results and logs (`PREFECT_HOME`); a server started again goes on there.
-        port: Where the server listens, on 127.0.0.1.
+        home: The folder of database, results and logs (`PREFECT_HOME`); a server started again continues
+        there. port: Where the server listens, on 127.0.0.1.
         environment: Further environment variables of server, worker and flow runs.
         pool: The worker's pool; made where there is none.
 

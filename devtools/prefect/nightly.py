@@ -41,7 +41,7 @@ def nightly(
     storage: Annotated[str, typer.Option(help="Where everything is kept.")] = ".nightly",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; default: an embedded Ray.")] = None,
 ) -> None:
-    """Sweep, then train the best config at full scale. The same key again: go on where it stopped."""
+    """Sweep, then train the best config at full scale. The same key again: continue where it stopped."""
     console = Console()
     name = key or time.strftime("%Y-%m-%d")
     sys.path.insert(0, os.getcwd())

@@ -357,7 +357,7 @@ class _Handler(logging.Handler):
 
 
 class _Screen(AbstractContextManager["_Screen"]):
-    """Redraws in place, from a thread of its own, so that the clock goes on between two progresses."""
+    """Redraws in place, from a thread of its own, so that the clock continues between two progresses."""
 
     def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
         self._live = Live(

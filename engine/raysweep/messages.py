@@ -139,7 +139,7 @@ class CheckpointCommitted(AttemptMessage, frozen=True):
 
 
 class CheckpointFailed(AttemptMessage, frozen=True):
-    """A checkpoint could not be stored; the trial goes on without it."""
+    """A checkpoint could not be stored; the trial continues without it."""
 
     number: int
     problem: str

@@ -51,7 +51,7 @@ def run_sweep(
     Args:
         spec: A `SweepSpec`, a mapping, or the path of a YAML or JSON file.
         key: Names the run. The same name and key is the same sweep: finished, its outcome comes back at once;
-            unfinished, it goes on; running elsewhere, it is followed. Default: the spec itself is the key.
+            unfinished, it continues; running elsewhere, it is followed. Default: the spec itself is the key.
         address: None: the Ray this process is connected to, else an embedded one. `"auto"` or `"host:port"`:
             that cluster. `"http(s)://host:8265"`, or a `ClusterConnection`: a job of that cluster, which runs
             on when this process goes away; here, no Ray is needed.
@@ -63,9 +63,9 @@ def run_sweep(
         scheduled_at: When this run was scheduled, with its offset from UTC (an orchestrator's logical date):
             a deadline such as `06:00 Europe/Berlin` is the next one after it. The first start of a sweep
             decides; default: when that is.
-        resume_cancelled: Go on with a sweep that was cancelled; else its outcome comes back.
+        resume_cancelled: Continue with a sweep that was cancelled; else its outcome comes back.
         retry: Of a sweep that has completed or failed, run the failed trials again ("failed"), or some of
-            them by number: from their checkpoints, with a new budget of failures. What was cut goes on too.
+            them by number: from their checkpoints, with a new budget of failures. What was cut continues too.
         extend: Let trials of a completed sweep go further from their checkpoints: `{"top": 3, "max_t": 81}`,
             or `{"trials": [4, 7], "max_t": 81}`. A sweep that has not completed does so once it has.
         restart: Put what is stored under this key aside, whole, and begin anew.
@@ -81,7 +81,7 @@ def run_sweep(
         SpecError: Something in the spec cannot work; names the field and the fix. Nothing was written.
         SpecChangedError: The key belongs to a sweep with another spec.
         SweepHeldError: It is to restart, and another process runs it.
-        SweepInterrupted: Ctrl-C or SIGTERM: run the same again to go on. A job goes on without.
+        SweepInterrupted: Ctrl-C or SIGTERM: run the same again to continue. A job continues without.
         FencedError: Another controller took the sweep over.
         StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
         JobStoppedError, JobFailedError: Only of a job: a person stopped it, or it failed for good.
@@ -191,7 +191,7 @@ def run_training(
     """Train one config on Ray Train workers, and return how it ended.
 
     With the same name and key: a run that ended well is returned at once, without Ray; one that crashed or
-    failed goes on from its newest checkpoint.
+    failed continues from its newest checkpoint.
 
     Args:
         spec: A TrainSpec, a mapping, or the path of a YAML or JSON file.
@@ -212,7 +212,7 @@ def run_training(
         TrainingFailedError: The trainable raised, or its workers died, more than `failure.max_failures`
             times. Its text ends with the exception's last line and where the run is stored; a call with the
             same key tries again. Of a job: JobFailedError.
-        SweepInterrupted: Ctrl-C; a call with the same key goes on.
+        SweepInterrupted: Ctrl-C; a call with the same key continues.
     """
     outcome = _step(TrainSpec.from_any(spec), key, address, job).run(on_progress=on_progress)
     assert isinstance(outcome, TrainOutcome)

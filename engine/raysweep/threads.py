@@ -16,7 +16,7 @@ LISTEN_S: Final = 0.2
 def start_thread(call: Callable[[], T], name: str) -> Future[T]:
     """Run the call on a daemon thread. The future holds what it returns, or whatever it raises."""
     done: Future[T] = Future()
-    done.set_running_or_notify_cancel()  # who waits may leave, the call goes on
+    done.set_running_or_notify_cancel()  # who waits may leave, the call continues
 
     def run() -> None:
         try:
@@ -43,7 +43,7 @@ async def on_thread(call: Callable[[], T], *, within_s: float | None = None) -> 
     """Await a call that may block, on a thread of its own.
 
     The threads of an event loop are few and shared: one mount that hangs would hold up whatever else runs on
-    the loop. Raises TimeoutError after `within_s`; the call itself goes on.
+    the loop. Raises TimeoutError after `within_s`; the call itself continues.
     """
     import asyncio  # a fork server starts faster without it
 

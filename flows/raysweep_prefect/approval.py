@@ -1,4 +1,4 @@
-"""Approval in a flow: the run is paused with a form, and goes on by the decision, wherever that is made.
+"""Approval in a flow: the run is paused with a form, and continues by the decision, wherever that is made.
 
 The flow run waits in its process, without Ray. The decision is in the champion's file (`raysweep.pipeline`):
 the form is one way to it, `raysweep approve` another, and silence a third. Whichever comes first counts.

@@ -65,7 +65,7 @@ def nightly_sweep(
 ) -> NightOutcome:
     """Run a sweep, let its best config pass the gate, and train it at full scale.
 
-    Interrupted and run again with the same key it goes on where it was: trials that ended are not run
+    Interrupted and run again with the same key it continues where it was: trials that ended are not run
     again, a finished sweep and a finished training are returned at once.
 
     Args:
@@ -78,7 +78,7 @@ def nightly_sweep(
         storage_path: Where sweep and training are stored, in place of what their specs say.
         job: What jobs on the cluster bring along, and where their drivers run.
         accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.
-        resume_cancelled: Go on with a sweep of this key that was cancelled.
+        resume_cancelled: Continue with a sweep of this key that was cancelled.
         retry: Retry failed trials of the ended sweep of this key: all of them (`failed`), or these numbers.
         restart: Put what an earlier flow run stored of the sweep under this key aside, and begin it anew.
             Gate and training follow what it finds: the same best is neither judged nor trained again.

@@ -9,10 +9,10 @@ which jobs it had. Prefect does not promise to run them; a sweep that they miss 
 |----------------------------------------------------------|-----------------|--------------------|
 | Cancel in the UI, `prefect flow-run cancel`              | on_cancellation | cancelled          |
 | Ctrl-C to the flow's process, `sys.exit()` in its code   | on_crashed      | cancelled          |
-| SIGTERM: eviction, reschedule, a worker that is replaced | on_crashed      | go on              |
-| SIGKILL, out of memory, a lost node                      | on_crashed      | go on              |
-| the server cannot be reached                             | on_crashed      | go on              |
-| the worker dies; the flow's process goes on without it   | none            | go on, then: lease |
+| SIGTERM: eviction, reschedule, a worker that is replaced | on_crashed      | continue              |
+| SIGKILL, out of memory, a lost node                      | on_crashed      | continue              |
+| the server cannot be reached                             | on_crashed      | continue              |
+| the worker dies; the flow's process continues without it   | none            | continue, then: lease |
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def stop_sweeps_if_aborted(flow: Flow[..., Any], flow_run: FlowRun, state: State
     """`on_crashed`: stop the Ray jobs where a person, or the flow itself, ended the flow's process."""
     if not is_aborted(state):
         logger = flow_run_logger(flow_run, flow)
-        logger.info("The flow run crashed; its sweeps go on. `prefect flow-run retry` attaches to them.")
+        logger.info("The flow run crashed; its sweeps continue. `prefect flow-run retry` attaches to them.")
         return
     _stop(flow, flow_run, State.is_crashed, "was aborted")
 
@@ -66,7 +66,7 @@ def _stop(flow: Flow[..., Any], flow_run: FlowRun, is_meant: Callable[[State[Any
         now = client.read_flow_run(UUID(str(flow_run.id)))
         if now.state is None or not is_meant(now.state):
             # Hooks may be late. It has been retried since: the jobs are that attempt's now.
-            logger.info("The flow run is %s by now: its sweeps go on.", now.state_name)
+            logger.info("The flow run is %s by now: its sweeps continue.", now.state_name)
             return
         jobs = noted_jobs(client, now.id, now.run_count)
     reason = f"flow run {now.name!r} {what}"

@@ -78,7 +78,7 @@ def cache_key(context: TaskRunContext, parameters: dict[str, Any]) -> str | None
     """For `cache_key_fn`: within one flow run, the same step with the same arguments is not run again.
 
     Not beyond it: what is finished is returned by the sweep's own storage, which knows when it is gone or has
-    to go on.
+    to continue.
     """
     owner = owner_id()
     if not owner:

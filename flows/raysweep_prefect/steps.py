@@ -64,7 +64,7 @@ def run_step(step: Step, *, made_from: str = "") -> Outcome:
 
 
 def _run(step: Step, logger: Logger) -> Outcome:
-    """Run it; where the cluster refuses a token that was changed since, go on with the new one."""
+    """Run it; where the cluster refuses a token that was changed since, continue with the new one."""
     while True:
         try:
             return step.run(
@@ -75,7 +75,7 @@ def _run(step: Step, logger: Logger) -> Outcome:
             place = step.place.renewed() if isinstance(step.place, Target) else None
             if place is None:
                 raise
-            logger.warning("%s: its token has changed; going on with the new one", step.request.run.id)
+            logger.warning("%s: its token has changed; continuing with the new one", step.request.run.id)
             step = replace(step, place=place)
 
 

@@ -82,7 +82,7 @@ def sweep(
     extend: dict[str, Any] | None = None,
     restart: bool = False,
 ) -> rs.SweepOutcome:
-    """Run a sweep, or go on with it where an earlier run with this key stopped.
+    """Run a sweep, or continue with it where an earlier run with this key stopped.
 
     Args:
         spec: The sweep's spec: the model, a mapping, or the path of a YAML or JSON file.
@@ -91,7 +91,7 @@ def sweep(
         storage_path: In place of the spec's own.
         job: What the job brings along, where it is one.
         accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.
-        resume_cancelled: Go on with a sweep that was cancelled.
+        resume_cancelled: Continue with a sweep that was cancelled.
         retry: Retry failed trials of an ended sweep: all of them (`failed`), or these numbers.
         extend: Once it has completed, let the best go further: `{"top": 3, "max_t": 81}`.
         restart: Put what an earlier flow run stored under this key aside, and begin anew.
@@ -113,7 +113,7 @@ def sweep(
         accept_partial=accept_partial,
     )
     if restart:
-        # What this flow run has begun itself, before a retry or a crash of it, goes on.
+        # What this flow run has begun itself, before a retry or a crash of it, continues.
         step.put_aside(before=flow_run.scheduled_start_time.timestamp())
     outcome = run_step(step)
     assert isinstance(outcome, rs.SweepOutcome)
@@ -199,8 +199,8 @@ def train(
 ) -> Any:
     """Train at full scale, with the best config of `outcome` under the spec's own `config`.
 
-    With a key and a config that were trained before it returns that run's outcome, or goes on from its newest
-    checkpoint; another config of the same night is another run.
+    With a key and a config that were trained before it returns that run's outcome, or continues from its
+    newest checkpoint; another config of the same night is another run.
     What the gate did not promote is not trained: the task is completed, named Skipped, and says why.
 
     Args:

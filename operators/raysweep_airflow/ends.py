@@ -24,7 +24,7 @@ def explained(log: Any) -> Iterator[None]:
             raise
         text = f"{type(error).__name__}: {error}"
         if getattr(getattr(error, "outcome", None), "status", "") == "cancelled":
-            text += "; clear the task to go on with it"
+            text += "; clear the task to continue with it"
         raise AirflowFailException(text) from None
 
 

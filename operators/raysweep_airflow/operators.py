@@ -42,9 +42,9 @@ class SweepOperator(JobOperator):
         job: Code, environment and place of the job: a `JobOptions` or its fields. Relative paths are
             beside the DAG; templates are rendered, and never shown.
         accept_partial: Whether a sweep that its deadline or a budget ended counts, with the best so far.
-        on_clear: What clearing the task does with a result: hand it on again (`reuse`), go on with it if its
+        on_clear: What clearing the task does with a result: hand it on again (`reuse`), continue if its
             limit was moved (`resume`), run its failed trials again (`retry`), or begin anew (`restart`). One
-            that was cancelled goes on, one that failed begins anew, but for `retry`. What still runs is
+            that was cancelled continues, one that failed begins anew, but for `retry`. What still runs is
             attached to.
         deadline_from: From when `stop.deadline: 06:00 Europe/Berlin` counts: `now`, the first try, or
             `logical_date`. In a run of a past day, as in a backfill, that moment is over: the sweep then has
@@ -175,8 +175,8 @@ class GateOperator(JobOperator):
 class TrainOperator(JobOperator):
     """Train one config at full scale as a job of a Ray cluster; the result is its outcome as JSON (`brief`).
 
-    A new try goes on from the newest checkpoint; where the sweep has gone on and hands on another config, it
-    is another training. Skipped where a gate did not promote the sweep's best.
+    A new try continues from the newest checkpoint; where the sweep has continued and hands on another config,
+    it is another training. Skipped where a gate did not promote the sweep's best.
 
     Args:
         spec: A `TrainSpec`, its fields, or the path of a YAML or JSON file beside the DAG. Its own

@@ -7,7 +7,7 @@ was restarted. So a thread of each api-server compares, again and again, the dat
 - It has what it needs already: the database, and the storages (`marks.py` writes the same request).
 - It acts on what it has seen in two rounds, so that those that are nearer come first: trigger, listener.
 - It names the job, so that a try after a clear is never hit; that try sees by whom its job was ended, and
-  goes on.
+  continues.
 """
 
 from __future__ import annotations

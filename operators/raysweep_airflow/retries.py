@@ -38,7 +38,7 @@ def retry_policy(delay: timedelta | None = None) -> ExceptionRetryPolicy:
                 exception=[*passing],
                 action=RetryAction.RETRY,
                 retry_delay=delay,
-                reason="the infrastructure failed: the next try goes on with the sweep",
+                reason="the infrastructure failed: the next try continues with the sweep",
                 match_subclasses=False,
             ),
             RetryRule(

@@ -1,4 +1,4 @@
-"""What a try of a task does about what earlier tries left: attach, reuse, go on, or begin anew.
+"""What a try of a task does about what earlier tries left: attach, reuse, continue, or begin anew.
 
 Airflow tries a task again by itself, and when a person clears it. Only a clear asks for anything to be done
 again; it moves `max_tries`, a retry does not (`is_cleared`). Which one the last try saw is in a `Record`: in
@@ -14,8 +14,8 @@ asked for, until a try has carried it out: one that fails before leaves it to it
 | a deadline or budget, not enough done | reuse            | resume; `on_clear="restart"`: restart       |
 | failed                                | reuse            | restart; `on_clear="retry"`: retry          |
 
-*go* submits or attaches; *reuse* ends as the sweep ended; *resume* goes on with it where the engine can (it
-was cancelled, or its limit was moved) and reuses it where not; *retry* goes on too, and runs failed trials
+*go* submits or attaches; *reuse* ends as the sweep ended; *resume* continues with it where the engine can (it
+was cancelled, or its limit was moved) and reuses it where not; *retry* continues too, and runs failed trials
 again; *restart* begins a new one, by a new key.
 """
 

@@ -107,7 +107,7 @@ class SweepTrigger(BaseTrigger):
         """Cancel the job if the task's state says that it is not wanted any more.
 
         Airflow calls this also when the task was cleared, and when another triggerer has it by now; and it
-        gives it about a second. So the stop goes on alone, and first asks for the state.
+        gives it about a second. So the stop continues alone, and first asks for the state.
         """
         stop = asyncio.create_task(self.stop_if_over())
         _stops.add(stop)

@@ -124,7 +124,7 @@ class Try:
         """Run it, attach to it, or hand on what there is."""
         operator = self.operator
         if operator.address is None:
-            # From the first moment on: what is marked as failed while it is submitted must not go on either.
+            # From the first moment: a task that is marked as failed while it is submitted must not continue.
             operator.killed = lambda: stop_in_time(self._call_off())
         known = operator.known(self.context)
         if known is not None:
@@ -140,12 +140,12 @@ class Try:
         return self.finish(self._run_here(attempt)) if access is None else self._run_job(attempt, access)
 
     def complete(self, event: Mapping[str, Any]) -> Any:
-        """Finish by a trigger's event; or go on, where the job ended for an earlier try that was marked."""
+        """Finish by a trigger's event; or continue, if the job ended for an earlier try that was marked."""
         end = End.from_dict(event)
         result = end.result(again="clear the task")
         is_limit = end.how == "timeout"
         if not is_limit and verdict_of(result).result == "cancelled" and self._is_wanted_again(end.job):
-            self.log.warning("job %s ended for an earlier try, which was marked: going on", end.job.job_id)
+            self.log.warning("job %s ended for an earlier try, which was marked: continuing", end.job.job_id)
             return self.run()
         return self.finish(result)
 
@@ -264,7 +264,7 @@ class Try:
         try:
             return step.run(on_progress=on_progress)
         except SweepInterrupted as error:
-            # A worker that shuts down, as a rule: the next try goes on.
+            # A worker that shuts down, as a rule: the next try continues.
             raise AirflowException(str(error)) from None
         except RaysweepError as error:
             return error
@@ -371,7 +371,7 @@ class Try:
         """See that what is reused is what is asked for."""
         try:
             if _view(request).check_same(request, ended):
-                self.log.info('its limit was moved since: on_clear="resume" goes on with it')
+                self.log.info('its limit was moved since: on_clear="resume" continues with it')
         except SpecChangedError as error:
             raise _changed(error) from None
 
@@ -380,7 +380,7 @@ class Try:
         cleared = f" (on_clear={self.operator.on_clear!r})" if is_cleared else ""
         texts = {
             "reuse": f"run {key!r} has ended before ({was}): its outcome is reused{cleared}",
-            "resume": f"run {key!r} had ended ({was}): going on with it where it can be{cleared}",
+            "resume": f"run {key!r} had ended ({was}): continuing with it where it can be{cleared}",
             "retry": f"run {key!r} had ended ({was}): running its failed trials again{cleared}",
             "restart": f"the run had ended ({was}): beginning anew as {key!r}{cleared}",
             "go": f"run {key!r}",
@@ -467,7 +467,7 @@ def _changed(error: SpecChangedError) -> SpecError:
 
 
 def _may_change(request: AnyRequest) -> bool:
-    """Whether a run that has not ended may go on with this spec."""
+    """Whether a run that has not ended may continue with this spec."""
     try:
         _view(request).check_same(request, None)
     except SpecChangedError:

@@ -296,7 +296,7 @@ def test_a_run_that_is_over_time_while_the_triggerer_is_away_takes_its_sweep_alo
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_with_no_retry_left_leaves_no_job(desk: Desk) -> None:
-    """Also where Airflow has deleted what it keeps of the task; and a clear goes on with the sweep."""
+    """Also where Airflow has deleted what it keeps of the task; and a clear continues with the sweep."""
     run_id = desk.begin("once", sweep=desk.spec(num_samples=60, pause=1.5))  # longer than the reaper takes
     desk.until_noted("end", 1)
     desk.airflow.call("DELETE", f"/dags/once/dagRuns/{run_id}/taskInstances/sweep/state-store")

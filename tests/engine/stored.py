@@ -21,7 +21,7 @@ STEPS = 4
 
 
 def steps(config: dict[str, Any]) -> None:
-    """Four reports with a checkpoint each; goes on from the one it is given."""
+    """Four reports with a checkpoint each; continues from the one it is given."""
     at = 0
     if checkpoint := rs.get_checkpoint():
         with checkpoint as folder:

@@ -72,7 +72,7 @@ def floods(config: Config) -> dict[str, float]:
 
 
 def speaks_and_waits(config: Config) -> dict[str, float]:
-    """Speaks, and goes on once there is a file."""
+    """Speaks, and continues once there is a file."""
     print("before")
     while not Path(config["go"]).exists():
         time.sleep(0.05)

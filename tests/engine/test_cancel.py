@@ -106,7 +106,7 @@ def test_a_request_that_came_before_its_job_ends_it(
 def test_a_cancelled_sweep_goes_on_when_asked(
     ray_cluster: object, make_spec: MakeSpec, lines: Lines, folder: SweepFolder
 ) -> None:
-    """What had ended stays ended; what was cut goes on from its checkpoint."""
+    """What had ended stays ended; what was cut continues from its checkpoint."""
     space = {"steps": 6, "pause": 0.05, "slow_trial": 1}
     spec = make_spec("steps", space, num_samples=3, max_concurrent_trials=1)
     first = Running(spec)

@@ -146,7 +146,7 @@ def spoil(config: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("starts_over", first_of([False, True]))
 def test_a_damaged_checkpoint_is_refused_by_name(run: Run, storage: Path, starts_over: bool) -> None:
-    """The trial fails with a clear error and the sweep goes on, unless the trainable says what else to do."""
+    """The trial fails with a clear error and the sweep continues, unless the trainable says otherwise."""
     space = {"storage": str(storage), "starts_over": starts_over}
     keep = {"keep_last": 3, "on_damage": "fail"}
     outcome = run(spoil, space, num_samples=2, checkpoint=keep, **INLINE)
@@ -300,7 +300,7 @@ def test_checkpoints_that_are_handed_over(
 def test_a_trial_that_is_killed_with_a_checkpoint_in_hand(
     isolation: str, is_copied: bool, run: Run, storage: Path
 ) -> None:
-    """It goes on from one that it had reported, whichever was stored by then."""
+    """It continues from one that it had reported, whichever was stored by then."""
     (trial,) = run(hand_over, {"dies": True, "is_copied": is_copied}, isolation=isolation).trials
     assert [attempt.end for attempt in trial.attempts] == ["failed", "completed"], trial.error
     assert 10 <= trial.reports <= 16, "what lay past the committed one was done again"

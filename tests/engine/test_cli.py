@@ -1,4 +1,4 @@
-"""The commands on a real Ray: outputs, exit codes, interrupts and what goes on from them."""
+"""The commands on a real Ray: outputs, exit codes, interrupts and what continues from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real sweep comes to its deadline in time, hands over, and goes on under a later one; budgets."""
+"""A real sweep comes to its deadline in time, hands over, and continues under a later one; budgets."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ max_concurrent_trials: 1
 def test_a_script_whose_bug_is_fixed_and_its_spec_file_are_one_sweep(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`python quickstart.py` fails; once its bug is fixed, `raysweep` goes on with it from the spec file."""
+    """`python quickstart.py` fails; once its bug is fixed, `raysweep` continues it from the spec file."""
     storage = str(tmp_path / "sweeps")
     script, spec = tmp_path / "quickstart.py", tmp_path / "quickstart.yaml"
 

@@ -131,14 +131,14 @@ def test_a_trial_that_will_not_end_is_let_go_of_and_ends_at_its_next_report(run:
                     time.sleep(0.01)  # stands for work that reports nothing
             except rs.TrialStopped:
                 ended.append("swallowed")
-        ended.append("went on")
+        ended.append("continued")
         rs.report({"loss": 2.0})
         ended.append("reported")
 
     outcome = run(train, failure={"report_timeout_s": 1.0}, **INLINE)
     (trial,) = outcome.trials
     assert trial.state == "completed", trial.error
-    assert ended == ["swallowed", "swallowed", "went on"]
+    assert ended == ["swallowed", "swallowed", "continued"]
     assert trial.metrics["loss"] == 1.0
 
 

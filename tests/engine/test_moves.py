@@ -84,5 +84,5 @@ def test_an_exploiter_goes_on_from_the_content_of_the_donors_checkpoint(
         assert len(made) == 9
         # Where nothing was left to do behind the checkpoint, result and config are those of it.
         assert trial.score == pytest.approx(trial.config["x"] / 9)
-        assert made[-1] == trial.number or f"trial {trial.number} went on" in " ".join(outcome.notes)
+        assert made[-1] == trial.number or f"trial {trial.number} continued" in " ".join(outcome.notes)
         assert trial.attempts[0].config != trial.config

@@ -184,7 +184,7 @@ def test_a_folder_that_goes_away_is_no_success(
     storage: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seen while trials run, or at the latest when they have; put back, the sweep goes on from it."""
+    """Seen while trials run, or at the latest when they have; put back, the sweep continues from it."""
     monkeypatch.setattr(heartbeat, "LOOK_S", looks_s)
     away, moved = storage.with_name("away"), threading.Event()
 

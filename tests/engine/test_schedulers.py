@@ -70,7 +70,7 @@ def _check_training(outcome: rs.SweepOutcome, tmp_path: Path) -> None:
 
 
 def shared(config: dict[str, Any]) -> None:
-    """The longer trial reports its CPUs, and goes on from its checkpoint."""
+    """The longer trial reports its CPUs, and continues from its checkpoint."""
     import time
 
     done = 0
@@ -102,7 +102,7 @@ def test_the_trial_that_is_left_goes_on_with_both_cpus(ray_cluster: RayConnectio
     assert longer.metrics["cpus"] == 2
     assert longer.config["cpus"] == 2
     assert longer.metrics["training_iteration"] == 12
-    assert longer.reports <= 13, "it went on from its checkpoint: the newest, or the one before"
+    assert longer.reports <= 13, "it continued from its checkpoint: the newest, or the one before"
     assert [attempt.end for attempt in longer.attempts] == ["exploited", "completed"]
 
 

@@ -97,5 +97,5 @@ def test_a_sweep_goes_on_to_the_same_end(expected: dict[str, Any]) -> None:
     assert found(outcome) == found(expected["going"])
     assert outcome["counts"] == expected["going"]["counts"]
     went_on = [trial["number"] for trial in outcome["trials"] if trial["metrics"]["from"] > 0]
-    assert went_on == [CUT], "the trial that was cut goes on from its checkpoint"
+    assert went_on == [CUT], "the trial that was cut continues from its checkpoint"
     assert verify_sweep(folder_of("going")).is_sound

@@ -30,7 +30,7 @@ FROZEN_BYTES = 1_000_000
 
 
 def shards(config: dict[str, Any]) -> dict[str, Any]:
-    """Each worker reports a shard; they fail at the third report, once, and go on from the second."""
+    """Each worker reports a shard; they fail at the third report, once, and continue from the second."""
     import ray.train
 
     rank, mark = rs.get_context().rank, Path(config["mark"])
@@ -103,7 +103,7 @@ def test_shards_of_two_workers_are_one_checkpoint_for_restarts_warm_starts_and_p
 
 
 def count(config: dict[str, Any]) -> None:
-    """Goes on from the newest checkpoint, up to 5; fails at its first report where the config says so."""
+    """Continues from the newest checkpoint, up to 5; fails at its first report where the config says so."""
     found, step = rs.get_checkpoint(), 0
     if found is not None:
         with found as folder:

@@ -224,7 +224,7 @@ def test_a_deadline_asks_for_a_checkpoint_and_that_is_the_model(
 def test_a_time_budget_counts_all_attempts_and_more_of_it_goes_on(
     make_spec: Callable[..., rs.TrainSpec],
 ) -> None:
-    """Without a checkpoint a run that met its limit has failed; the same key with more goes on."""
+    """Without a checkpoint a run that met its limit has failed; the same key with more continues."""
     spec = make_spec(patient, config={"saves": False}, stop={"time_budget_s": 4, "grace_s": 1})
     with pytest.raises(
         TrainingFailedError, match=r"stop\.time_budget_s came before the first checkpoint"

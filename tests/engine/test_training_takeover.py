@@ -172,7 +172,7 @@ def test_a_superseded_run_ends_within_seconds_and_the_outcome_is_the_newer_ones(
 def test_a_superseded_run_deletes_no_checkpoint_that_the_newer_one_goes_on_from(
     walking: rs.TrainSpec, run_folder: RunFolder
 ) -> None:
-    """Claimed by somebody who does nothing for a while, then by a call that goes on."""
+    """Claimed by somebody who does nothing for a while, then by a call that continues."""
     older = Call(walking)
     older.start()
     older.wait_for_reports(3)

@@ -65,7 +65,7 @@ INLINE = {"isolation": "inline", "max_concurrent_trials": 1}
 class Example:
     """`fields`, `ignore`: what the new line says besides; `trials`: how many there are to be.
 
-    `is_population`: some trials go on from others' checkpoints.
+    `is_population`: some trials continue from others' checkpoints.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The controller is SIGKILLed around appends to its journal; the same key goes on. Real processes."""
+"""The controller is SIGKILLed around appends to its journal; the same key continues. Real processes."""
 
 from __future__ import annotations
 

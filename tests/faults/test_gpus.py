@@ -50,7 +50,7 @@ def test_as_many_trials_share_a_gpu_as_its_memory_holds(tmp_path: Path) -> None:
         said = "3 trials share each GPU (resources.gpu_memory: 8 GiB): the smallest, of "
         (note,) = [note for note in outcome.notes if note.startswith(said)]
         assert note.endswith("about 0.5 GiB; 4 would from 6GiB down")
-        # Goes on where a node with a smaller GPU has come: each trial takes a larger part.
+        # Continues where a node with a smaller GPU has come: each trial takes a larger part.
         cluster.add_node(num_cpus=4, num_gpus=1, labels={"gpu-memory": "16GiB"})
         with driving(spec("8GiB", 5), cluster.address) as driver:
             assert driver.outcome().counts == {"completed": 5}

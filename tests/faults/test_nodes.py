@@ -168,7 +168,7 @@ def test_no_node_left_is_an_error_that_can_be_retried(
         code, said = driver.finish(timeout_s=240)
     assert (code, said["error"]) == (1, "ClusterLostError")
     assert "for 5 s no node could hold a trial" in said["message"]
-    # With nodes back, the same key goes on.
+    # With nodes back, the same key continues.
     more = cluster.add_node(num_cpus=2)
     try:
         with driving(make(3, placement_timeout_s=5), cluster.address) as driver:

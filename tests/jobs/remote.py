@@ -106,7 +106,7 @@ def cancelled(cluster: Cluster, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def resumed(cluster: Cluster, given: dict[str, Any]) -> dict[str, Any]:
-    """The driver is killed in mid-sweep; the same call again goes on."""
+    """The driver is killed in mid-sweep; the same call again continues."""
     wanted = spec(given, "steps", num_samples=2, space={"steps": 12, "pause": 0.4})
     before = Path(given["log"]).read_text().count("\n")
     job = cluster.submit_or_attach(wanted, key="resumed")

@@ -279,6 +279,6 @@ def test_everything_from_an_environment_without_ray(
         "tailed": True,
     }
     assert found["resumed"]["tailed"]
-    # The second driver went on from the checkpoints of the first.
+    # The second driver continued from the checkpoints of the first.
     assert "resumed" in log.read_text()
     cluster.wait_until_clean()

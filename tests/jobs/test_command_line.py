@@ -106,7 +106,7 @@ def test_a_sweep_is_left_with_ctrl_c_followed_and_cancelled(
     last = err.strip().splitlines()[-1]
     assert last.startswith(f"detached: {folder.sweep_id} keeps running; follow it with: raysweep attach ")
     assert f"end it with: raysweep cancel {folder.sweep_id} --address {cluster.head.address}" in last
-    # It does go on.
+    # It does continue.
     count = len(lines())
     assert folder.read_outcome() is None
     assert cluster.drivers()

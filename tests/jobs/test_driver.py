@@ -151,7 +151,7 @@ def test_a_lease_that_nobody_renews_ends_the_sweep_resumably(
     outcome = folder_of(spec).read_outcome()
     assert outcome is not None
     assert outcome.counts == {"completed": 2}
-    # The second went on where the first was.
+    # The second continued where the first was.
     steps = [line for line in lines() if line[0] == "step"]
     assert len({tuple(line) for line in steps}) == 80
     assert len(steps) <= 82
@@ -180,7 +180,7 @@ def test_a_stopped_training_step_ends_and_goes_on_later(
     assert cluster.wait(job).exit_code == 0, cluster.logs(job)
     steps = (tmp_path / "log").read_text().split()
     assert set(steps) == {str(number) for number in range(12)}
-    # It went on from its last checkpoint.
+    # It continued from its last checkpoint.
     assert len(steps) <= 14
 
 

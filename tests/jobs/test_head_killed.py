@@ -1,4 +1,4 @@
-"""The head dies with all its processes in mid-sweep; the next submit-or-attach goes on with it."""
+"""The head dies with all its processes in mid-sweep; the next submit-or-attach continues with it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import raysweep as rs
 
 
 def counting(config: dict[str, Any]) -> None:
-    """Counts up in a file, with a checkpoint at each step; goes on from the last one."""
+    """Counts up in a file, with a checkpoint at each step; continues from the last one."""
     first = 0
     checkpoint = rs.get_checkpoint()
     if checkpoint is not None:

@@ -47,7 +47,7 @@ class Hands(Orchestrator, Protocol):
     """An orchestrator that can be made to suffer."""
 
     clear_resumes: bool
-    """Whether a night that a person cancelled goes on when it is cleared or retried."""
+    """Whether a night that a person cancelled continues when it is cleared or retried."""
 
     def begin_child(self, night: Night) -> str:
         """As `begin`, by another flow."""
@@ -235,7 +235,7 @@ def _automations(home: Path) -> Path:
 
 
 class PatientAirflow(Airflow):
-    """Its client goes on through a restart of the API server."""
+    """Its client continues through a restart of the API server."""
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         deadline = time.monotonic() + PATIENCE_S

@@ -112,7 +112,7 @@ class NightSeen:
     trials: int
     """How many the sweep was to run."""
     clear_resumes: bool = True
-    """Whether a cancelled night goes on when it is cleared or retried: by the orchestrator's promise."""
+    """Whether a cancelled night continues when it is cleared or retried: by the orchestrator's promise."""
     before: ChampionSeen = field(default_factory=ChampionSeen)
     after: ChampionSeen = field(default_factory=ChampionSeen)
     lines: tuple[Line, ...] = ()

@@ -94,7 +94,7 @@ class Player:
             each.join()
         return self._judge(champion)
 
-    # --- what is seen while it goes on
+    # --- what is seen while it continues
 
     def _states(self) -> dict[Step, State]:
         return {step: self.hands.state(self.run, step) for step in STEPS}

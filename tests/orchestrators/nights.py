@@ -84,7 +84,7 @@ class Orchestrator(Protocol):
         """The same, while the step's process submits its job."""
 
     def move(self, run: str, night: Night) -> str:
-        """What a person does so that a night that has ended goes on by this one; its name."""
+        """What a person does so that a night that has ended continues by this one; its name."""
 
     def restart_servers(self) -> None:
         """End the orchestrator's servers as a deployment does, and start them again."""
@@ -155,7 +155,7 @@ class Nights:
         return self.begin(trainable=f"{HERE}:waiting", param_space=space, **fields)
 
     def move(self, run: str, **fields: Any) -> str:
-        """Let a night that has ended go on, with these fields of its sweep; nothing in it waits any more."""
+        """Let a night that has ended continue, with these fields of its sweep; nothing in it waits."""
         self._go.touch()
         night = self._begun[run]
         return self.orchestrator.move(run, replace(night, sweep={**night.sweep, **fields}))

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(900)]
 
 
 class TestPrefect(OrchestratorContract):
-    # `prefect flow-run retry` asks for what there is; going on with what was cancelled is `resume_cancelled`.
+    # `prefect flow-run retry` asks for what there is; `resume_cancelled` continues a cancelled sweep.
     test_what_is_asked_for_again_is_not_lost_to_a_cluster_that_is_away = None  # type: ignore[assignment]
 
     # With every change Airflow keeps these.

@@ -200,7 +200,7 @@ def test_interrupted_and_run_again(home: Path) -> None:
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 3, output
     assert "was interrupted" in output
-    assert "Go on with: " in output
+    assert "Continue with: " in output
     assert not NOISE.search(output), output
     assert not list((night.folder / "out").glob("night-*/outcome.json"))
 
@@ -210,7 +210,7 @@ def test_interrupted_and_run_again(home: Path) -> None:
     assert "4 of 4 trials ended: 4 done" in output
     starts = night.starts()
     from_zero = [line for line in starts if line.endswith("from 0")]
-    assert len(from_zero) == 4, f"each trial began once, the cut ones went on from a checkpoint: {starts}"
+    assert len(from_zero) == 4, f"each trial began once, the cut ones continued from a checkpoint: {starts}"
     assert len(starts) > 4
 
 

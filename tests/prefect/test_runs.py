@@ -116,7 +116,7 @@ def test_a_sweep_that_nobody_waits_for_ends_by_its_lease(
     for pid in orchestrator.flow_processes(run):
         os.kill(pid, signal.SIGKILL)
     orchestrator.wait_for(run, "CRASHED")
-    nights.until(lambda: "its sweeps go on" in orchestrator.message(run, "sweep"), 30)
+    nights.until(lambda: "its sweeps continue" in orchestrator.message(run, "sweep"), 30)
     nights.cluster.wait_until_clean(60)
     assert nights.folder().read_outcome() is None
     orchestrator.again(run)

@@ -12,7 +12,7 @@ import raysweep as rs
 
 
 def slow_steps(config: dict[str, Any]) -> None:
-    """20 steps of 0.2 s, each with a checkpoint; goes on from the last one."""
+    """20 steps of 0.2 s, each with a checkpoint; continues from the last one."""
     context = rs.get_context()
     step = 0
     checkpoint = rs.get_checkpoint()

@@ -158,7 +158,7 @@ def _stray(scene: Scene, pause_s: float = 0.02, count: int = int(STRAY_S / 0.02)
             row = {"loss": -1e6, "acc": 9.0, "step": 1000 + k, "of": scene.number, "x": 0.0, "cost": 1.0}
             try:
                 rs.report({**row, "odd": 1})
-            except BaseException as error:  # noqa: BLE001  it is the thread's, which must go on
+            except BaseException as error:  # noqa: BLE001  it is the thread's, which must continue
                 if type(error).__name__ not in said:
                     said.add(type(error).__name__)
                     say(scene.plan, "refused", trial=scene.number, error=type(error).__name__)

@@ -66,7 +66,7 @@ class Storm:
 
     @property
     def exploits(self) -> bool:
-        """Whether its trials go on from one another's checkpoints."""
+        """Whether its trials continue from one another's checkpoints."""
         return self.scheduler in EXPLOITING
 
     def told(self) -> str:

@@ -273,7 +273,7 @@ class Player:
             self._found.append("called again, it ran trials")
 
     def _follow_up(self, outcome: rs.SweepOutcome) -> None:
-        """Go on: with more samples, with the failed ones, or further."""
+        """Continue: with more samples, with the failed ones, or further."""
         changes: dict[str, Any] = dict(self._storm.follow_up)
         more = changes.pop("more", 0)
         if more:

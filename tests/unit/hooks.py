@@ -1,4 +1,4 @@
-"""Policies and functions that raise at one place what a test wants; else they do what is needed to go on."""
+"""Policies and functions that raise at one place what a test wants; else they do what is needed."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from ray.tune.search import Searcher
 
 
 class Climbs(Searcher):
-    """Suggests places near the best that it was told of, from a generator of its own that goes on."""
+    """Suggests places near the best that it was told of, from a generator of its own that continues."""
 
     def __init__(self, seed: int | None = None, width: float = 0.3) -> None:
         super().__init__()

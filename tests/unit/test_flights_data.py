@@ -1,4 +1,4 @@
-"""The flights: what the table holds, what must not leak, and that an interrupted trial goes on unchanged."""
+"""The flights: what the table holds, what must not leak, and that an interrupted trial resumes unchanged."""
 
 from __future__ import annotations
 

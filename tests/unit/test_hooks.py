@@ -171,7 +171,7 @@ def test_an_on_progress_that_raises_is_logged_once(
         for _ in range(2):
             start_thread(lambda: listener(None), "hooks").result(30)
     assert [record.message for record in caplog.records] == [
-        "on_progress raised; the run goes on and calls it again"
+        "on_progress raised; the run continues and calls it again"
     ]
     assert type(raised).__name__ in caplog.text
 

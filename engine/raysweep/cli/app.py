@@ -378,7 +378,7 @@ def pipeline(
     """Run a pipeline: sweep, gate, train.
 
     The sweep's best configs run again beside the champion of earlier runs; a better one is trained. With
-    --detach the first step that has not ended is submitted; the same command again goes on.
+    --detach the first step that has not ended is submitted; the same command again continues.
     """
     from raysweep.cli.commands.pipeline import Asked, run
 

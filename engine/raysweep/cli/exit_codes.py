@@ -10,7 +10,7 @@ CANCELLED: Final = 3
 
 
 class Detached(KeyboardInterrupt):
-    """Ctrl-C of a command that only follows what runs on a cluster, and goes on there.
+    """Ctrl-C of a command that only follows what runs on a cluster, and continues there.
 
     `attach` and `cancel` are the commands that come back to it.
     """

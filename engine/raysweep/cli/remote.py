@@ -36,7 +36,7 @@ def run(
     """Submit or attach, and wait for the outcome; None with `--detach`.
 
     Raises:
-        Detached: Ctrl-C; it goes on.
+        Detached: Ctrl-C; it continues.
     """
     cluster = Cluster(address)
     console = make_console(is_stderr=True)

@@ -13,7 +13,7 @@ ProgressT = TypeVar("ProgressT")
 
 
 class Listener(Generic[ProgressT]):
-    """Calls it; an error of it is logged once, with its traceback, and the run goes on."""
+    """Calls it; an error of it is logged once, with its traceback, and the run continues."""
 
     def __init__(self, call: Callable[[ProgressT], None]) -> None:
         self._call = call
@@ -25,7 +25,7 @@ class Listener(Generic[ProgressT]):
         except Exception:
             # Whatever it raises, it is no reason to end hours of work.
             if not self._has_failed:
-                log.warning("on_progress raised; the run goes on and calls it again", exc_info=True)
+                log.warning("on_progress raised; the run continues and calls it again", exc_info=True)
             self._has_failed = True
 
     def stage(self, text: str) -> None:

@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(pack(messages))
 
     def hold_back(self, is_held: bool) -> None:
-        """Stop reading, or go on: the worker's reports wait on its side."""
+        """Stop reading, or continue: the worker's reports wait on its side."""
         if self._transport is not None and is_held:
             self._transport.pause_reading()
         elif self._transport is not None:
@@ -160,7 +160,7 @@ class LinkServer:
             connection.send(messages)
 
     def hold_back(self, is_held: bool) -> None:
-        """Take no more messages from any worker, until it is called with False. Sending goes on."""
+        """Take no more messages from any worker, until it is called with False. Sending continues."""
         self.is_held = is_held
         for connection in self._connections.values():
             connection.hold_back(is_held)

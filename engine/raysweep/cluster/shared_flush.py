@@ -29,5 +29,5 @@ class Durability:
             if self._flush is None or self._flush.done():
                 loop = asyncio.get_running_loop()
                 self._flush = loop.run_in_executor(self._thread, self._writer.flush)
-            # One who asks may be cancelled; the others go on waiting.
+            # One who asks may be cancelled; the others continue waiting.
             await asyncio.shield(self._flush)

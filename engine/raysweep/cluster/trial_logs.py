@@ -68,7 +68,7 @@ class LogKeepers:
         self._changed.set()
 
     async def finish(self, *, is_hurried: bool = False) -> None:
-        """Wait until all logs are stored, but not for long: the keepers go on without this process."""
+        """Wait until all logs are stored, but not for long: the keepers continue without this process."""
         if not self._has_workers or log_limit() == 0:
             return
         self._is_finishing = True
@@ -83,7 +83,7 @@ class LogKeepers:
                 self._wait_for(lambda: not self._connected), HURRIED_S if is_hurried else FINISH_S
             )
         except TimeoutError:
-            log.warning("the logs of some trials are not stored yet; their nodes go on with it for a minute")
+            log.warning("the logs of some trials are not stored yet; their nodes continue for a minute")
 
     async def _wait_for(self, check: Callable[[], bool]) -> None:
         while not check():

@@ -81,7 +81,7 @@ class SlotKeeper:
         return OrderedPool(spec.shape_for, setup, self._take_ended, self._take_started)
 
     def answer(self, command: cmd.AnswerReport) -> None:
-        """Let a waiting trial go on, at once."""
+        """Let a waiting trial continue, at once."""
         self.fleet.answer(command)
         self.flush()
 

@@ -216,7 +216,7 @@ def _count_failed_start(state: SweepState, event: ev.SlotFailed | ev.SlotLost, n
     elif room.slot_failures >= transitions.MAX_SLOT_FAILURES:
         why = f"{room.slot_failures} workers in a row could not be started: {text}"
         if state.slots:
-            # Others work, or may yet: go on with these, and open no more until something changes.
+            # Others work, or may yet: continue with these, and open no more until something changes.
             transitions.note(state, why)
         else:
             transitions.interrupt(state, why, out, fault="infrastructure")
@@ -260,7 +260,7 @@ def _on_node_draining(state: SweepState, event: ev.NodeDraining, out: Out) -> No
 
 
 def _preempt(state: SweepState, trial: Trial, at: float, deadline: float | None, out: Out) -> None:
-    """Ask a trial for a checkpoint, so that it can go on elsewhere, as long before the end as is wise."""
+    """Ask a trial for a checkpoint, so that it can continue elsewhere, as long before the end as is wise."""
     grace_s = PREEMPT_GRACE_S
     if deadline is not None:
         left = max(0.0, deadline - at)

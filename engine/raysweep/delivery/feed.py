@@ -220,7 +220,7 @@ class Feed:
         final = Counts(state.line.counts).ended
         if final == len(self._ended) and not isinstance(event, ev.ControllerStarted | ev.SpecChanged):
             return
-        # Others have ended with it, or go on after their end.
+        # Others have ended with it, or continue after their end.
         self._ended = {number for number in self._ended if state.trials[number].state in FINAL}
         for each in list(state.trials.values()):
             if each.state in FINAL and each.number not in self._ended:

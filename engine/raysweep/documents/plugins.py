@@ -63,7 +63,7 @@ class Plugins(Generic[PolicyT]):
         if not getattr(found, "resumable", True):
             raise SpecError(
                 self._field,
-                f"{kind!r} says that it is not resumable: a sweep that is killed could not go on",
+                f"{kind!r} says that it is not resumable: a sweep that is killed could not continue",
                 f"give it state that can be had back, and take resumable = False out; {self._suite_fix()}",
             )
         self._loaded[kind] = found

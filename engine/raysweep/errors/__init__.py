@@ -13,7 +13,7 @@
     ├── LogNotFoundError                  no        2       no log of this trial or attempt is stored
     ├── SweepHeldError                    yes       1       another live controller has the sweep
     ├── ChampionKeptError                 no        1       it holds the checkpoint of a champion: it stays
-    ├── GateOutdatedError                 yes       1       its sweep has gone on while the gate ran
+    ├── GateOutdatedError                 yes       1       its sweep has continued while the gate ran
     ├── FencedError                       no        1       a newer controller has the sweep
     ├── StorageError                      yes       1
     │   ├── StorageUnavailableError       yes       1
@@ -37,7 +37,7 @@
     ├── ProgramFailedError                no        1       the program of a command ended with an error
     ├── JobStoppedError                   no        3       a person stopped the job; it has no outcome
     ├── JobFailedError                    no        1       the job's driver ended without an outcome
-    ├── WaitFailedError                   yes       1       the wait for a job failed; the job goes on
+    ├── WaitFailedError                   yes       1       the wait for a job failed; the job continues
     ├── SweepFailedError                  no        1
     ├── TrainingFailedError               no        1
     └── SweepInterrupted (KeyboardInterrupt)  no    3       Ctrl-C; the sweep can be resumed

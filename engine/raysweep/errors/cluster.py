@@ -121,7 +121,7 @@ class JobFailedError(RaysweepError):
 
 
 class WaitFailedError(RaysweepError):
-    """The wait for a job failed on this side; the job goes on, and the next wait finds it."""
+    """The wait for a job failed on this side; the job continues, and the next wait finds it."""
 
     retryable: ClassVar[bool] = True
 

@@ -86,7 +86,7 @@ class GateOutdatedError(RaysweepError):
 
     def __str__(self) -> str:
         return one_line(
-            f"{self.ran!r} ran for another outcome of sweep {self.sweep_id!r}, which has gone on since; "
+            f"{self.ran!r} ran for another outcome of sweep {self.sweep_id!r}, which has continued since; "
             "run the gate again: it judges what the sweep has now"
         )
 

@@ -22,7 +22,7 @@ Curves = Mapping[int, Sequence[float]]
 class Model:
     """The trials of one play. Every draw is from a resample of the samples: few samples are uncertain ones.
 
-    `may_go_on`: a trial of which all that is known is that others ended it goes on until something ends it.
+    `may_go_on`: a trial of which all that is known is that others ended it continues until something ends it.
     """
 
     def __init__(self, samples: Samples, values: Values, random: Random, *, may_go_on: bool) -> None:

@@ -15,7 +15,7 @@ controller held back is lost, and its trials resume from the last checkpoint tha
 | is open, and the sweep ends or the controller leaves | is dropped, with all after it |
 | cannot begin, as the process died before its checkpoint was stored | is dropped, with all after it |
 
-A trial that goes on makes reports again that were dropped.
+A trial that continues makes reports again that were dropped.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Watched:
     waits_for_none: bool = False
     """Whether no report of it waits any more, as none counts."""
     is_leaving: bool = False
-    """Whether it ends now, and goes on, if at all, from what the journal has."""
+    """Whether it ends now, and continues, if at all, from what the journal has."""
     is_cut: bool = False
     """Whether all that it still reports is dropped."""
 

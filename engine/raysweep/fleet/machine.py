@@ -124,7 +124,7 @@ class Fleet(Roster):
             handing_over.recalled(self, slot, (), at)
 
     def answer(self, command: cmd.AnswerReport) -> None:
-        """Let a waiting trial go on."""
+        """Let a waiting trial continue."""
         slot = self.slots.get(command.slot)
         if slot is not None:
             self.say(slot, msg.Answer(command.trial, command.attempt, command.report))
@@ -240,7 +240,7 @@ class Fleet(Roster):
     # -- how it is done ------------------------------------------------------------------------------
 
     def retire(self, slot: FleetSlot, at: float) -> None:
-        """Kill the members, hear the last words of rank 0, then go on with others."""
+        """Kill the members, hear the last words of rank 0, then continue with others."""
         replacement.retire(self, slot, at)
 
     def _say_delayed(self, slot: FleetSlot, worker: Worker) -> None:

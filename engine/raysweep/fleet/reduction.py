@@ -3,7 +3,7 @@
 Rules:
 
 1. Report `i` of the gang is said once every rank has made its report `i`. Nothing is waited for elsewhere:
-   reports travel as those of any trial, and ranks go on meanwhile.
+   reports travel as those of any trial, and ranks continue meanwhile.
 2. What rank 0 says of its checkpoints keeps its place among the reports: a checkpoint is said after the
    report that it belongs to, with the score of the reduced one.
 3. All ranks report equally often, and the same names of what is reduced. Where they do not, `problem` says

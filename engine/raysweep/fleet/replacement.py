@@ -17,7 +17,7 @@ _REPLACED: Final = Failure(
 
 
 def retire(fleet: Roster, slot: FleetSlot, at: float) -> None:
-    """Kill the members, hear the last words of rank 0, then go on with others."""
+    """Kill the members, hear the last words of rank 0, then continue with others."""
     worker = slot.worker
     if not slot.is_ready:
         return  # one is on its way out
@@ -31,7 +31,7 @@ def retire(fleet: Roster, slot: FleetSlot, at: float) -> None:
 
 
 def replace(fleet: Roster, old: Worker, at: float) -> None:
-    """Go on with another worker under the same slot, the last words of the old one being said."""
+    """Continue with another worker under the same slot, the last words of the old one being said."""
     slot = fleet.crew.slot_of(old.number)
     if slot is None:
         return

@@ -14,6 +14,6 @@ class TuneOptions(SpecModel):
     """`save_checkpoint` is called after every so many steps; 0: only where one is asked for."""
     checkpoint_at_end: bool = False
     """Whether it is called after a trial's last step, too. Not of one that the scheduler stops: that
-    is learnt of when the trial has gone on."""
+    is learnt of when the trial has continued."""
     reuse_actors: bool = False
     """Whether a warm worker calls `reset_config` for its next trial, not `cleanup` and a new `setup`."""

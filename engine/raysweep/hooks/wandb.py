@@ -208,7 +208,7 @@ class Wandb:
         """The open runs; the one that was written to last comes last."""
 
     def on_trial_start(self, event: TrialStart) -> None:
-        """The config, which is another one where a population's trial goes on with that of a better one."""
+        """The config, which is another one where a population's trial continues with that of a better one."""
         trial = self._trial(event)
         trial.config, trial.end = event.config, None
         trial.summary["raysweep/attempts"] = event.attempt

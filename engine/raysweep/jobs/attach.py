@@ -12,7 +12,7 @@ Crash windows, of a caller that dies (or whose answers are lost) at any point:
   Only if the head is lost too is the number given once more; to a new head, which knows no other job of it.
 - `announce` gets the job's handle before it is submitted: who gives up from then on can name the job, and a
   request to cancel that names it counts whenever its driver starts (`Cancellation.number`).
-- between the submission of a job that goes on from an outcome and that outcome's being put aside: who asks
+- between the submission of a job that continues from an outcome and that outcome's being put aside: who asks
   for the same again attaches, and puts it aside; so does the job's controller.
 - `jobs/<n>.json` is only written once the cluster has taken job n, and is read before the cluster is asked: a
   number that is noted and unknown to the cluster is lost, never one that is about to be submitted.

@@ -37,7 +37,7 @@ def slow(name: str, detail: str, fix: str) -> Check:
 
 
 def untested(name: str, detail: str, fix: str) -> Check:
-    """It may work: nobody has tried it."""
+    """It may work: it was not tested."""
     return Check(name=name, status="untested", detail=detail, fix=fix)
 
 

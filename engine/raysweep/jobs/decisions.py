@@ -15,7 +15,7 @@
 | FAILED, GONE        | no      | submit the next number: it resumes from the journal                 |
 | STOPPED             | no      | refuse: a person stopped it; with `resume_cancelled` as FAILED     |
 
-An outcome *reopens* where the sweep is to go on: see `runs.ownership.reopening.reopens`.
+An outcome *reopens* where the sweep is to continue: see `runs.ownership.reopening.reopens`.
 
 GONE is a job that once was submitted and that the cluster does not know (any more): its head was restarted.
 """

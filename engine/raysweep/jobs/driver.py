@@ -5,7 +5,7 @@ step there as `run_sweep` and `run_training` do. What is known of it goes throug
 is for people, but for the last line of one that failed: `raysweep-error: {…}`, see `errorline.py`.
 
 - SIGTERM is how Ray stops a job, and SIGKILL follows after 3 s: the sweep is cancelled, and has its outcome
-  within two. A training step ends and can be gone on with.
+  within two. A training step ends and can be continued with.
 - A sweep or training whose lease expires ends, and can be resumed.
 - A request in the storage to cancel it counts if it came since, or names this job (`python -m … <job id>`).
 

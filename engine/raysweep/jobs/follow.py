@@ -1,4 +1,4 @@
-"""Wait for a job, and cancel it. A caller that goes away takes nothing with it: the job goes on."""
+"""Wait for a job, and cancel it. A caller that goes away takes nothing with it: the job continues."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def wait(
         JobStoppedError: A person stopped it. JobFailedError: it failed for good, in another way.
         SpecChangedError: The outcome is that of another spec: another caller's, under the same key.
         StorageNotSharedError, ClusterError, StorageError.
-        WaitFailedError: Something else failed here, and went on failing; waiting again finds the job.
+        WaitFailedError: Something else failed here, and continued failing; waiting again finds the job.
     """
     view = await on_thread(job.view, within_s=attach.READ_S)
     cluster_patience, storage_patience = Patience(unreachable_s, refused_s), Patience(unreachable_s)
@@ -91,7 +91,7 @@ async def wait(
             try:
                 end = await watch.look()
                 cluster_patience.renew()
-            except Exception as error:  # noqa: BLE001  whatever it is (EMFILE, …), the job goes on
+            except Exception as error:  # noqa: BLE001  whatever it is (EMFILE, …), the job continues
                 cluster_patience.spend(_typed(error, job))
             try:
                 outcome = await settled_outcome(view, within_s=await watch.patience_with(end))
@@ -195,7 +195,7 @@ class _Watch:
         self._has_noted = False
 
     async def look(self) -> RaysweepError | JobInfo | None:
-        """How the job ended; None while it goes on, the error where the cluster does not know it."""
+        """How the job ended; None while it continues, the error where the cluster does not know it."""
         if not self._job.job_id:
             return ClusterLostError(
                 self._job.address, f"there is no job of {self._job.run_id!r}", "submit it"

@@ -34,7 +34,7 @@ class Patience:
         self._failing_since = self._refused_since = None
 
     def spend(self, error: RaysweepError) -> None:
-        """Go on for now; or raise the error, which does not pass or has lasted too long."""
+        """Continue for now; or raise the error, which does not pass or has lasted too long."""
         now = asyncio.get_running_loop().time()
         is_new = self._failing_since is None
         self._failing_since = now if self._failing_since is None else self._failing_since

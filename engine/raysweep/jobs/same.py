@@ -83,7 +83,7 @@ def to_metadata(request: AnyRequest) -> str:
 
 
 def check_job(info: JobInfo, request: AnyRequest) -> None:
-    """See that a job that goes on runs this request. Raises: SpecChangedError."""
+    """See that a job that continues runs this request. Raises: SpecChangedError."""
     lines = job_changes(info, request).unsafe
     if lines:
         run = request.run

@@ -121,7 +121,7 @@ class Cluster:
     ) -> Outcome:
         """The outcome of a job, as soon as there is one.
 
-        Raises SweepInterrupted for Ctrl-C: the job goes on.
+        Raises SweepInterrupted for Ctrl-C: the job continues.
         """
         try:
             return run_sync(

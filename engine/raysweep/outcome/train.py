@@ -73,7 +73,7 @@ class TrainOutcome(Record):
     ended_at: float
     error: ErrorInfo | None = None
     resumed: bool = False
-    """Whether it went on from an earlier run's checkpoint."""
+    """Whether it continued from an earlier run's checkpoint."""
     source: TrainSource | None = None
     """Where the config comes from; None where no sweep handed it on."""
     versions: dict[str, str] = {}

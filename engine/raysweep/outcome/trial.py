@@ -27,9 +27,9 @@ class AttemptOutcome(Record):
     """How it ended: `completed`, `stopped`, `failed`, `lost`, `preempted`, `paused`, `exploited`, ..."""
     error: ErrorInfo | None = None
     config: dict[str, Any] | None = None
-    """What it ran with, where the trial went on with another config; else the trial's own."""
+    """What it ran with, where the trial continued with another config; else the trial's own."""
     donor: int | None = None
-    """The number of the trial from whose checkpoint this one went on afterwards."""
+    """The number of the trial from whose checkpoint this one continued afterwards."""
 
     @property
     def took_s(self) -> float | None:
@@ -67,7 +67,7 @@ class TrialOutcome(Record):
     error: ErrorInfo | None = None
     schedule: tuple[ScheduledConfig, ...] = ()
     """The configs that made it, each from the report on with which it took over, through all donors whose
-    checkpoints it went on from. Empty where `config` made it from the start."""
+    checkpoints it continued from. Empty where `config` made it from the start."""
 
     def _repr_html_(self) -> str:
         rows = [("score", self.score), ("reports", self.reports), *leaves(self.config), *self.metrics.items()]

@@ -69,7 +69,7 @@ def _document(sweep: str, compare: tuple[str, ...]) -> Mapping[str, Any]:
 
 @lru_cache(KEPT)
 def _kept(sweep: str, compare: tuple[str, ...], version: object) -> Mapping[str, Any]:
-    """`version`: of the outcome; a sweep that has gone on has another."""
+    """`version`: of the outcome; a sweep that has continued has another."""
     return _read(sweep, compare)
 
 

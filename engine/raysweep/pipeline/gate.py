@@ -121,7 +121,7 @@ class GateRun:
         if again.status == "failed":
             raise SweepFailedError(again)
         run = self.request.run
-        # One that was begun anew has a key that goes on from this one.
+        # One that was begun anew has a key that continues from this one.
         if again.name != run.name or not again.key.startswith(run.key):
             raise GateOutdatedError(self.outcome.sweep_id, again.sweep_id)
         assert self.plan is not None

@@ -130,7 +130,7 @@ def training_request(
 def training_key(spec: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None, key: str) -> str:
     """The key of a night's training: of its own for each config that the sweep hands on.
 
-    Tried again it is the same training; where the sweep has gone on and hands on another config, another one.
+    A retry is the same training; where the sweep has continued and has another config, another one.
 
     Args:
         spec: The training's spec, with that config in it.

@@ -1,8 +1,8 @@
 """Which gate this is, what it runs again, and where that and its verdict are kept.
 
 A gate is named by what it judges and how: the best trials of the sweep's outcome, and its own settings with
-the champion's name. The same gate of the same outcome, tried again, is the same; where the sweep has gone on
-and found more, or something else is asked of its best, it is another one, beside the first.
+the champion's name. The same gate of the same outcome, tried again, is the same; where the sweep has
+continued and found more, or something else is asked of its best, it is another one, beside the first.
 
     <sweep_id>/gates/<gate>/plan.json       what is run again, written once: the champion may change meanwhile
     <sweep_id>/gates/<gate>/verdict.json    what came out, written once: final

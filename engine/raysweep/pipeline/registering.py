@@ -21,7 +21,7 @@ def register_night(spec: PipelineSpec, outcome: SweepOutcome, trained: TrainOutc
         outcome: The sweep's, with the verdict of its gate.
         trained: The training, if there was one.
 
-    Raises: StorageError. A registry that does not answer raises nothing: the next night goes on with it.
+    Raises: StorageError. A registry that does not answer raises nothing: the next night continues with it.
     """
     if spec.registry is None or spec.gate is None:
         return ""

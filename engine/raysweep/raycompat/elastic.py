@@ -7,7 +7,7 @@ Ray Train's own policy asks a coordinator, which is an actor with Ray Data's aut
   waited for like a fixed number;
 - a checkpoint has just been stored, and more have room: then a restart costs no step. A run that reports none
   keeps its size;
-- a node is announced to go: as soon as a checkpoint has been stored since, the rest goes on without it. Ray
+- a node is announced to go: as soon as a checkpoint has been stored since, the rest continues without it. Ray
   Train keeps all workers until the node's time, and what they do after that checkpoint is done again.
 
 Neither is done once the run is about to end with its next checkpoint.

@@ -76,7 +76,7 @@ PLACE_S = 15.0
 _DETAIL: Final = re.compile(r"\t(class_name|actor_id|pid|name|namespace|ip): ")
 
 ASKED_S = 86400.0
-"""So long workers that are asked for a checkpoint may go on: the run's end is said by who asks."""
+"""So long workers that are asked for a checkpoint may continue: the run's end is said by who asks."""
 
 
 class Signal(Protocol):
@@ -305,7 +305,7 @@ class LocalController(TrainController):
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether there is a checkpoint to continue from."""
         return self.newest_checkpoint is not None
 
     def result_so_far(self) -> Any:

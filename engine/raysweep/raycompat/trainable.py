@@ -72,7 +72,7 @@ def save(instance: Any, folder: Path) -> None:
 
 
 def restore(instance: Any, folder: Path) -> None:
-    """Have the instance go on from such a folder, or from one that Tune itself made."""
+    """Have the instance continue from such a folder, or from one that Tune itself made."""
     file = folder / STATE_FILE
     counts = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     found = {name: value for name, value in counts.items() if value is not None}

@@ -123,7 +123,7 @@ class SweepFolder:
         """
         if not self.store.exists(self._key("sweep.json")):
             problem = "is gone: the sweep's folder was deleted, moved or unmounted while the sweep ran"
-            fix = "put the folder back, and run it again with the same key: it goes on from its journal"
+            fix = "put the folder back, and run it again with the same key: it continues from its journal"
             raise SweepDamagedError(self.uri_of("sweep.json"), problem, fix)
         if claim is not None:
             name = f"journal/{SegmentObject(first=claim, last=claim).name}"
@@ -237,7 +237,7 @@ class SweepFolder:
         return f"{self.store.url}/{self._key(name)}"
 
     def archive_outcome(self) -> None:
-        """Put outcome.json aside as `outcome-<generation>.json`: the sweep goes on, and will have another.
+        """Put outcome.json aside as `outcome-<generation>.json`: the sweep continues, and will have another.
 
         For the holder, and for who has just submitted the job that will be. Safe to repeat after a crash
         between the two steps.

@@ -79,16 +79,16 @@ class AshaOptions(ComparingOptions):
     grace_period: Grace = 1
     """The time before which no trial is stopped."""
     reduction_factor: float = Field(default=4.0, gt=1)
-    """The top 1/reduction_factor of each rung goes on."""
+    """The top 1/reduction_factor of each rung continues."""
     brackets: int = Field(default=1, ge=1)
     """How many brackets, each with a later first rung than the one before."""
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
     type: Literal["stopping", "promotion"] = "stopping"
-    """What happens at a rung: who is not among the best stops, or all pause, and the best go on."""
+    """What happens at a rung: who is not among the best stops, or all pause, and the best continue."""
     delayed: bool = False
-    """Whether no more go on from a rung than 1/reduction_factor of those that came there (D-ASHA, Li et al.,
-    "Hyper-Tune", 2022); with `type: promotion`."""
+    """Whether no more continue from a rung than 1/reduction_factor of those that came there (D-ASHA, Li et
+    al., "Hyper-Tune", 2022); with `type: promotion`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -26,7 +26,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The trial gives its slot back and keeps its newest checkpoint, from which a later `Resume` goes on.
+    """The trial gives its slot back and keeps its newest checkpoint, from which a later `Resume` continues.
 
     What it reports past this verdict does not count; it makes those reports again when it is resumed. One
     that has no checkpoint starts over then.
@@ -35,17 +35,17 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A paused trial goes on from its newest checkpoint; None: with the config that it has."""
+    """A paused trial continues from its newest checkpoint; None: with the config that it has."""
 
     config: Config | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Exploit:
-    """The trial goes on from the newest checkpoint of trial `donor`, with this config.
+    """The trial continues from the newest checkpoint of trial `donor`, with this config.
 
     It gives up its own checkpoints and results. A donor without a checkpoint changes the config alone: the
-    trial goes on from its own newest checkpoint. `donor` may be the trial itself.
+    trial continues from its own newest checkpoint. `donor` may be the trial itself.
     """
 
     donor: int
@@ -54,7 +54,7 @@ class Exploit:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """The trial goes on from its own newest checkpoint with this config, by which it takes other resources.
+    """The trial continues from its own newest checkpoint with this config, by which it takes other resources.
 
     It is the same experiment: its results and checkpoints stay. One that has no checkpoint starts over.
     """
@@ -64,7 +64,7 @@ class Resize:
 
 Verdict = Stop | Pause | Resume | Exploit | Resize
 Decisions = Sequence[tuple[int, Verdict]]
-"""Trials and what becomes of them. A trial that is not named goes on."""
+"""Trials and what becomes of them. A trial that is not named continues."""
 
 NOTHING: Final[Decisions] = ()
 STOP: Final = Stop()
@@ -175,7 +175,7 @@ class SeveralMetrics(Protocol):
 class Insisting(Protocol):
     """A scheduler that pauses a trial again whenever it makes the report again at which it was paused.
 
-    So one whose checkpoint of that moment was lost can make it again before others want to go on from it.
+    So one whose checkpoint of that moment was lost can make it again before others want to continue from it.
     """
 
     @property

@@ -23,7 +23,7 @@ class FifoOptions(SchedulerOptions):
 
 
 class FifoScheduler:
-    """Lets every trial go on. Holds no state."""
+    """Lets every trial continue. Holds no state."""
 
     __slots__ = ()
 

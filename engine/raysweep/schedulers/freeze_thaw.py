@@ -1,4 +1,4 @@
-"""Freeze-thaw: a model of the learning curves says which paused trial goes on, and when a new one begins.
+"""Freeze-thaw: a model of the learning curves says which paused trial continues, and when a new one begins.
 
 After Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization", 2014, arXiv:1406.3896, and ifBO
 (Rakotoarison et al., 2024, arXiv:2404.16795): after every interval each slot goes to who is expected to gain
@@ -45,11 +45,11 @@ _MOST: Final = 1e75
 _KEPT: Final = 64
 """Of so many trials that have ended it is remembered how they began, and where they were to end."""
 _HOPELESS: Final = 3e-2
-"""Who is expected to gain less, in standard deviations of the predicted ends, does not go on at the end."""
+"""Trials that are expected to gain less, in standard deviations of the predicted ends, do not continue."""
 
 
 class FreezeThawOptions(ComparingOptions):
-    """Freeze-thaw (Swersky et al., 2014): a model of the learning curves says which trial goes on."""
+    """Freeze-thaw (Swersky et al., 2014): a model of the learning curves says which trial continues."""
 
     max_t: int = Field(default=81, ge=1)
     """The most time that a trial gets, in units of `time_attr`."""
@@ -179,7 +179,7 @@ class FreezeThawScheduler:
         return NOTHING
 
     def idle(self, paused: Sequence[int]) -> Decisions:
-        """Go on with those that may still gain, as many as ever ran at once; at first with the best."""
+        """Continue with those that may still gain, as many as ever ran at once; at first with the best."""
         self._is_dry = True
         self._paused = {number for number in paused if number in self._curves}
         gains, least = self._gains(self._paused), self._hopeless()

@@ -3,17 +3,17 @@
 Algorithm: Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR
 2018, arXiv:1603.06560. Trials fill brackets in the order of their numbers, as in the paper the bracket
 with the most trials and the least time for each first; after the last bracket of a band comes another
-band. In a bracket, each trial is paused when it has had its time; once all of them have, the best go on
+band. In a bracket, each trial is paused when it has had its time; once all of them have, the best continue
 and the others stop.
 
-As in `ray.tune.schedulers.HyperBandScheduler`, of n trials ceil(n / reduction_factor) go on (the paper
+As in `ray.tune.schedulers.HyperBandScheduler`, of n trials ceil(n / reduction_factor) continue (the paper
 rounds down), and a trial that ends by itself or fails leaves its bracket. Other than Ray's:
 
 - Ray begins with the bracket that stops no trial, and ends with the one that stops most;
-- a bracket waits until it has all of its trials; only when there are no more does it go on with those it
+- a bracket waits until it has all of its trials; only when there are no more does it continue with those it
   has;
 - the last rung is at `max_t`, also where that is no power of the reduction factor;
-- of trials with equal values, those with the lower numbers go on.
+- of trials with equal values, those with the lower numbers continue.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Result = tuple[float, float]
 class _Bracket:
     """Trials that are halved together, `halvings` more times; `waiting` holds those that have had their time.
 
-    `size`: how many trials may go on to the present rung. `gone`: members that have ended. One that comes
+    `size`: how many trials may continue to the present rung. `gone`: members that have ended. One that comes
     back (a cut or failed trial that runs again) is a member as before.
     """
 
@@ -79,7 +79,7 @@ class HyperbandOptions(ComparingOptions):
     max_t: int = Field(default=81, ge=1)
     """The most time that a trial gets, in units of `time_attr`."""
     reduction_factor: float = Field(default=3.0, gt=1)
-    """The top 1/reduction_factor of a bracket goes on at each rung."""
+    """The top 1/reduction_factor of a bracket continues at each rung."""
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
 
@@ -104,7 +104,7 @@ class HyperBandScheduler:
     Args:
         mode: "min" or "max": the direction of the reported values.
         max_t: a trial that reports this time has completed. Units of the time attribute, as all times here.
-        reduction_factor: 1 / the share of a bracket that goes on at each rung. Greater than 1.
+        reduction_factor: 1 / the share of a bracket that continues at each rung. Greater than 1.
         time_attr: the reported value that counts as time.
 
     Raises:
@@ -199,7 +199,7 @@ class HyperBandScheduler:
         return NOTHING
 
     def idle(self, paused: Sequence[int]) -> Decisions:
-        """Go on with brackets that nothing fills any more."""
+        """Continue with brackets that nothing fills any more."""
         decisions = self._halve_all()
         for bracket in self._brackets:
             if not decisions and not bracket.is_full:
@@ -260,7 +260,7 @@ class HyperBandScheduler:
         return tuple(decisions) or NOTHING
 
     def _halve(self, bracket: _Bracket) -> Decisions:
-        """The best go on, unless they have come as far as the next rung already; the others stop."""
+        """The best continue, unless they have come as far as the next rung already; the others stop."""
         bracket.size = ceil(bracket.size / self._eta)
         bracket.halvings -= 1
         live = [number for number in bracket.waiting if number not in bracket.gone]

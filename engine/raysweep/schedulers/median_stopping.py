@@ -5,7 +5,7 @@ Algorithm: Golovin et al., "Google Vizier: A Service for Black-Box Optimization"
 
 - the means up to a time at which trials have been compared are kept in order, so a report at a time that
   was seen before costs one search in a sorted list instead of a walk through all reports of all trials;
-- a time that a trial has reported before (it went on from a checkpoint) is not counted a second time;
+- a time that a trial has reported before (it continued from a checkpoint) is not counted a second time;
 - a trial never yields its slot to others only because there are too few of them to compare it with.
 """
 

@@ -5,7 +5,7 @@ with the sort of Salinas et al., "A Multi-objective Perspective on Jointly Tunin
 Hyperparameters", ICLR workshop on NAS 2021, as the default of Syne Tune's `MOASHA` is meant: fronts one
 after the other, and in each the trial that is best by the first metric, then the furthest from those
 that were taken (an epsilon net). Same rungs, same brackets, same rule: of n trials at a rung, with the one
-that came last, it goes on if no more than n / reduction_factor are ahead of it. What differs:
+that came last, it continues if no more than n / reduction_factor are ahead of it. What differs:
 
 - Syne Tune (0.16) sorts the trials and takes the number at each place of that order for the rank of the
   trial with the place's number: from three trials at a rung on, it goes by another trial's rank;
@@ -63,7 +63,7 @@ class MoashaOptions(SchedulerOptions):
     grace_period: Grace = 1
     """The time before which no trial is stopped."""
     reduction_factor: float = Field(default=3.0, gt=1)
-    """The first 1/reduction_factor of each rung go on."""
+    """The first 1/reduction_factor of each rung continue."""
     brackets: int = Field(default=1, ge=1)
     """How many brackets, each with a later first rung than the one before."""
     time_attr: TimeAttr = "training_iteration"
@@ -99,7 +99,7 @@ class MoashaScheduler:
         modes: "min" or "max" for each metric, in their order; the first one is preferred within a front.
         max_t: a trial that reports this time stops. Units of the time attribute, as all times here.
         grace_period: milestone of the first rung: no trial is stopped earlier.
-        reduction_factor: distance between rungs, and 1 / the share that goes on. Greater than 1.
+        reduction_factor: distance between rungs, and 1 / the share that continues. Greater than 1.
         brackets: number of brackets, as those of `AshaScheduler`.
         seed: decides, with the trial number, which bracket a trial falls into. Unused with one bracket.
         time_attr: the reported value that counts as time.

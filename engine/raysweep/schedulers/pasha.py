@@ -44,11 +44,11 @@ class PashaOptions(ComparingOptions):
     grace_period: Grace = 1
     """The time of the first rung."""
     reduction_factor: float = Field(default=3.0, gt=1)
-    """The top 1/reduction_factor of each rung goes on."""
+    """The top 1/reduction_factor of each rung continues."""
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
     delayed: bool = False
-    """Whether no more go on from a rung than 1/reduction_factor of those that came there (D-ASHA)."""
+    """Whether no more continue from a rung than 1/reduction_factor of those that came there (D-ASHA)."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

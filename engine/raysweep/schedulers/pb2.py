@@ -68,7 +68,7 @@ class Pb2Options(ComparingOptions):
     hyperparam_bounds: Annotated[tuple[str, ...] | None, BeforeValidator(as_tuple)] = None
     """The parameters that are explored, by their dotted names; default: all numbers within bounds."""
     quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
-    """This part of the population, the worst, goes on from trials of the same part, the best."""
+    """This part of the population, the worst, continues from trials of the same part, the best."""
     synch: bool = False
     """Whether all trials wait for each other at each interval, paused; then they need no slot each."""
     max_t: Annotated[int, Field(ge=1)] | None = None

@@ -1,4 +1,4 @@
-"""Population based training: bad trials go on from good ones' checkpoints, with their configs explored.
+"""Population based training: bad trials continue from good ones' checkpoints, with their configs explored.
 
 Algorithm: Jaderberg et al., "Population Based Training of Neural Networks", 2017, arXiv:1711.09846, in
 the form of `ray.tune.schedulers.PopulationBasedTraining`: the same quantiles, the same donors to choose
@@ -103,7 +103,7 @@ class PbtOptions(ComparingOptions):
     hyperparam_mutations: Annotated[tuple[str, ...] | None, BeforeValidator(as_tuple)] = None
     """The parameters that are explored, by their dotted names; default: all that have a domain."""
     quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
-    """This part of the population, the worst, goes on from trials of the same part, the best."""
+    """This part of the population, the worst, continues from trials of the same part, the best."""
     resample_probability: float = Field(default=0.25, ge=0, le=1)
     """How likely a parameter is drawn anew; else it is perturbed."""
     perturbation_factors: Annotated[
@@ -246,7 +246,7 @@ class PbtScheduler:
         return NOTHING
 
     def idle(self, paused: Sequence[int]) -> Decisions:
-        """All wait (`synch`): those of the lower quantile are replaced, and all go on."""
+        """All wait (`synch`): those of the lower quantile are replaced, and all continue."""
         lower, upper = self.quantiles()
         for trial in paused:
             if trial in self._members:

@@ -1,4 +1,4 @@
-"""Trials go on from a checkpoint with another share of the cluster, as others end.
+"""Trials continue from a checkpoint with another share of the cluster, as others end.
 
 The counterpart of Ray Tune's `ResourceChangingScheduler` with `DistributeResources`: what there is, is shared
 out evenly among the trials that have not ended. The share is a parameter of the config, by which
@@ -58,7 +58,7 @@ class StoppingSpec(KindSpec):
 
 
 class ResourceChangingOptions(SchedulerOptions):
-    """Trials go on from a checkpoint with another share of the cluster, as others end."""
+    """Trials continue from a checkpoint with another share of the cluster, as others end."""
 
     param: Annotated[str, Field(min_length=1)]
     """The parameter of which `by_config` makes what a trial takes, by its dotted name; a number."""
@@ -148,7 +148,7 @@ class ResourceChangingScheduler:
             self._configs[trial], self._least[trial], self._changed_at[trial] = config, share, 0.0
 
     def report(self, trial: int, time: float, value: float) -> Decisions:
-        """Decide as the base does; a trial that goes on may go on with another share."""
+        """Decide as the base does; a trial that continues may continue with another share."""
         decisions = self._base.report(trial, time, value)
         config = self._configs.get(trial)
         if config is None or any(number == trial for number, _ in decisions):

@@ -15,8 +15,8 @@ from raysweep.space.unfolding import Unfolding
 TrialEnd = Literal["completed", "stopped", "failed", "paused"]
 """How a trial ended: by itself, by an early-stopping decision, or without a usable result.
 
-`paused`: its scheduler keeps it back, and it may go on; what comes later takes the place of this. A class of
-the user's own is not told of it.
+`paused`: its scheduler keeps it back, and it may continue; what comes later takes the place of this. A class
+of the user's own is not told of it.
 """
 
 
@@ -88,7 +88,7 @@ class Searcher(Protocol):
     """Suggests configs. Asked for 0, 1, 2, … in this order.
 
     `ask(n)` is a function of the spec, the seed, n and what was asked, restored and told before: a
-    searcher that is rebuilt by `restore` and `tell` goes on as the one that was never interrupted. An ask
+    searcher that is rebuilt by `restore` and `tell` continues as the one that was never interrupted. An ask
     that raises has changed nothing.
     """
 

@@ -153,14 +153,14 @@ class RaySearcher:
         again = self.ask(number)
         if again != config:
             problem = (
-                f"{self._name} cannot go on: asked for trial {number} again it suggests {again}, not {config}"
+                f"{self._name} cannot continue: for trial {number} it now suggests {again}, not {config}"
             )
             raise SpecError("search", problem, f"{_seed_fix(self.wrapped)}, and begin under another key")
 
     def replay_failed(self, number: int) -> None:
         """Have it raise once more: it may have drawn, or noted something, before it did.
 
-        What raised in passing may go well now. Then a note says so; whether it goes on as before, what it
+        What raised in passing may go well now. Then a note says so; whether it continues as before, what it
         suggests for the next trials tells.
         """
         try:

@@ -38,7 +38,7 @@ class Clock:
         self.at(self.now + seconds, call)
 
     def run_next(self) -> bool:
-        """Go on to what is due next; False: nothing is."""
+        """Continue to what is due next; False: nothing is."""
         if not self._due:
             return False
         self.now, _, call = heapq.heappop(self._due)

@@ -130,7 +130,7 @@ class SimulatedCluster:
         self._is_gone = True
 
     def lose_controller(self) -> None:
-        """The controller is gone: no worker goes on, but what is being stored at that moment still lands."""
+        """The controller is gone: no worker continues, but writes under way at that moment still land."""
         for actor in self.actors.values():
             self._trials.land(actor)
             actor.is_alive = actor.is_linked = False

@@ -124,18 +124,18 @@ def simulate(
         costs: How long everything else takes; default `Costs()`.
         kills: Where the controller is killed; the next one starts `costs.restart_s` later.
         reopened: Under these specs it is asked for again, one after the other, each time that it has ended:
-            with more of what ended it, it goes on.
+            with more of what ended it, it continues.
         has_snapshots: Each controller stores a snapshot when it begins, for the next to start from.
         is_checked: Assert the invariants of core and fleet after every event, and that something always
         moves. nodes: The machines; default: `slots` of them with one CPU each. disturb: Called with each
         controller and its cluster as they begin, to make trouble for them. A
             controller that leaves is followed by another then, as an orchestrator would see to it.
         earlier: Sweeps that have ended at the same storage path before, the oldest first: for `warm_start`.
-        keep_at: A storage path where what the sweep stored stays, also if it cannot go on; None: it goes.
+        keep_at: A storage path where what the sweep stored stays, also if it cannot continue; None: it goes.
 
     Raises:
         SpecError: The spec is wrong.
-        RaysweepError: The sweep left without an end (no worker could be started), or cannot go on.
+        RaysweepError: The sweep left without an end (no worker could be started), or cannot continue.
     """
     made = SweepSpec.from_any(spec)
     load_policies(made)

@@ -130,7 +130,7 @@ def is_limit(field: str) -> bool:
 
 
 def is_safe(each: Difference, scheduled_at: float | None, *, is_opened: bool) -> bool:
-    """Whether a sweep may go on with this difference (see `changes`).
+    """Whether a sweep may continue with this difference (see `changes`).
 
     Args:
         each: The difference.

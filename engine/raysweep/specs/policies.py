@@ -189,7 +189,7 @@ class CheckpointPolicy(SpecModel):
     keep_top_k: Annotated[int, Field(ge=1)] | None = None
     """Of the trials that completed or were stopped, only the so many best keep checkpoints; default: all do.
 
-    What may still go on keeps its own: trials that run, wait, are paused, failed, or were cut by the end.
+    What may still continue keeps its own: trials that run, wait, are paused, failed, or were cut by the end.
     """
     storage_budget: Annotated[Bytes, Field(ge=0)] | None = None
     """How much the checkpoints of all ended sweeps of this name may take up, in bytes or as `50GiB`.

@@ -172,7 +172,7 @@ class SweepFields(SpecDocument):
 
     @property
     def is_open_ended(self) -> bool:
-        """Whether only a limit ends it: no number of samples, and a search that goes on without one."""
+        """Whether only a limit ends it: no number of samples, and a search that continues without one."""
         return self.num_samples is None and not self.search.options.is_listed
 
     @cached_property

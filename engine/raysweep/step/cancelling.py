@@ -86,7 +86,7 @@ class Canceller:
             reason = await _patiently(why)
             job = intent.call_off(reason) if reason else None
         except Exception:
-            self.log.exception("it is not known whether the step is still wanted: it goes on")
+            self.log.exception("it is not known whether the step is still wanted: it continues")
             return
         if job is not None:
             await self.cancel_if_over(job, lambda: reason)
@@ -99,13 +99,13 @@ class Canceller:
         Args:
             job: The job.
             why: Asks the orchestrator, and may block: why the job is not wanted; empty where it is. Where
-                that cannot be found out, the job goes on.
+                that cannot be found out, the job continues.
         """
         try:
             reason = await _patiently(why)
             if not reason:
                 self.log.info(
-                    "job %s goes on: it is still wanted, and the next try attaches to it", job.job_id
+                    "job %s continues: it is still wanted, and the next try attaches to it", job.job_id
                 )
                 return
             self.log.warning("%s: cancelling job %s", reason, job.job_id)

@@ -27,7 +27,7 @@ LOG: Final = logging.getLogger("raysweep.step")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How the wait for a job ended; `to_dict` and `from_dict` carry it to the process that goes on."""
+    """How the wait for a job ended; `to_dict` and `from_dict` carry it to the process that continues."""
 
     job: RunningJob
     how: Literal["ended", "timeout", "error"]
@@ -54,7 +54,7 @@ class End:
         """The outcome, read where it is stored, or the error in its stead: what `complete` takes.
 
         Args:
-            again: How a person goes on after a limit, in the orchestrator's words.
+            again: How a person continues after a limit, in the orchestrator's words.
         """
         if self.error is not None:
             return decode_error(self.error, self.job.job_id)

@@ -174,7 +174,7 @@ class _Sweep:
         self.times[trial] += 1
         time = self.times[trial]
         self.last[trial] = self.suite.value(self.chance, trial, time)
-        if self.chance.random() < 0.02:  # it failed, and goes on from an earlier checkpoint
+        if self.chance.random() < 0.02:  # it failed, and continues from an earlier checkpoint
             self.times[trial] = max(0, time - 2)
         elif time >= min(max_t or self.suite.reports, self.suite.reports):
             self._end(trial, ("end", (trial, time, self.last[trial])))

@@ -25,7 +25,7 @@ from raysweep.worker.sweep_info import ClassOptions, SweepPlace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRun:
-    """One attempt: what it reported, from which report on it went on, and how it ended.
+    """One attempt: what it reported, from which report on it continued, and how it ended.
 
     `end`: `returned`, `stopped` or `failed`; `error`: then the exception's type, message and traceback.
     """

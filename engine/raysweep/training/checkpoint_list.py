@@ -54,7 +54,7 @@ class Snapshot:
 
 
 def check_snapshot(folder: RunFolder) -> None:
-    """Refuse to go on from checkpoints that cannot be told apart any more; never start over silently.
+    """Refuse to continue from checkpoints that cannot be told apart any more; never start over silently.
 
     Raises: CheckpointDamagedError naming the file.
     """

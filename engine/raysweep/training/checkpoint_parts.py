@@ -68,7 +68,7 @@ class Parts:
         run_id: The run.
         attempt: The number of the claim that the worker runs under.
         rank: The worker's.
-        start: The name of what the run goes on from, if there is anything.
+        start: The name of what the run continues from, if there is anything.
     """
 
     def __init__(self, store: Store, run_id: str, attempt: int, rank: int, start: str | None) -> None:

@@ -24,7 +24,7 @@ from raysweep.training.checkpoint_list import Snapshot, read_snapshot
 from raysweep.training.checkpoint_parts import NUMBERS, CheckpointName, parse_name
 
 _log = logging.getLogger(__name__)
-_PART_FIX: Final = "run the training again with the same key: it goes on from the checkpoint before"
+_PART_FIX: Final = "run the training again with the same key: it continues from the checkpoint before"
 
 
 class Keeper:
@@ -67,7 +67,7 @@ class Keeper:
         return self._snapshot.read()
 
     def begin(self, num_workers: int) -> None:
-        """So many new workers are there: they go on from the newest checkpoint."""
+        """So many new workers are there: they continue from the newest checkpoint."""
         self._num_workers = num_workers
         self._start, self._last = max(self._listed, default=None), {}
 

@@ -39,7 +39,7 @@ class RunEnd:
     result: Any
     """Ray Train's; its `error` is set if the run failed."""
     is_resumed: bool
-    """Whether it went on from a checkpoint."""
+    """Whether it continued from a checkpoint."""
     is_ended_by_limit: bool = False
     """Whether it was ended before its function returned."""
 

@@ -72,7 +72,7 @@ class History:
         self._restore(self._stored)
 
     def resume(self, data: bytes | None) -> None:
-        """Go on from what an earlier attempt left in its list of checkpoints (None: it left none).
+        """Continue from what an earlier attempt left in its list of checkpoints (None: it left none).
 
         Raises: StorageError: The history in the list has another format.
         """

@@ -209,7 +209,7 @@ def _fit(
     except StateRestoreError as error:
         raise CheckpointDamagedError(
             f"{folder.uri}/{SNAPSHOT}",
-            f"cannot be gone on from ({error})",
+            f"cannot be continued from ({error})",
             "restore what is missing from a backup, or use another key to start over",
         ) from error
 

@@ -92,5 +92,5 @@ def ending_of(
 
 def no_checkpoint(reason: Reason) -> ErrorInfo:
     """The error of a run that met a limit with nothing to show for it."""
-    fix = "give it more time (the same key goes on), or report one where rs.should_checkpoint() is true"
+    fix = "give it more time (the same key continues), or report one where rs.should_checkpoint() is true"
     return ErrorInfo(kind=reason, message=f"{_SAID[reason]} came before the first checkpoint; {fix}")

@@ -23,7 +23,7 @@ from raysweep.worker.rows import is_scalar, to_json
 ANSWERED_S = 2.0
 """So long a worker waits, having given the checkpoint that it was asked for: it is about to be ended.
 
-What it did meanwhile would be done again. Where nothing comes of it, as no other node has room, it goes on.
+What it did meanwhile would be done again. Where nothing comes of it, as no other node has room, it continues.
 """
 
 _warm_start: str | None = None
@@ -154,8 +154,8 @@ def _train_place() -> tuple[int, int]:
 def get_warm_start() -> AbstractContextManager[Path] | None:
     """What `warm_start_checkpoint` of the spec names, as a context manager that yields a directory.
 
-    None where the spec names none, and in every other process. A run that goes on after an interruption still
-    has
+    None where the spec names none, and in every other process. A run that continues after an interruption
+    still has
     it: ask `raysweep.get_checkpoint()` first.
 
     Raises:

@@ -60,7 +60,7 @@ def report(
             arrays of NumPy and PyTorch are converted. Other values are kept as their `repr`, with a note.
             NaN and infinity are allowed, see `failure.non_finite` of the spec.
         checkpoint: A directory; `get_checkpoint` gives it back, also after a retry or a resume. It counts
-            once it is stored: a trial whose process is killed before that goes on from the one before. One
+            once it is stored: a trial whose process is killed before that continues from the one before. One
             that `new_checkpoint` gave is taken over instead of copied. Or a `ray.train.Checkpoint`
             (`ray.tune.Checkpoint`): its directory is stored, wherever it lies.
         checkpoint_uri: In its place, where you have stored it yourself: a folder or a file, such as
@@ -100,7 +100,7 @@ def report(
 
 
 def get_checkpoint() -> RestoredCheckpoint | None:
-    """The trial's newest checkpoint: what this attempt saved last, else the one that it goes on from.
+    """The trial's newest checkpoint: what this attempt saved last, else the one that it continues from.
 
     None while there is none; else a context manager that yields a local directory with the checkpoint that is
     the newest when it is entered; `.to_ray()` gives it as a `ray.train.Checkpoint` instead. It can be called
@@ -121,7 +121,7 @@ def new_checkpoint() -> AbstractContextManager[Path]:
     """A context manager that yields a new, empty folder for a checkpoint, which is stored in the background.
 
     `report(metrics, checkpoint=folder)`, inside the `with` or after it, takes the folder over as it is, in no
-    time whatever its size, and the trial goes on. It is gone then: nothing may be written to it any more.
+    time whatever its size, and the trial continues. It is gone then: nothing may be written to it any more.
     What was not reported when the next one begins, or when the `with` ends by an exception, is removed. It
     lies on a local disk: below `RAYSWEEP_STAGING`, else where temporary files go. Up to three checkpoints lie
     there; then `report` waits, or, with `checkpoint.upload: latest`, those that wait are skipped. One that is
@@ -149,8 +149,8 @@ def get_context() -> TrialContext:
 def should_checkpoint() -> bool:
     """Whether the trial has been asked for a checkpoint: its node is about to go, or the sweep is ending.
 
-    A trial that checkpoints seldom reports one as soon as this is true; it ends there, and goes on from it on
-    another node, or when the sweep is resumed. One that checkpoints with every report need not ask.
+    A trial that checkpoints seldom reports one as soon as this is true; it ends there, and continues from it
+    on another node, or when the sweep is resumed. One that checkpoints with every report need not ask.
 
     In a training of several workers all have to ask equally often, as they have to report: the answer is the
     same for all. Once a node of theirs is about to go it is true until the next report; the training keeps

@@ -17,7 +17,7 @@ _kept: Final[list[AbstractContextManager[Path]]] = []
 
 
 class RestoredCheckpoint(AbstractContextManager[Path]):
-    """A checkpoint to go on from: `with` it, for a local directory that is removed at its end.
+    """A checkpoint to continue from: `with` it, for a local directory that is removed at its end.
 
     Or take it as `to_ray()`, for code that expects a `ray.train.Checkpoint`.
     """

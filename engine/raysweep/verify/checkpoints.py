@@ -249,6 +249,6 @@ def _consequence(trial: Trial | None, owner: str, number: int) -> tuple[str, str
         return what, f"the trial's results stand{left}"
     if newest is not None and newest.number == number:
         who = "the trial" if trial_id(trial.number) == owner else f"trial {trial.number}"
-        problem = f"{who} goes on from it: its next attempt will fail with CheckpointDamagedError"
+        problem = f"{who} continues from it: its next attempt will fail with CheckpointDamagedError"
         return what, f"{problem} unless the object is restored from a backup{left}"
-    return what, f"the trial goes on from a newer one{left}"
+    return what, f"the trial continues from a newer one{left}"

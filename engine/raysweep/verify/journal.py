@@ -18,7 +18,7 @@ from raysweep.storage.journal.objects import ObjectJournal
 from raysweep.storage.journal.segment import RESTORE_FIX, decode_segment, read_header
 from raysweep.verify.report import Checked, Finding
 
-RESUME_FIX: Final = "`raysweep resume` keeps what is whole and goes on"
+RESUME_FIX: Final = "`raysweep resume` keeps what is whole and continues"
 OnSegmentEnd = Callable[[int, SweepState], None]
 
 

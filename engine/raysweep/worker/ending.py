@@ -11,7 +11,7 @@ from raysweep.errors import TrialStopped
 class Ending:
     """The orders to one attempt to end. `changed` guards what other threads change, and is notified of it.
 
-    `reason` is None until it was told to end. `wants_checkpoint`: it may go on to its next checkpoint.
+    `reason` is None until it was told to end. `wants_checkpoint`: it may continue to its next checkpoint.
     `allows`: what it may still make, which is `nothing`, a `checkpoint` that it has in hand, or a `report`.
     `is_interrupted`: it must end now, not only at its next report; `interrupt` of the runner sees to it.
     `was_raised`: user code got `TrialStopped`.

@@ -38,7 +38,7 @@ def train_view(task: TaskView, place: Place, status: RunStatus) -> Json:
 def _run(task: TaskView, place: Place, has_ended: bool, poll_s: float) -> Json:
     """What a sweep and a training have in common.
 
-    An ended sweep can go on, and a failed task be tried again: the page asks until both are over.
+    An ended sweep can continue, and a failed task be tried again: the page asks until both are over.
     """
     if has_ended:
         wait_s = None if task.is_finished else max(5 * RUNNING_POLL_S, poll_s)
@@ -139,7 +139,7 @@ def slow_view(patience_s: float) -> Json:
     """The storage did not answer in time."""
     return _message(
         "The storage is slow",
-        f"It has not answered within {patience_s:.0f} s. The sweep does not mind; this page goes on asking.",
+        f"It has not answered within {patience_s:.0f} s. The sweep is not affected; this page asks again.",
         tone="problem",
         poll_s=2 * WAITING_POLL_S,
     )

@@ -249,7 +249,7 @@ def test_a_clear_is_kept_until_it_is_carried_out(tries: Tries, number_of_failure
         assert (again.request.run.key, again.ended, again.resumes) == (BASE, None, True)
     assert tries.carried_out().resumes is True
     outcome = tries.end_again(BASE, "cancelled")
-    assert tries.run().ended == outcome, "what ended since is not gone on with"
+    assert tries.run().ended == outcome, "what ended since is not continued with"
 
 
 def test_a_clear_that_died_between_submission_and_record_is_not_done_twice(tries: Tries) -> None:

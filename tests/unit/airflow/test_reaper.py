@@ -67,7 +67,7 @@ def test_a_job_whose_task_is_over_is_asked_to_end_in_the_second_round(
     asked = run.cancellation()
     assert asked is not None
     assert (asked.number, asked.reason) == (1, f"its task has ended in Airflow ({state})")
-    assert TASK.has_ended_by_mark(asked, 1), "a try after a clear goes on"
+    assert TASK.has_ended_by_mark(asked, 1), "a try after a clear continues"
 
 
 def test_a_task_that_is_cleared_between_two_rounds_keeps_its_job(run: RunView, database: Database) -> None:

@@ -97,7 +97,7 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def killed_at(task: Task, is_moment: Callable[[str, str], bool]) -> None:
-    """SIGTERM at that moment: Airflow calls `on_kill`, and the task goes on after it returns."""
+    """SIGTERM at that moment: Airflow calls `on_kill`, and the task continues after it returns."""
     was_killed: list[bool] = []
 
     def trouble(method: str, path: str) -> None:
@@ -342,7 +342,7 @@ def passwords(task: Task, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_trigger_takes_up_a_token_that_was_rotated(task: Task, passwords: list[str]) -> None:
-    """Airflow's connection has the new one: no retry is spent, and the wait goes on at once."""
+    """Airflow's connection has the new one: no retry is spent, and the wait continues at once."""
     trigger = SweepTrigger(**task.deferred())
 
     async def night() -> dict[str, Any]:

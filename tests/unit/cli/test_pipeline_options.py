@@ -119,7 +119,7 @@ def test_a_detached_pipeline_submits_the_first_step_that_has_not_ended(
     flags = ["--key", "k", "--detach", "--address", "http://head:8265", "--storage", nights.url]
     first = cli("pipeline", night, *flags)
     assert (first.code, submitted) == (0, [ended.sweep_id])
-    assert "run this again to go on with what follows, with --key k" in first.err
+    assert "run this again to continue with what follows, with --key k" in first.err
     second = cli("pipeline", night, *flags)
     assert (second.code, submitted[:2]) == (0, [ended.sweep_id] * 2)
     assert submitted[2].startswith("churn-gate-"), "the sweep has ended: its gate is next"

@@ -123,7 +123,7 @@ def test_a_torn_end_still_finds_the_checkpoint_that_it_names(
         discards.add(uris[newest - 1])
         writer.flush(10)
         discards.delete(discards.take_due())
-        # Were the last segment lost, the trial would go on from the one before.
+        # Were the last segment lost, the trial would continue from the one before.
         assert checkpoints.numbers("00000")[:1] == (newest - 1,)
 
 

@@ -1,4 +1,4 @@
-"""An adaptive searcher is asked on a thread: the loop goes on, and the searcher sees what it would have."""
+"""An adaptive searcher is asked on a thread: the loop continues, and the searcher sees what it would have."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPEC = SweepSpec.from_any(
 
 
 class Recorder:
-    """A searcher that says what it was told before each ask; asks wait until they may go on."""
+    """A searcher that says what it was told before each ask; asks wait until they may continue."""
 
     total: int | None = None
     note: str | None = None

@@ -243,7 +243,7 @@ class SweepModel:
         self.flush()
 
     def reopen(self, later_s: float, capacity: int = 4) -> None:
-        """What ended by a deadline or a budget goes on, with more of it."""
+        """What ended by a deadline or a budget continues, with more of it."""
         self._lose_cluster()
         self.start(capacity, is_reopening=True)
         old = self.state.spec.stop

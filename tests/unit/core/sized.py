@@ -57,4 +57,4 @@ def _run(sweep: Sweep, most: int = 300) -> list[tuple[int, int | None, str]]:
         sweep.report(trial.number, 0.5, attempt=trial.attempt)
         sweep.returned(trial.number, trial.attempt)
         check(sweep.state)
-    raise AssertionError("it goes on for ever")
+    raise AssertionError("it continues for ever")

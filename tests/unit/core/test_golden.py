@@ -116,7 +116,7 @@ def goes_on_from_another(replayed: Replayed) -> bool:
 
 
 def pauses_and_resumes(replayed: Replayed) -> bool:
-    """Trials pause; some go on later from their checkpoints, some are stopped for good."""
+    """Trials pause; some continue later from their checkpoints, some are stopped for good."""
     resumed = [
         trial
         for trial in replayed.state.trials.values()

@@ -20,7 +20,7 @@ from tests.unit.simulate.sweeps import make_spec
 
 
 def replaced(sweep: Sweep, config: dict[str, Any]) -> Trial:
-    """Trial 1, which goes on from trial 0's checkpoint with this config, and returns."""
+    """Trial 1, which continues from trial 0's checkpoint with this config, and returns."""
     sweep.began(0)
     sweep.began(1)
     sweep.report(0, 0.1)
@@ -106,7 +106,7 @@ def test_a_constraint_that_comes_with_the_last_report_fails_no_sweep() -> None:
 
 
 def test_a_searcher_keeps_what_it_suggested() -> None:
-    """Also where what the trial went on with was that again."""
+    """Also where what the trial continued with was that again."""
     sweep = running(2)
     own = dict(sweep.state.trials[1].config)
     trial = replaced(sweep, own)

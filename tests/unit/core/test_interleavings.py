@@ -147,7 +147,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self._is_on)
     @rule(index=PICK, is_swallowed=st.booleans())
     def damage_newest(self, index: int, is_swallowed: bool) -> None:
-        """The newest checkpoint of a trial goes bad; who resumes from it says so, and user code may go on."""
+        """The newest checkpoint of a trial goes bad; a resume from it says so; user code may continue."""
         trials = [self.world.state.trials[number] for number in self.world.state.line.active]
         able = [trial for trial in trials if len(trial.checkpoints) > 1]
         if able:

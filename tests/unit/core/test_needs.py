@@ -313,7 +313,7 @@ def test_each_size_has_a_slot_while_usual_trials_wait() -> None:
 
 
 def test_a_slot_that_opens_is_not_kept_waiting_by_one_of_another_size() -> None:
-    """Both of size 2 would go on one after the other on the room that the one of size 3 waits for."""
+    """Both of size 2 would continue one after the other on the room that the one of size 3 waits for."""
     sweep = sized(2.0, 2.0, 3.0, slots=3)
     while not (opening := [s.number for s in sweep.state.slots.values() if s.needs.size == "cpu=3"]):
         slot = min(slot.number for slot in sweep.state.slots.values() if not slot.is_open)

@@ -24,7 +24,7 @@ def test_a_draining_node_asks_for_a_checkpoint_and_moves_its_trial() -> None:
         cmd.StopTrial(slot=0, trial=0, attempt=1, reason="preempt", grace_s=50.0, wants_checkpoint=True)
     ]
     assert sweep.send(ev.NodeDraining, **fields) == []  # said again with each poll
-    # It goes on until its checkpoint: these reports count.
+    # It continues until its checkpoint: these reports count.
     sweep.report(0, 0.4)
     assert sweep.saved(0, 0, report=1) == []
     commands = sweep.stopped(0)

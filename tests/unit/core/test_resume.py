@@ -30,7 +30,7 @@ def make_world(scheduler: Any, search: str, save_every: int) -> World:
     ids=["fifo", "asha", "brackets"],
 )
 def test_a_crash_at_any_event_changes_no_result(scheduler: Any, search: str, save_every: int) -> None:
-    """The journal is cut after every single event; the next controller goes on from there."""
+    """The journal is cut after every single event; the next controller continues from there."""
     undisturbed = make_world(scheduler, search, save_every)
     undisturbed.drain()
     expected, events = undisturbed.results(), len(undisturbed.journal)

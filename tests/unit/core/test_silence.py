@@ -45,7 +45,7 @@ def test_a_trial_that_is_to_leave_its_node_and_is_silent_is_killed_long_before_t
     sweep.at += 10
     sweep.send(ev.NodeDraining, node="node0", deadline=sweep.at + 3600, reason="spot")
     sweep.at += 20
-    assert stop_commands(sweep.report(0, 0.5)) == [], "it goes on until its checkpoint"
+    assert stop_commands(sweep.report(0, 0.5)) == [], "it continues until its checkpoint"
     assert stop_commands(sweep.timer(sweep.at + 59)) == []
     commands = sweep.timer(sweep.at + 1)
     assert stop_commands(commands) == [cmd.StopTrial(slot=0, trial=0, attempt=1, reason="hung", grace_s=0.0)]

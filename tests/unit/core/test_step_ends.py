@@ -214,4 +214,4 @@ def test_a_trial_cut_at_its_time_before_its_first_report_says_so(how: str) -> No
     assert attempt.failure is not None
     assert attempt.failure.type == "TrialTimeLimit"
     assert "within stop.trial_time_s=5" in attempt.failure.message
-    assert sweep.state.phase == "running", "the sweep goes on with the other trial"
+    assert sweep.state.phase == "running", "the sweep continues with the other trial"

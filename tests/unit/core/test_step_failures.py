@@ -95,7 +95,7 @@ def test_a_non_finite_metric_may_be_passed_over() -> None:
     sweep = running(2, failure={"non_finite": "ignore"})
     assert sweep.report(0, 0.5, "Infinity", 0.4, "NaN") == []
     assert sweep.returned(0)[0] == tell(0, 0.4, "completed")
-    # Nothing but NaN is no result, but the metric's name is right: the sweep goes on.
+    # Nothing but NaN is no result, but the metric's name is right: the sweep continues.
     sweep.report(1, "NaN")
     assert sweep.returned(1)[0] == tell(1, None, "infeasible")
     assert sweep.state.end.fault is None

@@ -1,4 +1,4 @@
-"""A search is told of a trial that pauses: it may never go on, and what it had reached is known."""
+"""A search is told of a trial that pauses: it may never continue, and what it had reached is known."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_it_is_told_what_a_paused_trial_had_reached_and_later_how_it_ended() -> 
     assert pause(sweep, 0, 0.5) == [cmd.TellSearch(trial=0, value=0.5, end="paused")]
     assert sweep.trial_state(0) == "paused"
     assert pause(sweep, 1, 0.7) == [cmd.TellSearch(trial=1, value=0.7, end="paused")]
-    # The third makes three at the rung: the best one of these goes on.
+    # The third makes three at the rung: the best one of these continues.
     assert pause(sweep, 2, 0.6) == [cmd.TellSearch(trial=2, value=0.6, end="paused")]
     assert sweep.state.trials[0].attempt == 2
     sweep.began(0, 2)
     sweep.report(0, 0.4, 0.35, 0.3, attempt=2)
-    # Nothing else can run: what pauses at the second rung goes on, and is told of all the same.
+    # Nothing else can run: what pauses at the second rung continues, and is told of all the same.
     assert tells(sweep.stopped(0, 2)) == [cmd.TellSearch(trial=0, value=0.3, end="paused")]
     assert sweep.state.search.paused[0] == Told(end="paused", value=0.3)
 
@@ -58,7 +58,7 @@ def test_of_one_that_ended_the_end_counts() -> None:
     sweep = begun(2)
     pause(sweep, 0, 0.5)
     pause(sweep, 1, 0.7)
-    assert sweep.state.trials[0].attempt == 2, "nothing else can run: the best goes on"
+    assert sweep.state.trials[0].attempt == 2, "nothing else can run: the best continues"
     sweep.began(0, 2)
     sweep.report(0, 0.2, attempt=2)
     sent = tells(sweep.returned(0, 2))

@@ -127,7 +127,7 @@ def test_the_order_of_the_ways_out_of_a_pause_when_nothing_else_can_run() -> Non
 
 
 def test_slots_wait_for_the_paused() -> None:
-    """At a barrier, where nobody knows yet who goes on, no worker is thrown away."""
+    """At a barrier, where nobody knows yet who continues, no worker is thrown away."""
     it = Scheduled(3)
     it.pause(0)
     it.pause(1)

@@ -45,7 +45,7 @@ class Job:
 
     @property
     def must_stop(self) -> bool:
-        """Whether it ends at its next report; a trial that is asked for a checkpoint goes on to that."""
+        """Whether it ends at its next report; a trial that is asked for a checkpoint continues to that."""
         return self.goes_back or (self.stop_reason is not None and not self.wants_checkpoint)
 
     @property

@@ -1,4 +1,4 @@
-"""A model of a sweep that goes on by itself: whatever can happen happens, one thing at a time."""
+"""A model of a sweep that continues by itself: whatever can happen happens, one thing at a time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class World(SweepModel):
         return True
 
     def _stand_still(self) -> bool:
-        """Nothing is under way: only the clock goes on. What has work and room must not get here."""
+        """Nothing is under way: only the clock continues. What has work and room must not get here."""
         problem = explain_stuck(self.state, UnderWay(timer_at=self.timer))
         assert not problem, f"stuck: {problem}"
         if self.timer is None or self.state.phase != "running":
@@ -92,7 +92,7 @@ class World(SweepModel):
         self.send(ev.TimerFired(at=self.now))
 
     def until(self, is_so: Callable[[], object], limit: int = 5000) -> None:
-        """Go on undisturbed until something is so."""
+        """Continue undisturbed until something is so."""
         for _ in range(limit):
             if is_so():
                 return
@@ -100,7 +100,7 @@ class World(SweepModel):
         raise AssertionError(f"not so after {limit} steps")
 
     def drain(self, limit: int = 20_000) -> None:
-        """Go on undisturbed until the sweep has ended; a controller that left has a successor."""
+        """Continue undisturbed until the sweep has ended; a controller that left has a successor."""
         for _ in range(limit):
             if self.state.phase == "ended":
                 return

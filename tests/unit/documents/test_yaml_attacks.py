@@ -174,7 +174,7 @@ def test_whatever_is_written_is_plain_values_or_an_error(text: str) -> None:
 
 
 def is_continued(text: str) -> bool:
-    """Whether the text goes on with the line before it, or is another document."""
+    """Whether the text continues with the line before it, or is another document."""
     return yaml.compose(SPEC + text).value[0][1].value != "my_project:train"
 
 

@@ -50,7 +50,7 @@ def test_an_outcome_is_returned_whatever_the_jobs(status: Any, resume_cancelled:
 
 @pytest.mark.parametrize("status", [None, *STATUSES])
 def test_an_outcome_that_reopens_is_gone_on_from(status: Any) -> None:
-    """Whatever the last job came to, the next one goes on; one that runs already is not doubled."""
+    """Whatever the last job came to, the next one continues; one that runs already is not doubled."""
     newest = Newest(number=3, status=status) if status is not None else None
     decision = decide(newest, has_outcome=True, is_reopening=True)
     if status in ("PENDING", "RUNNING"):

@@ -90,7 +90,7 @@ def test_a_run_is_the_document_of_its_report_and_is_sent_once(address: str, root
 def test_of_a_sweep_in_which_nothing_happens_nothing_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its trials run, and only the time goes on."""
+    """Its trials run, and only the time continues."""
     for name in ("FRESH_S", "BUSY_SHARE"):
         monkeypatch.setattr(live, name, 0.0)
     folder, _ = store(tmp_path / "a")

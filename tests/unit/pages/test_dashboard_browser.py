@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: search, a sweep that goes on, logs, and texts that stay texts."""
+"""The dashboard in a real browser: search, a sweep that continues, logs, and texts that stay texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline waits for a decision, without Ray, and goes on by it."""
+"""The pipeline waits for a decision, without Ray, and continues by it."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_two_gates_of_one_sweep_have_verdicts_and_champions_of_their_own(tmp_pat
 
 
 def test_the_same_gate_of_the_same_outcome_runs_once(tmp_path: Path) -> None:
-    """By the outcome or its brief; also where the sweep has gone on and found nothing better."""
+    """By the outcome or its brief; also where the sweep has continued and found nothing better."""
     spec = make_spec(tmp_path)
     outcome = stored(spec, swept("n1", 0.5, 0.7, 0.6, 0.4))
     first = prepare_gate(spec, outcome, GATE)
@@ -107,7 +107,7 @@ def test_a_trial_that_has_gone_on_is_judged_again(tmp_path: Path, changed: dict[
 
 
 def test_what_ran_for_another_outcome_decides_nothing(tmp_path: Path) -> None:
-    """The sweep went on while the gate ran: worth a retry, which runs what the sweep has now."""
+    """The sweep continued while the gate ran: worth a retry, which runs what the sweep has now."""
     spec = make_spec(tmp_path)
     before = prepare_gate(spec, stored(spec, swept("n1", 0.7)), GATE)
     again = gave(before, 0.7, 0.7)
@@ -119,7 +119,7 @@ def test_what_ran_for_another_outcome_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_what_was_run_anew_for_this_gate_decides(tmp_path: Path) -> None:
-    """As where a task is cleared whose gate had failed: its sweep has a key that goes on from the gate's."""
+    """As where a task is cleared whose gate had failed: its sweep has a key that follows the gate's."""
     spec = make_spec(tmp_path)
     prepared = prepare_gate(spec, stored(spec, swept("n1", 0.7)), GATE)
     key = f"{prepared.request.run.key}#2"

@@ -79,7 +79,7 @@ def test_the_scalars_of_one_step_of_tensorboard_are_one_record(tmp_path: Path) -
     written += scalar(1, "acc", 0.25, is_tensor=True)
     second = scalar(2, "loss", 0.125)
     file.write_bytes(written + second[:9])
-    assert reader.read() == []  # step 1 may go on
+    assert reader.read() == []  # step 1 may continue
     file.write_bytes(written + second)
     assert reader.read() == [{"step": 1, "loss": 0.5, "acc": 0.25}]
     assert reader.read(is_end=True) == [{"step": 2, "loss": 0.125}]

@@ -26,7 +26,7 @@ def asha(**changes: Any) -> AshaScheduler:
 
 
 def test_stops_below_the_cutoff_of_its_rung() -> None:
-    """The first trial of a rung goes on; later ones need the top third of what is recorded before them."""
+    """The first trial of a rung continues; later ones need the top third of what is recorded before them."""
     scheduler = asha()
     assert scheduler.report(0, 1, 0.5) == NOTHING
     assert scheduler.report(1, 1, 0.4) == ((1, Stop()),)
@@ -43,7 +43,7 @@ def test_min_mode_is_the_mirror_of_max() -> None:
 
 
 def test_max_t_stops_and_records_nothing() -> None:
-    """A trial at `max_t` stops; without `stop_last_trials` it goes on."""
+    """A trial at `max_t` stops; without `stop_last_trials` it continues."""
     scheduler = asha()
     assert scheduler.report(0, 27, 1.0) == ((0, Stop()),)
     assert not any(rung["trials"] for rung in scheduler.to_json()["rungs"][0])
@@ -153,7 +153,7 @@ report_lists = st.lists(
 def test_dump_and_load_change_no_decision(
     reports: list[tuple[int, int, float]], at: int, brackets: int, mode: str
 ) -> None:
-    """A scheduler loaded from JSON text at any point goes on as the one that was never dumped."""
+    """A scheduler loaded from JSON text at any point continues as the one that was never dumped."""
     scheduler = asha(brackets=brackets, mode=mode)
     for trial, time, value in reports[:at]:
         scheduler.report(trial, time, value)

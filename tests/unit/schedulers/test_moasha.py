@@ -189,7 +189,7 @@ def test_a_sweep_of_it_keeps_both_ends_of_the_front() -> None:
     ).outcome
     assert outcome.status == "completed"
     assert outcome.counts["stopped"] > 30
-    # The first ones go on for want of others, as with ASHA.
+    # The first ones continue for want of others, as with ASHA.
     full = [trial.config["x"] for trial in outcome.trials if trial.state == "completed" and trial.number > 9]
     assert min(full) < 0.3
     assert max(full) > 0.9

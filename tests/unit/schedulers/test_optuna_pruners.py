@@ -25,7 +25,7 @@ SEEDS = range(30)
 
 
 class Pruned:
-    """A study of Optuna's whose trials report in any order, and go on when they should have been pruned."""
+    """A study of Optuna's whose trials report in any order, also when they should have been pruned."""
 
     def __init__(self, eta: int, mode: str) -> None:
         pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=eta)
@@ -34,7 +34,7 @@ class Pruned:
         self._study = optuna.create_study(direction=direction, pruner=pruner)
 
     def goes_on(self, value: float) -> bool:
-        """Whether the next trial goes on after its first report."""
+        """Whether the next trial continues after its first report."""
         trial = self._study.ask()
         trial.report(value, 1)
         return not trial.should_prune()
@@ -57,7 +57,7 @@ def test_asha_stops_whom_optuna_stops_but_for_two_ranks(seed: int, eta: int) -> 
     for number, (value, rank, count) in enumerate(first_reports(seed)):
         goes_on, optunas = ours.report(number, 1, value) == NOTHING, theirs.goes_on(value)
         assert optunas == (rank <= max(1, count // eta))
-        assert goes_on or not optunas, "ours is the one that lets go on"
+        assert goes_on or not optunas, "ours is the one that lets continue"
         if goes_on != optunas:
             differ += 1
             assert rank <= min(max(1, count // eta) + 2, ceil((count - 2) / eta) + 1)
@@ -68,9 +68,9 @@ def test_asha_stops_whom_optuna_stops_but_for_two_ranks(seed: int, eta: int) -> 
 @pytest.mark.parametrize("eta", [2, 3, 4])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_promotion_lets_go_on_at_once_whom_optuna_does(seed: int, eta: int, mode: str) -> None:
-    """But for the first eta - 1 trials of a rung, of which the best goes on there, and waits for others here.
+    """But for the first eta - 1 trials of a rung, of which the best continues there, and waits here.
 
-    And here those go on later that come to be among the best as others fall behind.
+    And here those continue later that come to be among the best as others fall behind.
     """
     theirs, later = Pruned(eta, mode), 0
     ours = PromotionScheduler(mode=mode, max_t=eta**3, grace_period=1, reduction_factor=eta)

@@ -71,7 +71,7 @@ class Published:
 
 
 class Stream:
-    """Random trials of noisy curves, a few at a time, that pause and go on as the scheduler says."""
+    """Random trials of noisy curves, a few at a time, that pause and continue as the scheduler says."""
 
     def __init__(self, seed: int, mode: str) -> None:
         self._random = random.Random(seed)

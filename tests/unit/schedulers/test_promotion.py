@@ -239,7 +239,7 @@ def test_who_failed_gives_its_place_back() -> None:
     scheduler = promotion(delayed=True)
     for trial in range(3):
         scheduler.report(trial, 1, trial)
-    scheduler.remove(2)  # it went on, and failed
+    scheduler.remove(2)  # it continued, and failed
     assert going_of(scheduler.report(3, 1, 3.0)) == [3]
 
 

@@ -112,7 +112,7 @@ def test_in_a_sweep_the_longer_trials_go_on_with_more(kind: str) -> None:
 
 
 def test_a_share_that_no_node_holds_is_given_back_at_once() -> None:
-    """Eight CPUs on two nodes: the last trial cannot have them all, and goes on with its four."""
+    """Eight CPUs on two nodes: the last trial cannot have them all, and continues with its four."""
 
     def curve(config: dict[str, Any], epoch: int) -> dict[str, float] | None:
         return {"loss": config["x"]} if epoch <= (20 if config["n"] == 1 else 4) else None
@@ -130,7 +130,7 @@ def test_a_share_that_no_node_holds_is_given_back_at_once() -> None:
     assert last.schedule == (), "it has had one config alone"
     assert [attempt.end for attempt in last.attempts] == ["exploited", "completed"]
     assert simulated.duration_s < 60, "it does not wait for such a node"
-    told = "trial 1 goes on with what it had: its scheduler gave it cpu=8, for which no node has room"
+    told = "trial 1 continues with what it had: its scheduler gave it cpu=8, for which no node has room"
     assert outcome.notes == (told,)
 
 

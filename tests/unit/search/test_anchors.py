@@ -271,7 +271,7 @@ def test_anchors_that_do_not_complete_are_not_compared(
 
 
 class TestAnchored(SearcherContract):
-    """Rebuilt anywhere, also between anchors, it goes on as the one that was never interrupted."""
+    """Rebuilt anywhere, also between anchors, it continues as the one that was never interrupted."""
 
     def make_searcher(self) -> Any:
         return make_searcher(make_spec(Path("/nowhere"), num_samples=20), 3, warm_of(shift=1.0))

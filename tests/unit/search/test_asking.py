@@ -72,7 +72,7 @@ def tell(searcher: Searcher, number: int, config: dict[str, Any], *, has_failed:
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_one_failed_config_costs_its_own_trial(name: str) -> None:
-    """Restarted at any point, also right behind a failed config, the search goes on as the first did."""
+    """Restarted at any point, also right behind a failed config, the search continues as the first did."""
     first = make(name)
     configs: list[dict[str, Any]] = []
     failed: set[int] = set()

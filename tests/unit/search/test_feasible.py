@@ -152,7 +152,7 @@ def test_a_model_receives_the_worst_result_and_again_where_it_has_changed() -> N
     found.fail(4)
     found.settle()
     assert model.told == {3: [1.0, 7.0], 4: [7.0]}
-    found.note(2, Result(2.0))  # it had paused, and went on
+    found.note(2, Result(2.0))  # it had paused, and continued
     found.settle()
     assert model.told == {3: [1.0, 7.0, 2.0], 4: [7.0, 2.0]}
 

@@ -174,7 +174,7 @@ WIDE_DOMAINS: dict[str, Any] = {
 @pytest.mark.parametrize("domain", WIDE_DOMAINS.values(), ids=WIDE_DOMAINS)
 @pytest.mark.parametrize("search", [{"gp": {"n_startup_trials": 4}}, "auto"], ids=["gp", "auto"])
 def test_a_wide_domain_is_as_cheap_as_a_continuous_one(search: Any, domain: dict[str, Any]) -> None:
-    """Its values are the domain's still, and a rebuilt search goes on as the first."""
+    """Its values are the domain's still, and a rebuilt search continues as the first."""
     space = {"x": {"uniform": [0, 1]}, "wide": domain}
     fields = {"name": "s", "trainable": "m:f", "param_space": space, "metric": "m", "mode": "min"}
     spec = SweepSpec.model_validate(fields | {"search": search, "num_samples": 30})

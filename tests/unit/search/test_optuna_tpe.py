@@ -85,7 +85,7 @@ SPACES = {"vocabulary": VOCABULARY, "small": SMALL, "discrete": DISCRETE}
     ],
 )  # fmt: skip
 def test_a_restart_changes_no_ask(space: dict[str, Any], options: dict[str, Any], width: int) -> None:
-    """Rebuilt from JSON at any point, also with trials still running, the search goes on as the first did."""
+    """Rebuilt from JSON at any point, also with running trials, the search continues as the first did."""
     total = 18 if space is DISCRETE else 36
     first = searcher(space, total, **options)
     rng = random.Random(width)

@@ -37,7 +37,7 @@ def first_of(spec: SweepSpec, count: int, warm: WarmStart | None = None) -> list
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_they_come_first_whatever_the_search(search: Any) -> None:
-    """In their order, with constants and functions filled in; then the search goes on, with so many fewer."""
+    """In their order, with constants and functions filled in; then the search, with so many fewer."""
     configs = first_of(spec_of(search, [POINT, POINT | {"lr": 0.02, "fixed": 7}]), 7)
     assert configs[0] == POINT | {"fixed": 7, "double": 6}
     assert configs[1] == POINT | {"fixed": 7, "double": 6, "lr": 0.02}

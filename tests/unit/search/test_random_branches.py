@@ -62,7 +62,7 @@ def play(searcher: Searcher, until: int, told: dict[int, float]) -> list[dict[st
 
 
 def check(spec: SweepSpec, asks: int, cut: int) -> None:
-    """Its configs fit the space, and a resume at any place goes on as if nothing had been."""
+    """Its configs fit the space, and a resume at any place continues as if nothing had been."""
     try:
         searcher = make_searcher(spec, 3)
     except SpecError as error:

@@ -1,4 +1,4 @@
-"""Every search draws points of a simplex, goes on as it did after a restart, and begins with priors."""
+"""Every search draws points of a simplex, continues as it did after a restart, and begins with priors."""
 
 from __future__ import annotations
 

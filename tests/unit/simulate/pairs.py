@@ -45,7 +45,7 @@ SEARCHED: dict[str, dict[str, Any]] = {
         "param_space": {"x": {"choice": list(_PLACES)}, "y": _EXPLORED},
     },
     "nsga3": {"search": {"nsga3": {"population_size": 4}}, "num_samples": 14},
-    # Ray Tune's interface, and its own generator that goes on from ask to ask.
+    # Ray Tune's interface, and its own generator that continues from ask to ask.
     "plugin": {"search": {"tests.unit.ray_searchers:Climbs": {}}, "num_samples": 12},
 }
 """By the name of a search, `open` for none, and `plugin` for a class."""

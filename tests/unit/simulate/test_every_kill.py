@@ -118,7 +118,7 @@ def torn(name: str) -> list[Kill]:
 
 
 def check_torn(name: str, kill: Kill) -> None:
-    """What a torn segment held is lost; every trial can go on from what is left."""
+    """What a torn segment held is lost; every trial can continue from what is left."""
     scenario, expected = SCENARIOS[name], undisturbed(name)
     simulated = scenario.run(kill)
     assert simulated.fired == (kill,)

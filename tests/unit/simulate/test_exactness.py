@@ -1,7 +1,7 @@
 """One trial at a time, killed around any write: configs, states, metrics, best and status stay the same.
 
 Here for some searches and schedulers, each with three ways to fail (`test_pairs.py` has all of them):
-whatever fails, backs off, goes on from a checkpoint or cannot even be drawn; and also where a limit has
+whatever fails, backs off, continues from a checkpoint or cannot even be drawn; and also where a limit has
 ended the sweep and it is reopened.
 """
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (one case a line)
-"""What differs between two specs, and which of it a sweep may go on with."""
+"""What differs between two specs, and which of it a sweep may continue with."""
 
 from __future__ import annotations
 

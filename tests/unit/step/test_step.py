@@ -317,7 +317,7 @@ def test_a_limit_is_kept_where_nobody_can_be_reached(spec: SweepSpec) -> None:
 def test_an_end_that_is_seen_late_elsewhere_is_waited_for(
     spec: SweepSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waited saw it; who goes on, on another machine, may see it later."""
+    """Who waited saw it; who continues, on another machine, may see it later."""
     monkeypatch.setattr("raysweep.jobs.attach.LATE_S", 20.0)
     with serving(Api()) as api:
         job = step_of(api, spec).submit()

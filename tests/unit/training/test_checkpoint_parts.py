@@ -50,7 +50,7 @@ class Run:
         return self
 
     def start_workers(self) -> None:
-        """A new group, which goes on from the newest checkpoint."""
+        """A new group, which continues from the newest checkpoint."""
         start = self.names[-1] if self.names else None
         store, number = self.folder.store, self.claim.number
         self.workers = [Parts(store, "t-1", number, rank, start) for rank in range(self.num_workers)]

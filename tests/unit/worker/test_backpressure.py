@@ -44,7 +44,7 @@ class Trial:
         self._thread.start()
 
     def wait_until_blocked(self) -> int:
-        """How many reports were taken before it could not go on."""
+        """How many reports were taken before it could not continue."""
         while True:
             before = self.reported
             time.sleep(0.4)

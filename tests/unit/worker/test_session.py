@@ -206,7 +206,7 @@ def test_nothing_counts_of_an_attempt_that_goes_back_and_does_not_end(
 
 
 def test_one_that_the_attempt_saved_itself_is_no_reason_to_go_back(trial: Trial) -> None:
-    """The attempt that began from the one before has gone on since."""
+    """The attempt that began from the one before has continued since."""
     trial.session.job = replace(trial.session.job, has_older=True)
     trial.report("second")
     trial.checkpoints.delete(trial.uri(7))

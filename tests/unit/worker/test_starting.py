@@ -269,7 +269,7 @@ def test_a_child_that_has_ended_stays_until_its_reports_are_read(
 def test_what_waits_for_an_answer_ends_when_it_is_interrupted(
     link: tuple[socket.socket, socket.socket],
 ) -> None:
-    """It was asked for a checkpoint, so it may go on reporting until there is no more time for that."""
+    """It was asked for a checkpoint, so it may continue reporting until there is no more time for that."""
     sender = SocketLink(link[0])
     session = Session(JOB, PLACE, sender)
     session.stop("preempt", wants_checkpoint=True)

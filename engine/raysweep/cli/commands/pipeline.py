@@ -45,7 +45,7 @@ def run(asked: Asked, how: How, job: JobHow) -> int:
     if is_job and job.detach:
         night = _advance(spec, request.run.key, how, job)
         if night is None:
-            text = f"run this again to go on with what follows, with --key {request.run.key}"
+            text = f"run this again to continue with what follows, with --key {request.run.key}"
             console.print(text, markup=False, soft_wrap=True)
             return DONE
     else:

@@ -79,7 +79,7 @@ def _extra(parts: Sequence[str], name: str) -> dict[str, float]:
         try:
             total["memory"] = float(to_bytes(part))
         except ValueError:
-            raise SpecError(FIELD, f"{part!r} of {name!r} is no number of CPUs and no memory", _FIX) from None
+            raise SpecError(FIELD, f"{part!r} of {name!r} is neither a number of CPUs nor a size of memory", _FIX) from None
     return total
 
 

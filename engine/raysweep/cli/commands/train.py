@@ -50,7 +50,7 @@ def plan(asked: TrainOptions) -> TrainSpec:
 def run(asked: TrainOptions, *, key: str | None, address: str | None, is_json: bool, job: JobHow) -> int:
     """Train, show how it goes and what came out; returns the exit code.
 
-    Without a key the spec itself is the key, as with sweeps: the same command goes on with the same run.
+    Without a key the spec itself is the key, as with sweeps: the same command continues with the same run.
     """
     request = RunRequest.of(plan(asked), key)
     if has_jobs_api(address, job):

@@ -19,7 +19,7 @@ _EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One thing that waits. `can_never`: no trial's going on could make room for it."""
+    """One thing that waits. `can_never`: no trial's continuing could make room for it."""
 
     key: str
     problem: str

@@ -32,7 +32,7 @@ Out = list[Command]
 # attempt can store.
 CHECKPOINTS_AN_ATTEMPT: Final = 1_000_000_000
 ATTEMPTS_A_GENERATION: Final = 1_000
-# Ends of attempts that a scheduler has paused: the next goes on from the checkpoint.
+# Ends of attempts that a scheduler has paused: the next continues from the checkpoint.
 _PAUSES: Final[frozenset[Cause]] = frozenset({"paused", "resumed"})
 
 

@@ -116,7 +116,7 @@ def lose_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
 
 
 def _may_be_donor(state: SweepState, trial: Trial) -> bool:
-    """Whether others may go on from what a trial was about to store as it paused, and that is lost now.
+    """Whether others may continue from what a trial was about to store as it paused, and that is lost now.
 
     It makes that step again, and pauses again. Under a scheduler without donors it may have been the trial's
     last step.
@@ -249,8 +249,8 @@ def fault_of(state: SweepState) -> Fault:
 def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out) -> None:
     """The trial has done all its work; that counts as completed if there is a score to show for it.
 
-    One that went on from where there was nothing left to do has none of its own, and has not failed: what was
-    reported with the checkpoint that it went on from is its result.
+    One that continued from where there was nothing left to do has none of its own, and has not failed: what
+    was reported with the checkpoint that it continued from is its result.
     """
     results = trial.results
     rules = state.rules
@@ -306,7 +306,7 @@ def _inherit(state: SweepState, trial: Trial) -> bool:
     results.last_score = results.best_score = score
     owner = ancestry.origin.owner if ancestry.origin is not None else None
     what = "with another config" if owner is None else f"from a checkpoint of trial {owner}"
-    text = f"trial {trial.number} went on {what} and reported nothing more"
+    text = f"trial {trial.number} continued {what} and reported nothing more"
     transitions.note(state, f"{text}: its result, and its config, are those of that checkpoint")
     return True
 
@@ -404,7 +404,7 @@ def _close(
 
 
 def _tell_pause(state: SweepState, trial: Trial, out: Out) -> None:
-    """It may never go on: until it has ended, what it had reached counts."""
+    """It may never continue: until it has ended, what it had reached counts."""
     known = told_at(state, trial, "paused")
     if known.value is not None:
         state.search.paused[trial.number] = known

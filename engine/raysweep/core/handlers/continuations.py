@@ -1,6 +1,6 @@
-"""What a trial goes on with after a verdict, and which checkpoints are kept for it.
+"""What a trial continues with after a verdict, and which checkpoints are kept for it.
 
-A trial that exploits another goes on from that one's newest checkpoint as of the verdict. From then on the
+A trial that exploits another continues from that one's newest checkpoint as of the verdict. From then on the
 checkpoint is pinned: until the trial has one of its own, nothing deletes it, whatever becomes of its owner.
 """
 
@@ -40,8 +40,8 @@ def _exploit(state: SweepState, trial: Trial, verdict: Exploit) -> Turn:
     config, donor = dict(verdict.config), state.trials.get(verdict.donor)
     checkpoint = donor.checkpoint if donor is not None else None
     if donor is None or checkpoint is None:
-        text = f"trial {verdict.donor} has no checkpoint that trial {trial.number} could go on from"
-        transitions.note(state, f"{text}: that one goes on from its own, with the other config")
+        text = f"trial {verdict.donor} has no checkpoint that trial {trial.number} could continue from"
+        transitions.note(state, f"{text}: that one continues from its own, with the other config")
         return Turn(reason="exploit", config=config)
     made_by = up_to(lineage_of(donor), checkpoint.iteration)
     if checkpoint.owner is None:
@@ -87,7 +87,7 @@ def drop(state: SweepState, trial: Trial, out: Out) -> None:
 
 
 def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
-    """The trial goes on as its turn says. Its results are those of its config: they begin anew with it.
+    """The trial continues as its turn says. Its results are those of its config: they begin anew with it.
 
     But for a turn that keeps them.
     """

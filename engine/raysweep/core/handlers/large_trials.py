@@ -5,7 +5,7 @@
 | what a node has | a slot is opened for it, one at a time; slots that fall idle make room for it |
 | more than any node has | *out of reach*: it stays in the line, and no slot is opened or closed for it |
 | the same, and nothing else is left to do | it waits `placement_timeout_s` for such a node; then it fails |
-| the same, as its scheduler resized it | it goes on with what it had, at once |
+| the same, as its scheduler resized it | it continues with what it had, at once |
 
 A large slot that cannot be started, several times in a row, is out of reach as well. Where the wait is over
 and no trial has a result yet, none fails: the sweep is left, and can be resumed where there are such nodes.
@@ -99,12 +99,12 @@ def place(state: SweepState, out: Out) -> None:
 
 
 def _undo_resizes(state: SweepState) -> None:
-    """Who decides about the trials knows no nodes: one resized to more than any has goes on as it was."""
+    """Who decides about the trials knows no nodes: one resized to more than any has continues as it was."""
     for trial in out_of_reach(state):
         needed = _needed(state, trial)
         if continuations.undo_resize(state, trial):
             transitions.note(
-                state, f"trial {trial.number} goes on with what it had: its scheduler gave it {needed}"
+                state, f"trial {trial.number} continues with what it had: its scheduler gave it {needed}"
             )
 
 

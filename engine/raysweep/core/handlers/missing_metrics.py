@@ -18,7 +18,7 @@ NOTHING_REPORTED = "the trainable returned without reporting anything"
 
 def non_finite(metric: str) -> Failure:
     """The failure of a trial that reported NaN or infinity."""
-    message = f"metric {metric!r} was NaN or infinite; set failure.non_finite: ignore to go on"
+    message = f"metric {metric!r} was NaN or infinite; set failure.non_finite: ignore to continue"
     return Failure(origin="metric", type="NonFiniteMetric", message=message)
 
 

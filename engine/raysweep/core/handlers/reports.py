@@ -30,8 +30,8 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
     """Take a batch of reports.
 
     Those past the point where the trial was told to end are counted as overrun and used for nothing. That is
-    not so for an interrupt (the trial goes on later, from a checkpoint that may lie behind these reports) and
-    for the end of the sweep, before which each trial has a last report.
+    not so for an interrupt (the trial continues later, from a checkpoint that may lie behind these reports)
+    and for the end of the sweep, before which each trial has a last report.
     """
     results = trial.results
     doubled = results.attempt_reports - event.first
@@ -219,7 +219,7 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
 
 
 def _is_past_verdict(trial: Trial, iteration: int) -> bool:
-    """Whether the trial goes on from before a checkpoint, or from elsewhere: it does not count then."""
+    """Whether the trial continues from before a checkpoint, or from elsewhere: it does not count then."""
     last = trial.attempts[-1] if trial.attempts and trial.attempts[-1].attempt == trial.attempt else None
     if last is not None and last.donor is not None:
         return True

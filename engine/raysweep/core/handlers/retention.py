@@ -2,15 +2,15 @@
 
 | kept | of a trial |
 |---|---|
-| the newest | `keep_last` of them: it goes on from the last |
+| the newest | `keep_last` of them: it continues from the last |
 | the best | `keep_best`: by the sweep's metric, or by another |
 | each n-th | `every_n`, counted from the first that the trial has stored |
-| what another trial goes on from | for as long as it does (`continuations`) |
+| what another trial continues from | for as long as it does (`continuations`) |
 
 Of the trials that completed or were stopped only the `keep_top_k` best keep what their own policy keeps. The
-others of them go on no more, unless a person extends them: they have nothing then to go further from. A trial
-that may still go on is never touched: those that failed (they may be retried) or were cut (the sweep may be
-resumed) included. Who falls out of the ranking does not come back, as its checkpoints do not.
+others of them continue no more, unless a person extends them: they have nothing then to go further from. A
+trial that may still continue is never touched: those that failed (they may be retried) or were cut (the sweep
+may be resumed) included. Who falls out of the ranking does not come back, as its checkpoints do not.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _rank(rules: CheckpointRules, checkpoint: Checkpoint) -> float | None:
 def rank(state: SweepState, out: Out) -> None:
     """The trials that have just ended are ranked beside the others; who falls behind keeps no checkpoint.
 
-    At the end of an event: what its verdicts go on from is pinned by then.
+    At the end of an event: what its verdicts continue from is pinned by then.
     """
     ended, state.work.unranked = state.work.unranked, []
     limit = state.rules.checkpoints.keep_top

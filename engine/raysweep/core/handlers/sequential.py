@@ -6,7 +6,7 @@ place, none begins before it is decided, and none is queued behind another at a 
 where in all this the controller dies.
 
 A pause idles the slot, so the order is kept only while something looks at it: a blind search without early
-stopping goes on with the next trial once one has succeeded, for then the breaker is out of the way.
+stopping continues with the next trial once one has succeeded, for then the breaker is out of the way.
 
 A scheduler that resumes trials brings lower numbers back into the line. The trial that was under way when a
 controller died goes before them: it would have been decided first.

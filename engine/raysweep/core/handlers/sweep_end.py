@@ -10,8 +10,8 @@ that is known while the number of open slots stays as it is. From it the sweep p
 | no checkpoint, but just one more report can | its next report is its last (`plan_end_of`) |
 | the end | what still runs is interrupted at once; the grace has been before |
 
-What is asked to end this way (`ending`) is cut, not stopped: its reports count up to its last, and it goes
-on from its last checkpoint if the sweep is opened again (`reopen`).
+What is asked to end this way (`ending`) is cut, not stopped: its reports count up to its last, and it
+continues from its last checkpoint if the sweep is opened again (`reopen`).
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ def rest(state: SweepState) -> None:
 
 
 def reopen(state: SweepState) -> None:
-    """A sweep that had ended goes on: what was cut is to run again, from its checkpoints.
+    """A sweep that had ended continues: what was cut is to run again, from its checkpoints.
 
     Not where its search is over (`rest`), and only trials go further.
     """

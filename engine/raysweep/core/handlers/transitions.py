@@ -33,7 +33,7 @@ MAX_DEPTH: Final = 64
 MAX_NOTES: Final = 100
 # Workers that failed to start, one after the other: then no more are started until something changes.
 MAX_SLOT_FAILURES: Final = 3
-# Who stops for one of these was to go on, which the end of the sweep forbids.
+# Who stops for one of these was to continue, which the end of the sweep forbids.
 _OVERRULED: Final[frozenset[StopReason]] = frozenset({"interrupt", "pause", "resume", "exploit", "damage"})
 
 

@@ -1,7 +1,7 @@
 """Whether a trial has done enough: by its own plateau or patience, a function of the user's, the best trial.
 
-All look at reports by their place on the way to the present result, not by their order: a trial that goes on
-from a checkpoint makes some of them again, which must not count twice.
+All look at reports by their place on the way to the present result, not by their order: a trial that
+continues from a checkpoint makes some of them again, which must not count twice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _append(entries: list[tuple[int, EntryT]], iteration: int, entry: EntryT) ->
 
 
 def judge(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason | None:
-    """Take a report into account that was recorded: why it is the trial's last; None: it goes on.
+    """Take a report into account that was recorded: why it is the trial's last; None: it continues.
 
     A trial that has settled is complete, one that is worse than the best has been stopped.
     """
@@ -82,7 +82,7 @@ def _mean(curve: dict[int, float]) -> float:
 def conclude(state: SweepState, trial: Trial) -> None:
     """A trial has ended: nothing of it is kept but what others are compared with.
 
-    One that failed may be retried, and one that the sweep's end cut may go on, with what they had reported.
+    A failed trial may be retried, and one that the sweep's end cut may continue, with their reports.
     """
     if state.rules.stoppers.wilcoxon is not None and trial.state == "completed":
         _consider_reference(state, trial)
@@ -103,7 +103,7 @@ def _consider_reference(state: SweepState, trial: Trial) -> None:
 
 
 def forget(state: SweepState, number: int) -> None:
-    """The trial goes on with another config or checkpoint: what it reported before was not its own."""
+    """The trial continues with another config or checkpoint: what it reported before was not its own."""
     state.reports.histories.pop(number, None)
     state.reports.curves.pop(number, None)
 

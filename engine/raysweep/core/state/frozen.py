@@ -1,4 +1,4 @@
-"""The state at one moment, for a thread that writes it down while the sweep goes on.
+"""The state at one moment, for a thread that writes it down while the sweep continues.
 
 A trial that has ended is never changed in place; `transitions.thaw` gives a copy to change. So only trials
 that have not ended are made into JSON at once, which takes the loop's time. The others are kept by reference.

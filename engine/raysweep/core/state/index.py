@@ -259,8 +259,8 @@ class Tally:
     def silent_since(self) -> tuple[float, int] | None:
         """When the trial that has been silent for longest was heard of, and which slot has it.
 
-        Counts trials that run, or that go on until their next checkpoint (`preempt`). Leaves out those that
-        cannot report at present, because they store a checkpoint.
+        Counts trials that run, or that continue until their next checkpoint (`preempt`). Leaves out those
+        that cannot report at present, because they store a checkpoint.
         """
         self._look()
         while (first := self._heard.first()) is not None:

@@ -62,7 +62,7 @@ class SweepEnd:
     has_left: bool = False
     """Whether the command to leave was given."""
     reopened: int = 0
-    """How often the sweep went on after it had ended."""
+    """How often the sweep continued after it had ended."""
     extend_to: float | None = None
     """How far trials are to go once the sweep is complete, in the scheduler's unit of time."""
     extend_top: int = 0
@@ -210,9 +210,9 @@ class Reports:
     has_timed: bool = False
     """Whether some trial has reported the scheduler's time."""
     curves: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
-    """By trial, iteration and value of each report: of the reference, and of trials that may go on."""
+    """By trial, iteration and value of each report: of the reference, and of trials that may continue."""
     histories: dict[int, list[tuple[int, Metrics]]] = field(default_factory=dict)
-    """By trial, iteration and values of each report, for `stop.trial_if`; of trials that may go on."""
+    """By trial, iteration and values of each report, for `stop.trial_if`; of trials that may continue."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -72,7 +72,7 @@ class Trial:
     ancestry: Ancestry = NO_ANCESTRY
     """What made it, where that was more than its own config."""
     continued: Continued = NOT_CONTINUED
-    """What holds for it where it went on after its end."""
+    """What holds for it where it continued after its end."""
 
     def thawed(self) -> Trial:
         """A copy that can be changed while the trial itself stays as it is."""
@@ -92,7 +92,7 @@ class Trial:
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The newest committed checkpoint that the trial can go on from."""
+        """The newest committed checkpoint that the trial can continue from."""
         return self.checkpoints[-1] if self.checkpoints else self.ancestry.origin
 
     @property
@@ -111,7 +111,7 @@ class Trial:
 
     @property
     def has_gone_on_anew(self) -> bool:
-        """Whether it went on with another config or checkpoint, and has not reported since."""
+        """Whether it continued with another config or checkpoint, and has not reported since."""
         if self.results.last:
             return False
         return self.ancestry.origin is not None or self.ancestry.suggested is not None
@@ -155,7 +155,7 @@ class Slot:
 
 
 def is_preempted(trial: Trial) -> bool:
-    """Whether the trial goes on until its next checkpoint, because its node is about to go."""
+    """Whether the trial continues until its next checkpoint, because its node is about to go."""
     return trial.state == "stopping" and trial.stop_reason == "preempt"
 
 

@@ -39,9 +39,9 @@ class Attempt:
     failure: Failure | None = None
     """Its failure."""
     config: Metrics | None = None
-    """The config that it ran with, where the trial went on with another."""
+    """The config that it ran with, where the trial continued with another."""
     donor: int | None = None
-    """The trial whose checkpoint this one went on from afterwards."""
+    """The trial whose checkpoint this one continued from afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ancestry:
-    """What made a trial that went on with another config, or from another trial's checkpoint."""
+    """What made a trial that continued with another config, or from another trial's checkpoint."""
 
     suggested: Metrics | None = None
     """The config that the searcher had suggested, where the present one is another."""
@@ -113,12 +113,12 @@ class Ancestry:
     origin: Checkpoint | None = None
     """Another trial's checkpoint, from which this one resumes until it has its own."""
     inherited: Metrics = field(default_factory=lambda: NO_METRICS)
-    """What was reported with the checkpoint that it went on from: its result until it reports itself."""
+    """What was reported with the checkpoint that it continued from: its result until it reports itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continued:
-    """What holds for a trial that went on after its end: retried, or extended."""
+    """What holds for a trial that continued after its end: retried, or extended."""
 
     pardoned: int = 0
     """How many of its first attempts do not count any more where failures are counted."""
@@ -146,7 +146,7 @@ class Results:
     iteration: int = 0
     """How many reports lie on the way to its present result."""
     attempt_iteration: int = 0
-    """How many of these lay behind the checkpoint that its attempt went on from."""
+    """How many of these lay behind the checkpoint that its attempt continued from."""
     overrun: int = 0
     """How many reports came after it was to end, and count for nothing."""
     next_checkpoint: int = 0

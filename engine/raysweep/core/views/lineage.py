@@ -1,9 +1,9 @@
 """Which configs made a trial what it is: one after the other, each from where it took over.
 
-A lineage is kept of a trial that has gone on with another config, or from another trial's checkpoint. Each
-entry is a config and the number of reports that lay behind the checkpoint which it went on from: it made what
-came after, up to the next entry. A checkpoint has the lineage of its trial up to its own iteration, so one
-that is handed on takes the donor's with it, however often that one was replaced itself.
+A lineage is kept of a trial that has continued with another config, or from another trial's checkpoint. Each
+entry is a config and the number of reports that lay behind the checkpoint which it continued from: it made
+what came after, up to the next entry. A checkpoint has the lineage of its trial up to its own iteration, so
+one that is handed on takes the donor's with it, however often that one was replaced itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def inherit(trial: Trial) -> None:
 def begin(trial: Trial) -> None:
     """An attempt runs: what lies past its checkpoint is made anew, with the trial's present config.
 
-    A trial that never went on with another config or checkpoint needs no lineage.
+    A trial that never continued with another config or checkpoint needs no lineage.
     """
     if not trial.ancestry.lineage:
         return

@@ -74,7 +74,7 @@ def _explain_idle(state: SweepState, under_way: UnderWay) -> str:
     if (paused := line.counts.get("paused", 0)) and not in_reach:
         return f"{paused} trials are paused, and the scheduler is not asked about them ({_where(state)})"
     if not line.active:
-        return f"every trial has ended, and the sweep goes on ({_where(state)})"
+        return f"every trial has ended, and the sweep continues ({_where(state)})"
     return ""
 
 

@@ -99,7 +99,7 @@ def may_be_best(state: SweepState, trial: Trial) -> bool:
 def told(state: SweepState, trial: Trial) -> Told | None:
     """The result of a trial for the searcher; None: nothing yet.
 
-    Of one that went on after its end, what was true at that; of one that has paused, what was true when it
+    Of one that continued after its end, what was true at that; of one that has paused, what was true when it
     did.
     """
     if trial.continued.told is not None:

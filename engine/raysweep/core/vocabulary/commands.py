@@ -116,7 +116,7 @@ class StartTrial:
 class StopTrial:
     """Make a running trial end: at its next report, by interruption after `grace_s`, then by killing it.
 
-    `wants_checkpoint`: it goes on until it has reported a checkpoint, and ends there. A second command for
+    `wants_checkpoint`: it continues until it has reported a checkpoint, and ends there. A second command for
     the same attempt replaces the first.
     """
 
@@ -138,7 +138,7 @@ class RecallTrials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerReport:
-    """A trial waits for this: its report `report` is journaled, and it may go on.
+    """A trial waits for this: its report `report` is journaled, and it may continue.
 
     A stop is a command of its own, and comes first.
     """

@@ -45,12 +45,12 @@ class ControllerStarted:
 
     `behaviour` is the number of the rules that it follows (`BEHAVIOUR`). `deadline` is the sweep's, in
     ISO 8601 with its offset; empty: none. `seen_at`: when the controller before it was last
-    seen at work (its heartbeat). `is_reopening`: the sweep had ended, and goes on. `code`: the digest of the
-    trainable's code (see `specs.code_digest`); empty where that is not known.
+    seen at work (its heartbeat). `is_reopening`: the sweep had ended, and continues. `code`: the digest of
+    the trainable's code (see `specs.code_digest`); empty where that is not known.
 
-    `retried`: the failed trials that run again. `extend_to`: how far trials go on once the sweep is complete:
-    those of `extend_trials`, or the `extend_top` best; None: none is asked for. `released`: (trial, number)
-    of checkpoints of a sweep that has ended, and stays so, that it needs no more: a budget takes them.
+    `retried`: the failed trials that run again. `extend_to`: how far trials continue once the sweep is
+    complete: those of `extend_trials`, or the `extend_top` best; None: none is asked for. `released`: (trial,
+    number) of checkpoints of a sweep that has ended, and stays so, that it needs no more: a budget takes them.
     """
 
     at: float
@@ -271,7 +271,7 @@ class CheckpointCommitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFailed:
-    """A checkpoint could not be stored; the trial goes on without it."""
+    """A checkpoint could not be stored; the trial continues without it."""
 
     at: float
     trial: int

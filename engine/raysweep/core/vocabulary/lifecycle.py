@@ -53,7 +53,7 @@ from typing import Final, Literal
 TrialEnd = Literal["completed", "stopped", "failed"]
 """Ends of a trial that its searcher receives."""
 ToldEnd = TrialEnd | Literal["paused", "infeasible"]
-"""What its searcher receives of a trial: one that pauses may go on; one that failed by its config is
+"""What its searcher receives of a trial: one that pauses may continue; one that failed by its config is
 `infeasible`.
 """
 TrialState = Literal[
@@ -81,9 +81,9 @@ Cause = Literal[
     "kept",  # ended with the controller; runs again when the sweep is resumed
     "moved",  # ended because its node is about to go; runs again on another
     "paused",  # gave its slot back, as a scheduler asked
-    "resumed",  # goes on after a pause, with its own config or another
-    "exploited",  # gives up its own progress, and goes on from another's checkpoint with another config
-    "went_back",  # its newest checkpoint is damaged: goes on from an older one
+    "resumed",  # continues after a pause, with its own config or another
+    "exploited",  # gives up its own progress, and continues from another's checkpoint with another config
+    "went_back",  # its newest checkpoint is damaged: continues from an older one
     "retried",  # failed, within its budget
     "gave_up",  # failed for good
     "due",  # the backoff is over

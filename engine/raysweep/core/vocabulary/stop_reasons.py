@@ -4,15 +4,15 @@
 |---|---|---|---|
 | `scheduler` | is not promising | no | nothing |
 | `pause` | gives its slot back | no: it makes them again when it is resumed | nothing |
-| `resume` | was to be paused, and goes on after all | no | nothing |
-| `exploit` | goes on from another's checkpoint | no | nothing |
+| `resume` | was to be paused, and continues after all | no | nothing |
+| `exploit` | continues from another's checkpoint | no | nothing |
 | `limit` | has done all that it may | no | nothing |
 | `non_finite` | has failed | no | nothing |
 | `hung` | is silent | yes: perhaps it was only slow | nothing |
 | `damage` | goes back to an older checkpoint | no: it makes them again | nothing |
-| `sweep` | ends with the sweep | no | a checkpoint: the sweep may go on some day |
-| `interrupt` | goes on with the next controller | yes | a checkpoint |
-| `preempt` | goes on on another node | yes | a checkpoint |
+| `sweep` | ends with the sweep | no | a checkpoint: the sweep may continue some day |
+| `interrupt` | continues with the next controller | yes | a checkpoint |
+| `preempt` | continues on another node | yes | a checkpoint |
 | `ending` | ends in time with the sweep | yes | its last report |
 
 Core and workers go by this table alone: what a worker may still send is in the message that stops it.

@@ -103,8 +103,8 @@
     if (page.dataset.view !== "report" || !isBusy(page)) { draw(data, page, extra); return; }
     waiting = () => draw(data, page, extra);
     if (document.getElementById("newer")) return;
-    page.prepend(el("p", { id: "newer", class: "panel wide" }, text("The sweep has gone on. "), el("button", { type: "button", class: "small", text: "Show what is new", on: () => waiting() })));
-    rs.say("The sweep has gone on.");
+    page.prepend(el("p", { id: "newer", class: "panel wide" }, text("The sweep has continued. "), el("button", { type: "button", class: "small", text: "Show what is new", on: () => waiting() })));
+    rs.say("The sweep has continued.");
   }
 
   function draw(data, page, extra) {

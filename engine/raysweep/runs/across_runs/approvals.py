@@ -1,6 +1,6 @@
 """Approval of a candidate that passed its gate: decided once, in the champion's file.
 
-Whoever looks first after the time for it is over writes down what silence means. A candidate whose gate
+The first reader after the time for it is over writes down what silence means. A candidate whose gate
 compared it with a champion that is no longer champion is rejected: its scores say nothing about the new one.
 """
 

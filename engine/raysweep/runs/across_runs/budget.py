@@ -232,7 +232,7 @@ def _pin_best(newest: _Ended, planning: _Planning) -> None:
     best = best_shown(newest.state)
     if best is not None and best.checkpoint is not None:
         checkpoints = CheckpointStore(newest.folder.store, newest.folder.sweep_id)
-        # Of another trial's, perhaps, that it went on from.
+        # Of another trial's, perhaps, that it continued from.
         name = f"{newest.folder.sweep_id}/{checkpoints.addresses.reference(best.checkpoint.uri)}"
         reasons = (*planning.pins.get(name, ()), "the best of the newest sweep")
         planning.pins = {**planning.pins, name: reasons}

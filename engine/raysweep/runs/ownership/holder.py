@@ -31,7 +31,7 @@ def note_left(run_id: str, generation: int, started_at: float) -> None:
     """This process has left a run, whatever its last heartbeat, with these fields, says.
 
     Where the storage was away, or the run's folder, as it left, it could not write so. It may live for long,
-    and be the one to go on. `started_at` tells runs of one id at several storage paths apart.
+    and be the one to continue. `started_at` tells runs of one id at several storage paths apart.
     """
     _left.add((run_id, generation, started_at))
 

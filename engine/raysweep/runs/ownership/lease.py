@@ -1,7 +1,7 @@
 """The lease of a sweep or training run: the waiting process renews `lease.json`; the driver watches it.
 
 An orchestrator that is gone for good does not leave a sweep running for ever: once the lease has not been
-renewed for its `ttl_s`, the driver leaves the sweep as it is, and the next attach goes on with it. Without
+renewed for its `ttl_s`, the driver leaves the sweep as it is, and the next attach continues with it. Without
 `lease_ttl_s` there is no lease.
 """
 

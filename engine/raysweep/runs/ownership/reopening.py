@@ -1,4 +1,4 @@
-"""Whether what is stored is what is asked for, and goes on: its limit was moved, or the caller wants more."""
+"""Whether a stored sweep is the one asked for, and continues: by a moved limit, or for more samples."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def check_same(
     *,
     continuing: Continue = NOT_CONTINUED,
 ) -> bool:
-    """Is the stored sweep what `spec` asks for? Returns whether it goes on although it has an outcome.
+    """Is the stored sweep what `spec` asks for? Returns whether it continues although it has an outcome.
 
-    A sweep that has ended takes no change, not even a safe one, but those that let it go on.
+    A sweep that has ended takes no change, not even a safe one, but those that let it continue.
 
     Raises:
         SpecChangedError: With one line for each difference.

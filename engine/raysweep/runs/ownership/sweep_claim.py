@@ -66,8 +66,8 @@ class SweepRequest:
 class Ownership:
     """What owning a sweep gives: its state as replayed before the claim (`started`), its searcher rebuilt.
 
-    `old_cancellation` was meant for a controller before this one: who runs the sweep anew wants it to go on.
-    One that names this controller's job counts, however old it is.
+    `old_cancellation` was meant for a controller before this one: who runs the sweep anew wants it to
+    continue. One that names this controller's job counts, however old it is.
     """
 
     asked: SweepRequest
@@ -95,11 +95,11 @@ class Ownership:
 def find_outcome(folder: SweepFolder, asked: SweepRequest) -> SweepOutcome | None:
     """The outcome of a sweep that has ended, if it was asked for in the same words.
 
-    None also for one that goes on (`reopening.reopens`).
+    None also for one that continues (`reopening.reopens`).
 
     Raises:
         SpecChangedError: It ended under another spec.
-        SpecError: It is to go on until a deadline that has passed too.
+        SpecError: It is to continue until a deadline that has passed too.
     """
     outcome, record = folder.read_outcome(), folder.read_spec()
     if record is not None:

@@ -29,7 +29,7 @@ class StoredCheckpoint:
 
     `iteration`: how many reports lie behind it (None: the sweep itself needs it no more); `score`: the
     metric of the last of them. `new_bytes`: what it was the first of its trial to store. `needed_by`: why it
-    is kept; `pinned_by`: what goes on from it, so that no policy, budget or collection takes it. `problem`:
+    is kept; `pinned_by`: what continues from it, so that no policy, budget or collection takes it. `problem`:
     why nothing is known of it.
     """
 
@@ -47,7 +47,7 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a trial needs a checkpoint; `is_pin`: it goes on from it."""
+    """Why a trial needs a checkpoint; `is_pin`: it continues from it."""
 
     text: str
     is_pin: bool = False
@@ -148,10 +148,10 @@ def _look(
 
 def _reason(trial: Trial, owner: int, checkpoint: Checkpoint) -> _Reason:
     if owner != trial.number:
-        return _Reason(f"trial {trial.number} goes on from it", is_pin=True)
+        return _Reason(f"trial {trial.number} continues from it", is_pin=True)
     if checkpoint != trial.checkpoint:
         return _Reason("the policy keeps it")
     if trial.state in FINAL:
         return _Reason("the newest")
     what = "is retried" if trial.attempts and trial.attempts[-1].end == "retried" else f"is {trial.state}"
-    return _Reason(f"trial {trial.number} {what}, and goes on from it", is_pin=True)
+    return _Reason(f"trial {trial.number} {what}, and continues from it", is_pin=True)

@@ -70,7 +70,7 @@ def reports_of(folder: SweepFolder) -> Iterator[dict[str, Any]]:
         raise SweepNotFoundError(folder.sweep_id, folder.store.url)
     spec = SweepSpec.from_any(dict(record.spec))
     load_scheduler(spec)
-    # Which reports count, and where an attempt went on, only the sweep's own rules say: it is replayed.
+    # Which reports count, and where an attempt continued, only the sweep's own rules say: it is replayed.
     state = SweepState.create(spec, record.seed)
     for number, line in enumerate(folder.journal().read(), start=1):
         try:

@@ -45,7 +45,7 @@ class RunView:
     def check_same(
         self, request: AnyRequest, outcome: Outcome | None, *, continuing: Continue = NOT_CONTINUED
     ) -> bool:
-        """Is what is there what was asked for? Returns whether it is to go on although it has an outcome.
+        """Is what is there what was asked for? Returns whether it is to continue although it has an outcome.
 
         Raises: SpecChangedError with one line for each difference.
         """
@@ -77,7 +77,7 @@ class RunView:
         return isinstance(request.spec, TrainSpec) and self._train.has(request.spec)
 
     def put_aside(self, outcome: Outcome) -> None:
-        """Archive this outcome, if it still is the newest: the sweep goes on, and will have another."""
+        """Archive this outcome, if it still is the newest: the sweep continues, and will have another."""
         newest = self._sweep.read_outcome() if self._sweep is not None else None
         if newest is not None and newest == outcome and self._sweep is not None:
             self._sweep.archive_outcome()

@@ -1,17 +1,17 @@
-"""ASHA by promotion: each trial pauses at each rung, and goes on once it is among the best of that rung.
+"""ASHA by promotion: each trial pauses at each rung, and continues once it is among the best of that rung.
 
 Algorithm: Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020,
 arXiv:1810.05934, as it stands there (algorithm 2): of n trials at a rung, the best floor(n /
 reduction_factor) are promoted. The stopping form (`raysweep.schedulers.asha`) is that of Ray Tune: it
-lets the first ones of a rung go on, however bad.
+lets the first ones of a rung continue, however bad.
 
 The paper adds configs for ever. Here they end: once nothing else can run, the best trial of a rung that
-none (or only who failed) was promoted from goes on, so that some trial reaches `max_t`.
+none (or only who failed) was promoted from continues, so that some trial reaches `max_t`.
 
 Where each config is better than most before it, as those of a search that learns are, nearly all of them are
 among the best when they come, and are promoted. `delayed` is the answer of Li et al., "Hyper-Tune", VLDB
 2022, arXiv:2201.06834 (D-ASHA): no more than floor(n / reduction_factor) are promoted from n, the best first.
-Here, too, configs end: who is among the best once nothing else can run goes on then.
+Here, too, configs end: who is among the best once nothing else can run continues then.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Rung:
     """One milestone: who came how far in what order (larger is better), and who was promoted from it.
 
     `ordered` holds all that were recorded, the best first; `open` those of them that may still be promoted.
-    A promotion looks at `open` alone, so a report costs O(log n), however many went on before.
+    A promotion looks at `open` alone, so a report costs O(log n), however many continued before.
     """
 
     __slots__ = ("milestone", "open", "ordered", "promoted", "scores", "standing")
@@ -168,7 +168,7 @@ class PromotionScheduler:
         self._cumulative = softmax_cumulative([len(each) for each in times])
         # A rung at `max_t` would decide nothing.
         self._brackets = [[Rung(time) for time in each if time < max_t] for each in times]
-        # How many rungs each trial has behind it, who waits at the last of them, and who will not go on.
+        # How many rungs each trial has behind it, who waits at the last of them, and who will not continue.
         self._level: dict[int, int] = {}
         self._waiting: set[int] = set()
         self._gone: set[int] = set()

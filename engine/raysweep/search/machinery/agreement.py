@@ -57,7 +57,7 @@ class Agreement:
 
     def __str__(self) -> str:
         """One line for a person."""
-        again, without = f"{self.anchors} anchors that ran again", "the search goes on without them"
+        again, without = f"{self.anchors} anchors that ran again", "the search continues without them"
         if self.agreeing:
             how = f"(agreement {fmean(self.agreeing):.2f})"
             count = f"{len(self.agreeing)} of {self.runs} earlier runs agree with {again} {how}"

@@ -6,7 +6,7 @@ model of failures over the coordinates of all leaves (`search.models.feasibility
 failure nothing differs from a search that knows of none.
 
 What is told depends on the set of results alone, and is settled before each ask: a search that is told again
-after a restart, by number, goes on as the one that was lost.
+after a restart, by number, continues as the one that was lost.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A model is asked for values and told results; what it gives depends on what it was told, the sweep's seed
 and the trial's number, and on no generator that was drawn from earlier. So one that is told again after a
-restart goes on exactly as the one that was lost.
+restart continues exactly as the one that was lost.
 """
 
 from __future__ import annotations

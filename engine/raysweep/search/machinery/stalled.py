@@ -103,7 +103,7 @@ class RelievedModel:
             self._costs[number] = cost = result.penalty, self._sign * result.value
             if self._best is None or (cost, number) < self._best:
                 self._best, was_best = (cost, number), False
-        if was_best:  # it went on, and came to less
+        if was_best:  # it continued, and came to less
             self._best = min(((cost, each) for each, cost in self._costs.items()), default=None)
 
     def end_infeasible(self, number: int, worst: Result) -> None:

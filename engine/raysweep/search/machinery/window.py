@@ -1,4 +1,4 @@
-"""Which of many results a model is made of, so that an ask costs no more the longer a search goes on.
+"""Which of many results a model is made of, so that an ask costs no more the longer a search continues.
 
 The best and the newest. What is best is found by what was told alone, in whatever order that was; what is
 newest goes by the order of the trials. So a search that is told again after a restart chooses the same.

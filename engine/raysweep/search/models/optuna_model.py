@@ -1,7 +1,7 @@
 """Optuna's samplers over a study that is rebuilt from the journal instead of unpickled.
 
 Every ask uses a fresh sampler whose seed derives from (sweep seed, trial number), so it depends on the
-study's trials only, and a study that is filled again from the journal goes on exactly as the one that was
+study's trials only, and a study that is filled again from the journal continues exactly as the one that was
 lost. Sampled trials and restored ones take the same way into the study.
 """
 
@@ -164,7 +164,7 @@ class _Storage(optuna.storages.InMemoryStorage):
         super().set_trial_system_attr(trial_id, key, value)
 
     def replace(self, trial: FrozenTrial, result: Result | None) -> None:
-        """Give a trial that has ended another result, as it went on; None: it failed then."""
+        """Give a trial that has ended another result, as it continued; None: it failed then."""
         changed = copy.copy(trial)
         changed.state = TrialState.FAIL if result is None else TrialState.COMPLETE
         changed.values = None if result is None else list(result.values)

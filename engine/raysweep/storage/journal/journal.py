@@ -152,7 +152,7 @@ class Journal:
 
         The record counts as read: apply it yourself.
 
-        Raises: SegmentExistsError if the journal went on since it was read: read the rest and decide again.
+        Raises: SegmentExistsError if the journal continued since it was read: read the rest and decide again.
             StorageUnavailableError after `give_up_after_s` of trying.
         """
         torn = self._torn

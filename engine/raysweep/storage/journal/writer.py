@@ -186,7 +186,7 @@ class JournalWriter:
     def flush(self, timeout_s: float | None = None) -> None:
         """Block until everything written before this call is durable.
 
-        Raises: FencedError, StorageUnavailableError (also when `timeout_s` passes first; writing goes on
+        Raises: FencedError, StorageUnavailableError (also when `timeout_s` passes first; writing continues
         then).
         """
         with self._lock:

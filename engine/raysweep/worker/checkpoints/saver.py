@@ -221,7 +221,7 @@ class Saver:
                 is_stored = self._announce_handed(handover, self._store(handover))
         except UploadAbandonedError:
             raise
-        except Exception as error:  # noqa: BLE001  said; the trial, which is elsewhere by now, goes on
+        except Exception as error:  # noqa: BLE001  said; the trial, which is elsewhere by now, continues
             self._uploader.go_on()
             problem = one_line(str(error), 500)
             self._link.send(CheckpointFailed(*self._job.who, number=handover.number, problem=problem))
@@ -311,7 +311,7 @@ class Saver:
     def _find_parent(self, store: CheckpointStore) -> Manifest | None:
         """The trial's own newest checkpoint: what it holds need not be stored again.
 
-        That of a trial whose checkpoint this one goes on from is no parent: it is its owner's to delete.
+        That of a trial whose checkpoint this one continues from is no parent: it is its owner's to delete.
         """
         newest = self.newest
         if self._parent is None and newest is not None and store.addresses.is_of(self._trial_id, newest):

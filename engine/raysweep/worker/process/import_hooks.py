@@ -48,7 +48,7 @@ class Doors(Generic[InsideT]):
         """From now on it is inside."""
         self._inside = inside
         for door in self._doors:
-            # What waits for an import goes on waiting while nothing is inside: that is free.
+            # What waits for an import continues waiting while nothing is inside: that is free.
             if door.name in sys.modules or door.name not in _waiting:
                 after_import(door.name, partial(self._go_through, door.enter))
 

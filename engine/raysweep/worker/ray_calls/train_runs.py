@@ -312,9 +312,9 @@ class _Runs:
         if validations is not None and asked is not None:
             function, options, timeout_s = validations.call_of(asked)
             session.validation = Validation(call=pack(function, options), timeout_s=timeout_s)
-        # This thread has nothing else to do, and the workers go on meanwhile: what they reported is stored,
-        # and the scheduler has decided, before their next report is taken. An evaluation is waited for as
-        # `evaluate.ahead` says.
+        # This thread has nothing else to do, and the workers continue meanwhile: what they reported is
+        # stored, and the scheduler has decided, before their next report is taken. An evaluation is waited
+        # for as `evaluate.ahead` says.
         session.goes_ahead = True
         try:
             report_flat(metrics, checkpoint, wait=checkpoint is not None)

@@ -26,7 +26,7 @@
     if (run.has_ended && UNDER_WAY.includes(task.state)) return [el("p", { class: "faint", text: `The sweep has ended; Airflow still calls its task ${task.state}, and takes the result within seconds.` })];
     if (run.status !== "interrupted") return [];
     const seen = run.seen_at === null || run.seen_at === undefined ? "" : ` It was last heard of ${ago(run.read_at - run.seen_at)}.`;
-    return [el("p", { class: "panel warn wide", text: `No process runs this now.${seen} The task's next try goes on where it stopped.` })];
+    return [el("p", { class: "panel warn wide", text: `No process runs this now.${seen} The task's next try continues where it stopped.` })];
   }
 
   function airflowPanel(shown) {

@@ -1,4 +1,4 @@
-"""What the sweeps of one name may take up, and what is pinned: by champions, trainings, what goes on."""
+"""What the sweeps of one name may take up, and what is pinned: by champions, trainings, what continues."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_the_list_says_what_pins(cli: Cli, sweeps: list[Stored]) -> None:
     assert "pinned: the champion of 'night'" in " ".join(cli("checkpoints", old.path).out.split())
     running_rows = json.loads(cli("checkpoints", unfinished.path, "--json").out)
     pins = [pin for row in running_rows for pin in row["pinned_by"]]
-    assert pins == ["trial 2 is running, and goes on from it"]
+    assert pins == ["trial 2 is running, and continues from it"]
 
 
 def test_a_pause_a_donor_and_a_retry_pin(tmp_path: Path) -> None:
@@ -306,21 +306,21 @@ def test_a_pause_a_donor_and_a_retry_pin(tmp_path: Path) -> None:
     it = exploiting()
     it.sweep.stopped(1)
     pins = {each.uri.rpartition("checkpoints/")[2]: each.pinned_by for each in list_kept(folder, it.state)}
-    assert pins["00000/0"] == ("trial 0 is running, and goes on from it", "trial 1 goes on from it")
+    assert pins["00000/0"] == ("trial 0 is running, and continues from it", "trial 1 continues from it")
     paused = Scheduled(2)
     paused.sweep.report(0, 0.5)
     paused.sweep.saved(0, 0, report=0)
     paused.decide(0, (0, Pause()))
     paused.sweep.stopped(0)
     assert [each.pinned_by for each in list_kept(folder, paused.state)] == [
-        ("trial 0 is paused, and goes on from it",)
+        ("trial 0 is paused, and continues from it",)
     ]
     retried = running(1, failure={"backoff_initial_s": 60})
     retried.report(0, 0.5)
     retried.saved(0, 0, report=0)
     retried.failed(0)
     assert [each.pinned_by for each in list_kept(folder, retried.state)] == [
-        ("trial 0 is retried, and goes on from it",)
+        ("trial 0 is retried, and continues from it",)
     ]
 
 

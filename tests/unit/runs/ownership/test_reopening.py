@@ -1,4 +1,4 @@
-"""A sweep that has ended: what goes on, what is told of it, and how it gets out of its key's way."""
+"""A sweep that has ended: what continues, what is told of it, and how it gets out of its key's way."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def files_of(store: Store, folder: str) -> dict[str, bytes]:
     return {info.key.removeprefix(f"{folder}/"): store.get(info.key) or b"" for info in store.list(folder)}
 
 
-# -- what goes on --------------------------------------------------------------------------------
+# -- what continues --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_it_goes_on_where_more_is_wanted(
     assert stored.folder.read_outcome() is None
     (archived,) = [name for name in stored.files() if name.startswith("outcome-")]
     assert f"{before.generation:06d}" in archived
-    # It is in the claim itself: whoever comes next, asking for nothing, goes on with it.
+    # It is in the claim itself: whoever comes next, asking for nothing, continues with it.
     *_, line = stored.folder.journal().read()
     assert decode(line) == held.started
     monkeypatch.setattr("raysweep.runs.ownership.sweep_claim.FIRST_BEAT_S", 0.0)

@@ -1,4 +1,4 @@
-"""Every report of a sweep, from its journal: which count, where attempts went on, and as typed tables."""
+"""Every report of a sweep, from its journal: which count, where attempts continued, and as typed tables."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_every_report_is_there_once_with_its_attempt_and_its_place(ran: SweepFol
         (1, 1, 5.0, 1),
         (1, 2, 4.0, 2),
         (1, 3, 3.0, 3),
-        # Attempt 2 went on from the checkpoint of iteration 2.
+        # Attempt 2 continued from the checkpoint of iteration 2.
         (2, 3, 3.5, 3),
         (2, 4, 2.5, 4),
     ]

@@ -262,7 +262,7 @@ def test_a_reader_follows_to_the_end_and_reads_only_what_is_new(
     assert (ended.top, ended.curve, ended.failures) == (last.top, last.curve, last.failures)
     assert reader.read() is ended
 
-    # Gone on with: the outcome is put aside, and the sweep runs again.
+    # Continued with: the outcome is put aside, and the sweep runs again.
     whole.folder.archive_outcome()
     again = reader.read()
     assert again is not None

@@ -47,7 +47,7 @@ def test_a_last_segment_cut_at_every_byte_is_repaired_and_stays_so() -> None:
         assert contents.records == [*records, _claim_record(claimed.generation), *RECORDS]
         assert contents.generation == claimed.generation
         assert "repaired by generation" in contents.repairs[0]
-        # The one who read the torn end before the repair goes on reading where it was.
+        # The one who read the torn end before the repair continues reading where it was.
         assert list(journal.read()) == RECORDS
 
 
