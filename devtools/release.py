@@ -31,6 +31,8 @@ IMPORTS: Final = {
     "torch": "import torch",
     "xgboost": "import xgboost",
     "tensorflow": "import tensorflow",
+    "wandb": "import wandb",
+    "otel": "from opentelemetry.proto.trace.v1 import trace_pb2",
     "examples": "import lightgbm, pandas",
 }
 """What has to work in an environment with each extra; an extra that is not here is not checked."""
