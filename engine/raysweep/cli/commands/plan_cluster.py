@@ -79,7 +79,8 @@ def _extra(parts: Sequence[str], name: str) -> dict[str, float]:
         try:
             total["memory"] = float(to_bytes(part))
         except ValueError:
-            raise SpecError(FIELD, f"{part!r} of {name!r} is neither a number of CPUs nor a size of memory", _FIX) from None
+            problem = f"{part!r} of {name!r} is neither a number of CPUs nor a size of memory"
+            raise SpecError(FIELD, problem, _FIX) from None
     return total
 
 
