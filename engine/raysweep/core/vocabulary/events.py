@@ -50,7 +50,7 @@ class ControllerStarted:
 
     `retried`: the failed trials that run again. `extend_to`: how far trials continue once the sweep is
     complete: those of `extend_trials`, or the `extend_top` best; None: none is asked for. `released`: (trial,
-    number) of checkpoints of a sweep that has ended, and stays so, that it does not need: a budget takes them.
+    number) of checkpoints that an ended sweep releases for a budget.
     """
 
     at: float
