@@ -44,10 +44,12 @@ def are_exact(rows: list[dict[str, Any]]) -> bool:
     )
 
 
-def kill_at(path: Path, epoch: int, *, is_worker: bool) -> None:
-    """Kill the program that writes this file, or the worker that runs it, once it has made so many epochs."""
+def kill_at(path: Path, epoch: int, *, above: int = 0) -> None:
+    """Kill the program that writes this file, once it has made so many epochs; or its `above`th parent."""
     pid = wait_for(lambda: reached(path, epoch))
-    os.kill(parent_of(pid) if is_worker else pid, signal.SIGKILL)
+    for _ in range(above):
+        pid = parent_of(pid)
+    os.kill(pid, signal.SIGKILL)
 
 
 def reached(path: Path, epoch: int) -> int:

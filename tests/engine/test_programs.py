@@ -110,8 +110,8 @@ def test_killed_programs_and_workers_resume_from_their_checkpoints_and_reports_a
         scheduler={"asha": {"max_t": 9, "grace_period": 3, "time_attr": "epoch"}},
     )
     killers = [
-        threading.Thread(target=kill_at, args=(pids / "0", 4), kwargs={"is_worker": False}, daemon=True),
-        threading.Thread(target=kill_at, args=(pids / "1", 2), kwargs={"is_worker": True}, daemon=True),
+        threading.Thread(target=kill_at, args=(pids / "0", 4), daemon=True),
+        threading.Thread(target=kill_at, args=(pids / "1", 2), kwargs={"above": 1}, daemon=True),
     ]
     for killer in killers:
         killer.start()

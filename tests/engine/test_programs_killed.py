@@ -148,12 +148,11 @@ def test_under_asha_killed_programs_and_workers_resume_exactly_and_leave_nothing
         num_samples=3,
         scheduler=ASHA,
     )
+    worker = {"above": 2 if kind == "torchrun" else 1}  # the parent of a rank is torchrun
     killers = [
-        threading.Thread(target=kill_at, args=(pids / "0", 2), kwargs={"is_worker": False}, daemon=True),
+        threading.Thread(target=kill_at, args=(pids / "0", 2), daemon=True),
+        threading.Thread(target=kill_at, args=(pids / "1", 1), kwargs=worker, daemon=True),
     ]
-    if kind != "torchrun":  # the parent of a rank is torchrun, which takes its ranks along
-        worker = {"is_worker": True}
-        killers.append(threading.Thread(target=kill_at, args=(pids / "1", 1), kwargs=worker, daemon=True))
     for killer in killers:
         killer.start()
     outcome = rs.run_sweep(spec, key="k")
@@ -192,7 +191,7 @@ def test_pbt_resumes_a_program_from_another_trials_checkpoint_under_a_changed_co
             }
         },
     )
-    killer = threading.Thread(target=kill_at, args=(pids / "0", 3), kwargs={"is_worker": False}, daemon=True)
+    killer = threading.Thread(target=kill_at, args=(pids / "0", 3), daemon=True)
     killer.start()
     outcome = rs.run_sweep(spec, key="k")
     killer.join(60)

@@ -29,7 +29,7 @@ Store = Callable[..., Stored]
         ),
         (("extend", "{id}", "--max-t", "9"), "says not which trials; give either top or trials"),
         (("extend", "{id}", "--max-t", "9", "--top", "1", "--trial", "2"), "give either top or trials"),
-        (("rm", "{id}"), "nobody can be asked here whether to remove it; give --yes"),
+        (("rm", "{id}"), "there is no terminal to ask whether to remove it; give --yes"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], expected: str, cli: Cli, store_sweep: Store) -> None:

@@ -207,7 +207,10 @@ def test_sizes_that_no_node_holds_are_said(plan: Cli) -> None:
         (("--cluster", "eight"), "'eight' is no GPU that is known here"),
         (("--cluster", "0xCPU8"), "'0xCPU8' has nothing"),
         (("--cluster", "2x2xCPU8"), "'2x2xCPU8' has two counts for CPUs"),
-        (("--cluster", "8xH100+much"), "'much' of '8xH100+much' is no number of CPUs and no memory"),
+        (
+            ("--cluster", "8xH100+much"),
+            "'much' of '8xH100+much' is neither a number of CPUs nor a size of memory",
+        ),
         (("--cluster", ","), "'' is no kind of node"),
         (("--step-seconds", "0"), "0 is no duration"),
         (("--nights", "0"), "0 is too few"),

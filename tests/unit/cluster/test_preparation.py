@@ -24,7 +24,7 @@ def new(where: list[str], space: dict[str, Any]) -> None:
 def test_relations_that_cannot_be_told_of_a_config_are_refused(word: str) -> None:
     """Trials whose config has the one text among the numbers would fail, each of them."""
     space = {**MIXED, "c": {word: MIXED["c"]["choice"]}}
-    with pytest.raises(SpecError, match=r"where: 'c < 30' cannot be told of .*'auto'.*; relate numbers"):
+    with pytest.raises(SpecError, match=r"where: 'c < 30' cannot be computed for .*'auto'.*; relate numbers"):
         new(["c < 30"], space)
     new(['c == "auto" or c < 30'], space)
     new(['c != "auto"', "c < 30"], space)

@@ -294,7 +294,11 @@ def test_a_gate_that_names_the_sweeps_metric_is_of_the_sweeps_metric(tmp_path: P
 @pytest.mark.parametrize(
     ("gate", "fields", "said"),
     [
-        ({"metric": "size"}, {}, r"^gate\.mode: is not said of 'size', .* set it to min or max"),
+        (
+            {"metric": "size"},
+            {},
+            r"^gate\.mode: is required: 'size' is not one of the sweep's metrics; set it",
+        ),
         ({"mode": "min"}, {}, r"^gate\.mode: is the sweep's to say"),
         ({"metric": "auc", "mode": "min"}, {}, r"^gate\.mode: is min for 'auc', of which the sweep says max"),
         (
@@ -305,7 +309,7 @@ def test_a_gate_that_names_the_sweeps_metric_is_of_the_sweeps_metric(tmp_path: P
         (
             {"metric": "size", "mode": "min"},
             {"repeat": {"times": 3, "seed_param": "seed"}, "scheduler": "fifo"},
-            r"^gate\.metric: cannot be told of the mean of repeats",
+            r"^gate\.metric: cannot be judged by the mean of repeats",
         ),
     ],
 )

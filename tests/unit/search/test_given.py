@@ -116,7 +116,7 @@ def test_one_that_cannot_be_told_of_it_goes_on_without_and_says_so_once() -> Non
     assert [found.ask(0), found.ask(1)] == [{"x": 0.9}, {"x": 0.8}]
     found.tell(0, 0.1, "completed")
     found.tell(1, 0.2, "completed")
-    said = "search: Climbs cannot be told of configs that it did not suggest: it does not learn from these"
+    said = "search: Climbs cannot receive configs that it did not suggest: it does not learn from these"
     assert take_remark(found) == said
     assert found.ask(2) == blank.ask(0), "as if they had never been"
 
@@ -165,5 +165,5 @@ def test_what_is_suggested_beside_anchors_is_given_to_the_searcher_that_comes_af
 
 
 def test_with_anchors_one_that_cannot_be_told_of_the_past_is_refused_before_they_run() -> None:
-    with pytest.raises(SpecError, match=r"^warm_start: Climbs cannot be told of earlier runs; leave warm_st"):
+    with pytest.raises(SpecError, match=r"^warm_start: Climbs cannot learn from earlier runs; leave warm_st"):
         searcher("Climbs", warm_of())

@@ -265,7 +265,7 @@ def test_it_is_told_of_earlier_sweeps_where_it_can_be() -> None:
     config = found.ask(0)
     assert config is not None
     assert config["x"] >= 0.85
-    with pytest.raises(SpecError, match=r"^warm_start: Climbs cannot be told of earlier runs"):
+    with pytest.raises(SpecError, match=r"^warm_start: Climbs cannot learn from earlier runs"):
         searcher(CLIMBS).tell_earlier({"x": 0.9}, 0.0)
 
 

@@ -370,7 +370,7 @@ def test_a_spec_names_the_field_and_the_fix(where: Any, message: str) -> None:
 
 
 def test_a_list_of_configs_has_no_relations() -> None:
-    with pytest.raises(SpecError, match=r"^where: has no say in a list of configs"):
+    with pytest.raises(SpecError, match=r"^where: is not used with a list of configs"):
         make_spec(search={"configs": {"configs": [{"low": 1, "high": 0}]}})
 
 

@@ -141,7 +141,7 @@ def test_what_a_cluster_makes_of_it_is_no_part_of_the_digest_and_may_change() ->
     [
         (
             {"gpu": 1, "gpu_memory": "10GiB"},
-            r"^resources\.gpu_memory: stands in place of gpu, .*alone",
+            r"^resources\.gpu_memory: replaces gpu, .*alone",
         ),
         ({"bundles": [{"CPU": 1}], "gpu_memory": 5}, r"^resources\.gpu_memory: .*parts of GPUs in bundles"),
         ({"gpu_memory": "10 apples"}, r"^resources\.gpu_memory: .* write one such as"),
