@@ -162,7 +162,7 @@ def test_one_trial_at_a_time_nothing_is_changed_by_kills() -> None:
 def test_one_that_suggests_something_else_is_refused_on_resume_with_the_fix() -> None:
     with pytest.raises(SpecError) as caught:
         searcher(CLIMBS).restore(0, {"x": 0.5})
-    assert "Climbs cannot continue: asked for trial 0 again it suggests" in str(caught.value)
+    assert "Climbs cannot continue: for trial 0 it now suggests" in str(caught.value)
     assert str(caught.value).endswith("give it a seed, and begin under another key")
 
 
@@ -173,7 +173,7 @@ def test_a_killed_sweep_that_it_cannot_go_on_with_is_refused_and_stays_as_it_was
     kill = Kill(when="after", append=whole.appends - 2)
     for kills in ([kill], []):
         with pytest.raises(
-            SpecError, match=r"^search: Forgets cannot continue: asked for trial 4 again it sugg"
+            SpecError, match=r"^search: Forgets cannot continue: for trial 4 it now sugg"
         ):
             simulate(swept, Curve("none"), slots=1, kills=kills, keep_at=str(tmp_path))
     store = open_store(str(tmp_path))
