@@ -31,6 +31,7 @@ def training() -> str:
     spec = rs.TrainSpec(
         name="t",
         trainable="tests.engine.trainruns:loop",
+        config={"trial": 0, "attempt": 1, "steps": 2, "x": 0.5, "log": sys.argv[2]},
         scaling={"num_workers": 1},
         storage_path=sys.argv[1],
     )

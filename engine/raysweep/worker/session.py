@@ -12,7 +12,6 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
-from raysweep.documents.json_numbers import without_names
 from raysweep.errors import TrialStopped
 from raysweep.messages import (
     Answer,
@@ -134,6 +133,8 @@ class Session:
         is_over = self._answered >= report or self.ending.reason is not None
         judged = self.judged.pop(report, None)
         if judged is not None:
+            from raysweep.documents.json_numbers import without_names  # brings pydantic
+
             return without_names(judged.metrics), judged.problem
         return ({}, "it is not validated") if is_over else None
 
