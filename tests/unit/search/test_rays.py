@@ -172,9 +172,7 @@ def test_a_killed_sweep_that_it_cannot_go_on_with_is_refused_and_stays_as_it_was
     whole = simulate(swept, Curve("none"), slots=1)
     kill = Kill(when="after", append=whole.appends - 2)
     for kills in ([kill], []):
-        with pytest.raises(
-            SpecError, match=r"^search: Forgets cannot continue: for trial 4 it now sugg"
-        ):
+        with pytest.raises(SpecError, match=r"^search: Forgets cannot continue: for trial 4 it now sugg"):
             simulate(swept, Curve("none"), slots=1, kills=kills, keep_at=str(tmp_path))
     store = open_store(str(tmp_path))
     (name,) = list_sweeps(store)
