@@ -78,10 +78,14 @@ class Uploader:
         return not self._waiting and not self._is_storing
 
     def add(self, handover: Handover, *, is_awaited: bool = False) -> list[Handover]:
-        """Have it stored; those that it overtook, which never will be. `is_awaited`: none may overtake it."""
+        """Have it stored; those that it overtook, which never will be. `is_awaited`: none may overtake it.
+
+        The trial has written it: a pause ends here, also inside of `rs.new_checkpoint()`.
+        """
         handover.is_awaited = is_awaited
         overtaken: list[Handover] = []
         with self._changed:
+            self._paused_until = None
             if self._policy == "latest":
                 overtaken = [each for each in self._waiting if not each.is_awaited]
                 self._waiting = deque(each for each in self._waiting if each.is_awaited)

@@ -12,7 +12,7 @@ import pytest
 from raysweep.messages import Stop
 from raysweep.specs import SweepSpec
 from raysweep.worker.checkpoints import uploader
-from raysweep.worker.checkpoints.uploader import Uploader
+from raysweep.worker.checkpoints.uploader import Handover, Uploader
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import Keeps, SweepPlace
 from tests.unit.worker.handed_over import JOB, LONG_S, Ears, Gate, ears, gate, hand_over, restored, until
@@ -135,6 +135,20 @@ def test_an_upload_that_the_trial_waits_for_does_not_pause() -> None:
         with found.needed():
             thread.join(LONG_S)
             assert not thread.is_alive()
+
+
+def test_a_pause_ends_with_the_checkpoint_that_the_trial_has_written() -> None:
+    """`rs.report` inside of `rs.new_checkpoint()`, and then a wait for the checkpoint's evaluation."""
+    stored = threading.Event()
+
+    def store(handover: Handover) -> None:
+        found.go_on()
+        stored.set()
+
+    found = Uploader(threading.Condition(), store)
+    with found.paused():
+        found.add(Handover(folder=Path(), number=1, report=0, metrics={}))
+        assert stored.wait(LONG_S)
 
 
 def test_a_trial_that_writes_without_end_holds_no_upload_up(monkeypatch: pytest.MonkeyPatch) -> None:
