@@ -137,8 +137,11 @@ def test_an_upload_that_the_trial_waits_for_does_not_pause() -> None:
             assert not thread.is_alive()
 
 
-def test_a_pause_ends_with_the_checkpoint_that_the_trial_has_written() -> None:
+def test_a_pause_ends_with_the_checkpoint_that_the_trial_has_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """`rs.report` inside of `rs.new_checkpoint()`, and then a wait for the checkpoint's evaluation."""
+    monkeypatch.setattr(uploader, "PAUSE_S", 10 * LONG_S)
     stored = threading.Event()
 
     def store(handover: Handover) -> None:
