@@ -40,7 +40,7 @@ from raysweep.specs.shape import Shape
 from raysweep.worker.gang.process_groups import find_group
 from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup
-from raysweep.worker.sweep_info import ClassOptions, InnerRoom, Keeps, Rungs, SweepPlace
+from raysweep.worker.sweep_info import ClassOptions, InnerRoom, Rungs, SweepPlace
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer
@@ -206,7 +206,6 @@ def make_setup(
             begun_at=begun_at,
             variables=variables_of(spec.callbacks, tracked),
             openers=openers_of(spec.callbacks),
-            keeps=Keeps.of(spec),
             evaluations_ahead=spec.evaluate.ahead if spec.evaluate is not None else None,
             validates=spec.evaluate is not None and spec.evaluate.is_by_trainer,
             evaluation_resources=spec.evaluate.resources.to_bundle() if spec.evaluate is not None else {},

@@ -26,6 +26,7 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
+from raysweep.documents.json_numbers import Counts
 from raysweep.estimates.model import NO_END, Course, Model
 from raysweep.estimates.rows import Rows, own_step_s, rungs_of
 
@@ -218,8 +219,8 @@ class Play:
         )
 
     def _count_ended(self) -> int:
-        counts = self.state.line.counts
-        return sum(counts.get(name, 0) for name in ("completed", "stopped", "failed"))
+        counts = Counts.of(self.state.line.counts)
+        return counts.finished + counts.failed
 
     def _extended(self) -> Played | None:
         """By the pace of the second half of what was played."""

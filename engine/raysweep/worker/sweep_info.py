@@ -76,29 +76,6 @@ class Rungs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeps:
-    """Which checkpoints of a trial the controller keeps: the `last` newest, and the `best` best."""
-
-    last: int = 1
-    best: int = 0
-    is_max: bool = False
-    """Whether a checkpoint with more of what ranks it is better."""
-
-    @classmethod
-    def of(cls, spec: SweepSpec) -> Self | None:
-        """Of a spec; None: a checkpoint may be kept, or wanted, for another reason."""
-        if spec.checkpoint.every_n is not None or spec.evaluate is not None:
-            return None
-        best = spec.checkpoint.keep_best
-        mode = spec.mode if isinstance(best, bool) or best.mode is None else best.mode
-        return cls(
-            last=spec.checkpoint.keep_last,
-            best=int(best) if isinstance(best, bool) else best.num,
-            is_max=mode == "max",
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlace:
     """Goes to a worker as JSON."""
 
@@ -131,8 +108,6 @@ class SweepPlace:
     tuples: Tuples = ()
     """The tuples of the search space, which are lists in a trial's config until the trainable gets it."""
     rungs: Rungs = Rungs()
-    keeps: Keeps | None = None
-    """By which a checkpoint that waits at the end of a trial need not be stored; None: each has to be."""
     """Where a trial of one process waits for what is decided; see `worker.rungs`."""
     begun_at: float = 0.0
     """When the sweep began, in Unix seconds."""

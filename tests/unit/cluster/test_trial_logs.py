@@ -126,5 +126,5 @@ def test_the_limit_is_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("RAYSWEEP_LOG_BYTES", "1234")
     assert log_limit() == 1234
     monkeypatch.setenv("RAYSWEEP_LOG_BYTES", "a lot")
-    with pytest.raises(SpecError, match="RAYSWEEP_LOG_BYTES: 'a lot' is no number of bytes"):
+    with pytest.raises(SpecError, match="RAYSWEEP_LOG_BYTES: 'a lot' is not a number of bytes"):
         log_limit()

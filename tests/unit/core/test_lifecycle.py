@@ -90,13 +90,15 @@ def movers_in(path: Path) -> list[str]:
 def test_one_function_moves_trials() -> None:
     """The table is the law: nothing in the core sets the state of a trial but `transitions.move`.
 
-    `state/sweep.py` sets the fields of a sweep's state by name when it restores a snapshot.
+    `state/sweep.py` sets the fields of a sweep's state by name when it restores a snapshot, and
+    `state/frozen.py` when it makes a copy for an estimate.
     """
     files = sorted(CORE.rglob("*.py"))
     found = {path.name: movers_in(path) for path in files}
     assert {name: places for name, places in found.items() if places} == {
         "transitions.py": ["trial.state"],
         "sweep.py": ["setattr(state, name, reader.validate_python(plain[name]))"],
+        "frozen.py": ["setattr(made, name, reader.validate_python(plain[name]))"],
     }
 
 

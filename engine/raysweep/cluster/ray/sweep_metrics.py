@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Final
 
 from raysweep.core import SweepState
 from raysweep.outcome import SweepProgress
 
-STATES: Final = ("queued", "running", "paused", "completed", "stopped", "failed", "cancelled")
 log = logging.getLogger("raysweep")
 
 
@@ -20,6 +18,7 @@ class SweepMetrics:
         self._state, self._interval_s = state, interval_s
         self._set_at: float | None = None
         self._reported = 0
+        self._states: set[str] = set()
         self._is_broken = False
 
     def show(self, progress: SweepProgress, *, is_last: bool = False) -> None:
@@ -48,8 +47,10 @@ class SweepMetrics:
             each.set_default_tags({"sweep_id": progress.sweep_id, "name": progress.name})
 
     def _set(self, progress: SweepProgress) -> None:
-        for state in {*STATES, *progress.counts}:
-            self._trials.set(float(progress.counts.get(state, 0)), {"state": state})
+        counts = progress.counts.shown
+        self._states |= counts.keys()
+        for state in self._states:
+            self._trials.set(float(counts.get(state, 0)), {"state": state})
         reported = sum(trial.results.reports for trial in self._state.trials.values())
         if reported > self._reported:
             self._reports.inc(float(reported - self._reported))

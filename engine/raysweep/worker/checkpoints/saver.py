@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +16,7 @@ from raysweep.worker.checkpoints.captures import TRIES, Capture, Captures, NoPla
 from raysweep.worker.checkpoints.staging import Staging
 from raysweep.worker.checkpoints.uploader import Handover, UploadAbandonedError, Uploader
 from raysweep.worker.link import Link
-from raysweep.worker.sweep_info import Keeps, SweepPlace
+from raysweep.worker.sweep_info import SweepPlace
 from raysweep.worker.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -51,8 +50,6 @@ class Saver:
         self._limits: UploadLimits | None = None
         self._is_last_stored = False
         self._taken_bytes = 0
-        self._best_stored: list[float] = []
-        """What ranks the best of those that are stored; as many as are kept for that."""
 
     # -- from the trial's threads ------------------------------------------------------------------
 
@@ -135,40 +132,10 @@ class Saver:
         return self._uploader.is_idle and self._is_last_stored
 
     def finish(self) -> None:
-        """User code has ended: what it handed over is stored, if there is the time, before that is said.
-
-        What would be deleted as soon as it is stored is skipped.
-        """
-        keeps = self._place.keeps
-        # One that was told to end may have reported what ranks nothing: then nothing is compared.
-        if keeps is not None and not self._waiting.ending.is_asked:
-            for skipped in self._uploader.skip(partial(self._replaced, keeps)):
-                self._captures.release(skipped.capture, is_stored=False)
+        """User code has ended: what it handed over is stored, if there is the time, before that is said."""
         self.flush()
         self._uploader.close()
         self._staging.close()
-
-    def _replaced(self, keeps: Keeps, waiting: Sequence[Handover]) -> list[Handover]:
-        """Those of what waits that later and better ones replace, by what the controller keeps."""
-        ranks = [self._rank(each.metrics) for each in waiting]
-        sign = -1.0 if keeps.is_max else 1.0
-        known = [sign * rank for rank in (*self._best_stored, *ranks) if rank is not None]
-
-        def is_kept(rank: float | None) -> bool:
-            return rank is not None and sum(each < sign * rank for each in known) < keeps.best
-
-        older = zip(waiting[: -keeps.last], ranks, strict=False)
-        return [each for each, rank in older if not is_kept(rank)]
-
-    def _rank(self, metrics: dict[str, Any]) -> float | None:
-        """What `keep_best` ranks a checkpoint by."""
-        return _number(metrics.get(self._place.ranks_by or self._place.metric))
-
-    def _note_stored(self, metrics: dict[str, Any]) -> None:
-        rank, keeps = self._rank(metrics), self._place.keeps
-        if rank is not None and keeps is not None:
-            found = sorted((*self._best_stored, rank), reverse=keeps.is_max)
-            self._best_stored = found[: keeps.best]
 
     def _take(self, directory: Path, number: int) -> Capture:
         """Raises: NoPlaceError. SpecError: what is there cannot be kept, which is said where it was made."""
@@ -295,7 +262,6 @@ class Saver:
         # Before it is announced, and the one before is let go.
         self.newest, self._parent, self._parent_capture = saved.reference, saved.manifest, capture
         self._is_last_stored = True
-        self._note_stored(metrics)
         ranks_by = self._place.ranks_by
         rank = _number(metrics.get(ranks_by)) if ranks_by else None
         score = self._score(metrics)

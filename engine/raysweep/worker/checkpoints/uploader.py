@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,14 +95,6 @@ class Uploader:
                 self._thread.start()
             self._changed.notify_all()
         return overtaken
-
-    def skip(self, choose: Callable[[Sequence[Handover]], Sequence[Handover]]) -> list[Handover]:
-        """Store none of those that `choose` names of what waits, oldest first; they are returned."""
-        with self._changed:
-            skipped = [each for each in choose(tuple(self._waiting)) if not each.is_awaited]
-            self._waiting = deque(each for each in self._waiting if each not in skipped)
-            self._changed.notify_all()
-        return skipped
 
     @contextmanager
     def paused(self) -> Iterator[None]:
