@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 from raysweep.core.state.sweep import SweepState
@@ -20,6 +20,9 @@ BUSY_SHARE: Final = 30.0
 CPU_S: Final = 0.5
 FRESH_S: Final = 150.0
 """A heartbeat's estimate counts for as long as this."""
+
+
+log = logging.getLogger("raysweep")
 
 
 class Estimating:
@@ -65,7 +68,7 @@ class Estimating:
         now: float,
     ) -> Expected:
         # An estimate is an extra: whatever is wrong with it, the status is shown.
-        with suppress(Exception):
+        try:
             samples = samples_of(state)
             estimate = estimate_rest(
                 state,
@@ -77,6 +80,8 @@ class Estimating:
                 cpu_s=self._cpu_s,
             )
             return Expected(estimate=estimate, slow=slow_trials(state, samples, now - state.clock.ahead_s))
+        except Exception:
+            log.info("no estimate of the sweep could be made", exc_info=True)
         return NOTHING
 
     def _nights(self) -> Sequence[Past]:
