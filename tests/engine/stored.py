@@ -1,7 +1,7 @@
 """What `tests/golden/stored.zip` holds: two sweeps and a training (see `tests/golden/record_stored.py`).
 
 The objects lie under one S3 prefix, since what is recorded of checkpoints has their whole address. The
-trainables are never edited: in a script they are identified by their source.
+trainables, with their docstrings, are never edited: in a script they are identified by their source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEPS = 4
 
 
 def steps(config: dict[str, Any]) -> None:
-    """Four reports with a checkpoint each; continues from the one it is given."""
+    """Four reports with a checkpoint each; goes on from the one it is given."""
     at = 0
     if checkpoint := rs.get_checkpoint():
         with checkpoint as folder:

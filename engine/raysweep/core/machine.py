@@ -154,7 +154,7 @@ def _on_capacity_changed(state: SweepState, event: ev.CapacityChanged, out: Out)
         room.no_room_since = None
     elif room.no_room_since is None:
         room.no_room_since = event.at
-        transitions.note(state, f"no room for a trial at present: {event.problem}")
+        transitions.note(state, f"no room at present: {event.problem}")
     room.no_room_problem = event.problem
 
 

@@ -251,7 +251,7 @@ class Feed:
     def _notices(self, event: ev.Event, *, had_room: bool) -> Iterator[hk.Notice]:
         state = self._state
         if had_room and state.room.no_room_since is not None and state.phase == "running":
-            text = f"no room for a trial at present: {state.room.no_room_problem}"
+            text = f"no room at present: {state.room.no_room_problem}"
             yield hk.Notice(id=self._id(), at=event.at, kind="stalled", text=text)
         if isinstance(event, ev.DemandStuck):
             yield hk.Notice(id=self._id(), at=event.at, kind="stalled", text=event.problem)

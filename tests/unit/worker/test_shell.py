@@ -112,6 +112,7 @@ class Server:
 
     def __init__(self, says: bytes, *, ends: bool = False) -> None:
         self.heard: list[Any] = []
+        self.lives: threading.Thread | None = None
         self._says = says
         self._ends = ends
 
@@ -119,7 +120,8 @@ class Server:
         self.sock = sock.dup()
         self.child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         self.sock.sendall(self._says)
-        threading.Thread(target=self._live, daemon=True).start()
+        self.lives = threading.Thread(target=self._live, daemon=True)
+        self.lives.start()
         return self.child.pid
 
     def _live(self) -> None:
@@ -142,6 +144,8 @@ def run_child(server: Server, recorder: Recorder, *also: Order) -> None:
     job = shell.next_job()
     assert job is JOB
     forking._run_child(server, job, shell)  # type: ignore[arg-type]
+    if server.lives is not None:
+        server.lives.join(30)
     server.sock.close()
 
 
