@@ -1,8 +1,9 @@
-"""Finds phrases in the project's text that plain English avoids, and prose that is not wrapped.
+"""Finds phrases that plain English avoids, prose that is not wrapped, and table cells that are prose.
 
 `make check` runs it over the documentation and over each line of the packages: names, comments, docstrings
 and messages. A phrase is listed with what to write instead. Lines of code, tables and links are as long as
-they need to be; other lines of the documentation have at most 100 columns.
+they need to be; other lines of the documentation have at most 100 columns. A cell of a table has at most 25
+words.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ INSTEAD: Final = {
 PAGES: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs")
 PACKAGES: Final = ("engine", "operators", "flows", "dags", "examples")
 MAX_COLUMNS: Final = 100
+MAX_CELL_WORDS: Final = 25
 _PHRASES: Final = {
     re.compile(rf"\b{phrase}\b".replace(" ", r"\s+"), re.IGNORECASE): new for phrase, new in INSTEAD.items()
 }
+_CELL_END: Final = re.compile(r"(?<!\\)\|")
+_CODE: Final = re.compile(r"`[^`]*`")
 _LINE_END: Final = re.compile(r"\n[ \t#>]*")
 
 
@@ -58,6 +62,7 @@ def find(root: Path) -> list[Finding]:
         found += phrases(name, text)
         if path.suffix == ".md":
             found += long_lines(name, text)
+            found += long_cells(name, text)
     return found
 
 
@@ -87,6 +92,21 @@ def long_lines(name: str, text: str) -> Iterator[Finding]:
         # A link cannot be broken: what counts is where the last word begins.
         if not is_free and len(line) > MAX_COLUMNS and " " in line[MAX_COLUMNS:].strip():
             yield Finding(name, number, f"{len(line)} columns", f"wrap prose at {MAX_COLUMNS}")
+
+
+def long_cells(name: str, text: str) -> Iterator[Finding]:
+    """Cells of tables that have more words than a cell should; code in a cell counts by its words, too."""
+    is_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        if is_code or not line.startswith("|"):
+            continue
+        row = _CODE.sub(lambda code: code[0].replace("|", "/"), line)
+        for words in (len(cell.split()) for cell in _CELL_END.split(row)):
+            if words > MAX_CELL_WORDS:
+                found = f"a cell of {words} words"
+                yield Finding(name, number, found, f"write at most {MAX_CELL_WORDS}, or a list")
 
 
 def main(argv: list[str] | None = None) -> int:

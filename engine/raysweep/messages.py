@@ -156,7 +156,7 @@ class TrialNoted(AttemptMessage, frozen=True):
     """A note about this attempt for the sweep's user; the trial continues.
 
     `count`: how often that was so up to now; the highest one is noted. `is_shared`: a sweep notes it once,
-    with the first trial that says so.
+    with the first trial that reports it.
     """
 
     text: str
@@ -198,7 +198,7 @@ class Spent(AttemptMessage, frozen=True):
 class Met(AttemptMessage, frozen=True):
     """Of rank 0: the gang of this attempt meets at this port of its host.
 
-    `is_each`: every rank has a port of its own, and says so; when all have, all are told all.
+    `is_each`: every rank has a port of its own and sends it; once all have, each rank receives all ports.
     """
 
     port: int

@@ -43,7 +43,7 @@ def materialize(kind: str, name: str, metadata: Mapping[str, Any], *, made_from:
     """Say that this task has made the asset of this sweep or training, as `@materialize` would.
 
     The asset's name is known only once the task has its spec, so this is done inside of it. A Prefect without
-    assets, or no task at all, is no reason to fail: it is said at debug level. Returns whether it was done.
+    assets, or no task at all, is no reason to fail: it is logged at debug level. Returns whether it was done.
 
     Args:
         kind: `sweep` or `train`.

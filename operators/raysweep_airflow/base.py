@@ -130,7 +130,7 @@ class JobOperator(BaseOperator):
             return Try(self, context).complete(event)
 
     def on_kill(self) -> None:
-        """Cancel the job if the task's state says so: SIGTERM also comes when a worker is shut down."""
+        """Cancel the job if the task is over by its state: SIGTERM also comes when a worker is shut down."""
         if self.killed is not None:
             self.killed()
 

@@ -1,4 +1,4 @@
-"""The end of a try: what fails says so once and for good, and what is shown of an outcome."""
+"""The end of a try: errors that fail a task for good, and how an outcome is shown."""
 
 from __future__ import annotations
 

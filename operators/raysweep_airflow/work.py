@@ -193,7 +193,7 @@ class Try:
         return hook.access(was_there=was_there)
 
     async def _call_off(self) -> None:
-        """End this try's job if the task's state says so, or see that there will be none."""
+        """End this try's job if the task is over by its state, or see that there will be none."""
         canceller = Canceller(to=self._connect, by=self.task.canceller, log=self.log, grace_s=2.0)
         await canceller.call_off_if_over(self.intent, self.task.why_over)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.words import INSTEAD, find, long_lines, main, phrases
+from devtools.words import INSTEAD, MAX_CELL_WORDS, find, long_cells, long_lines, main, phrases
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,6 +44,19 @@ def test_prose_is_wrapped_and_code_tables_and_links_are_as_long_as_they_are() ->
     long = "word " * 30
     page = f"{long}\n| {long} |\n```\n{long}\n```\n# {long}\n[a](https://example.org/{'x' * 120})\n"
     (found,) = long_lines("docs/page.md", page)
+    assert found.line == 1
+
+
+def test_a_cell_of_more_than_25_words_is_found() -> None:
+    fits, long = "word " * MAX_CELL_WORDS, "word " * (MAX_CELL_WORDS + 1)
+    (found,) = long_cells("docs/page.md", f"| a | b |\n|---|---|\n| {fits} | {fits} |\n| a | {long} |\n")
+    assert (found.line, found.found) == (4, "a cell of 26 words")
+
+
+def test_a_bar_in_code_ends_no_cell_and_blocks_of_code_are_no_tables() -> None:
+    half = "word " * 13
+    page = f"| `{half}|{half}` |\n```\n| {half}{half} |\n```\n| {half} | {half} |\n"
+    (found,) = long_cells("docs/page.md", page)
     assert found.line == 1
 
 

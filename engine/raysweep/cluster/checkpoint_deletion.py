@@ -64,7 +64,7 @@ class Discards:
         return [*self._under_way.copy(), *(uri for _, uri in self._waiting)]
 
     def delete(self, uris: Iterable[str]) -> None:
-        """Delete these that were due, which may take long; what cannot be deleted is said.
+        """Delete these that were due, which may take long; failures are noted.
 
         One thread at a time deletes in a trial, and takes with it what comes due there meanwhile: a deletion
         looks at all that the trial keeps, so that many together cost hardly more than one.

@@ -24,7 +24,7 @@ from raysweep.specs import SweepSpec
 DRAIN_S: Final = 2.0
 ROOM_S: Final = 10.0
 DEMAND_S: Final = 5.0
-# A deadlock ends the sweep only once its trials have been silent for long: it is said again until then.
+# A deadlock ends the sweep only once its trials have been silent for long: the note is repeated until then.
 SAY_AGAIN_S: Final = 30.0
 FindRoom = Callable[[SweepSpec, Collection[str], Collection[str]], Room]
 log = logging.getLogger("raysweep")

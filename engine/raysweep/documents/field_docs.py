@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema
 
 
 def description_of(model: type[BaseModel], name: str) -> str:
-    """What is said of a field; empty where nothing is."""
+    """The description of a field; empty without one."""
     field = model.model_fields.get(name)
     given = field.description if field is not None else None
     return given if given is not None else _of_all(model).get(name, "")

@@ -333,7 +333,7 @@ def _watched(look: Callable[[], bool], *, every_s: float, name: str) -> Iterator
         ended.set()
 
 
-# --- what is said
+# --- messages
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """An error as one line of a job's log: how the driver's error reaches the process that waits for the job.
 
 The line is `raysweep-error: {"class": …, "message": …, "retryable": …, "fields": {…}}`; the last one counts.
-A driver that has stored an outcome says so with `raysweep-outcome: <status>`.
+A driver that has stored an outcome prints `raysweep-outcome: <status>`.
 """
 
 from __future__ import annotations

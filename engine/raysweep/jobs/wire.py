@@ -1,7 +1,7 @@
 """The Jobs API on the wire: what is sent, what is answered, and which error an answer is.
 
 Source: ray 2.60, `ray/dashboard/modules/job/job_head.py` and `common.py`. A duplicate id has no status code
-of its own: it is a 500 whose text says so.
+of its own: it is a 500 whose text tells them apart.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from raysweep.space.domains import Domain, Float, Integer
 from raysweep.space.perturbation import mutable_leaves
 
 NEAR: Final = 0.02
-"""A value this near to an end of its range, as a share of the range, is said to be at its end."""
+"""A value this near to an end of its range, as a share of the range, counts as at its end."""
 _CLOSE: Final = 0.01
 
 

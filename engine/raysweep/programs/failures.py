@@ -83,7 +83,7 @@ def _how(code: int) -> str:
 
 
 def _last_line(text: str) -> str:
-    """The last line that says something of the program: not of the launcher that saw it fail."""
+    """The last line by the program itself, not by the launcher that saw it fail."""
     found = _OF_LAUNCHER.search(text)
     own = text[: max(text.rfind(_TRACEBACK, 0, found.start()), 0)] if found else text
     lines = [line for line in own.splitlines() if line.strip()]

@@ -104,7 +104,7 @@ def draining_nodes() -> dict[str, float | None]:
 
 
 def node_kinds() -> list[NodeKind]:
-    """The nodes that the autoscaler could add, where the cluster's configuration says so; few clusters do."""
+    """The nodes that the autoscaler could add, if the cluster's configuration lists them; few do."""
     config: Any = state.get_cluster_config()
     return [
         NodeKind(

@@ -246,7 +246,7 @@ def replay_failed(searcher: Searcher, number: int) -> None:
 
 @runtime_checkable
 class Substituting(Protocol):
-    """A searcher that may do something else than what was asked for, and says so."""
+    """A searcher that may do something else than what was asked for, with a note."""
 
     @property
     def substitution(self) -> str | None:

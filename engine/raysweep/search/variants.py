@@ -83,7 +83,7 @@ class VariantSearcher:
     `ask(n)` depends on the seed and n. Each point of the grid gets `num_samples` samples, as in Ray Tune.
 
     With `is_distinct`, where all leaves but the grid's are discrete, no two trials of a grid point get the
-    same values, and the search ends with the last of them (`note` says so). An ask then depends on earlier
+    same values, and the search ends with the last of them (with a `note`). An ask then depends on earlier
     ones, too. Leaves of a grid alone repeat `num_samples` times even so: that is what was asked for.
 
     A point of the grid that has no config left which satisfies `where` is left out from then on. Which

@@ -244,7 +244,7 @@ class SimulatedCluster:
         self._post(actor, Ready(node=actor.node.name, pid=actor.number))
 
     def die(self, actor: Actor, failure: Failure, *, is_told: bool = True) -> None:
-        """An actor is gone; Ray says so some time later, or never."""
+        """An actor is gone; Ray reports it some time later, or never."""
         if not actor.is_alive:
             return
         self.end_process(actor)

@@ -11,7 +11,7 @@ from raysweep.storage.journal.segment import SegmentHeader, encode_segment
 
 
 class SimulatedWriter:
-    """Commits when `policy` says so, as `JournalWriter` does; a put takes `put_s`."""
+    """Commits by `policy`, as `JournalWriter` does; a put takes `put_s`."""
 
     def __init__(
         self, clock: Clock, backend: JournalBackend, claim: Claim, *, put_s: float, interval_s: float

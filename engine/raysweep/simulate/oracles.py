@@ -48,7 +48,7 @@ def check_times(
 ) -> None:
     """The sweep has been at work as long as its controllers ran, however the wall clock was set meanwhile.
 
-    Of a controller that was killed only what it wrote down counts. Of a reopened sweep nothing is said.
+    Of a controller that was killed only what it wrote down counts. A reopened sweep is not checked.
     """
     if any(isinstance(event, ControllerStarted) and event.is_reopening for event in journal):
         return

@@ -47,7 +47,7 @@ class Amount:
 class Need:
     """What a trial needs of one thing, by its config.
 
-    `field`: where the spec says so. `name`: `cpu`, `gpu`, `memory` (bytes), `num_workers`, or
+    `field`: the field of the spec. `name`: `cpu`, `gpu`, `memory` (bytes), `num_workers`, or
     `custom.licence` for a custom resource of that name; of a gang, what each worker needs. `usual`: what all
     trials have. `is_pinned`: it is CPUs that a process is pinned to.
     """

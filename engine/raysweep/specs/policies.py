@@ -391,7 +391,7 @@ class StopPolicy(SpecModel):
     For reports that are results of the same cases in the same order: folds, data sets, problem instances.
     """
     trial_if: FunctionPath | None = None
-    """A trial ends when this function of its reports says so: an import path `package.module:function`.
+    """A trial ends when this function of its reports returns true: an import path `package.module:function`.
 
     It is called after each report with all of them, a list of dicts, and returns a bool, by these alone.
     """

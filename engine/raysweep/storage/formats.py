@@ -25,7 +25,7 @@ def other_format(found: object, known: int, *, name: str = "format", writer: obj
         found: The format that it names; None: it names none.
         known: The only one that this version reads.
         name: The field that names it.
-        writer: The version of raysweep that wrote it, if it says so.
+        writer: The version of raysweep that wrote it, if the file names one.
 
     Returns: The problem, for a message that begins with the path of the object.
     """

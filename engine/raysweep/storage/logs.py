@@ -42,7 +42,7 @@ class LogText:
         return b"%b\n[raysweep: %d bytes are left out here]\n%b" % (self.head, self.left_out, self.tail)
 
     def after(self, position: int) -> bytes:
-        """What is kept from byte `position` of the output on; where some of that is left out, it says so."""
+        """What is kept from byte `position` of the output on; with a line for what is left out."""
         text = self.head[position:]
         start = len(self.head) + self.left_out
         if self.left_out and position < start:

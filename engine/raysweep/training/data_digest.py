@@ -22,7 +22,7 @@ from raysweep.storage.objects.store import ObjectInfo, Store
 MAX_READ_BYTES: Final = 256 * 2**20
 """Data of up to this size are hashed by content."""
 MAX_OBJECTS: Final = 100_000
-"""So many objects are looked at, the first by name; of more the digest says so."""
+"""The most objects that are read, the first by name; a digest of more objects is marked as cut."""
 _FIELD: Final = "data"
 
 

@@ -71,7 +71,7 @@ class Session:
         self.goes_ahead = False
         """Whether `report(wait=True)` waits until a checkpoint is stored, and not for its evaluation."""
         self.validation: Validation | None = None
-        """What validates the checkpoint of the next report, where a trainer says so."""
+        """What validates the checkpoint of the next report, if a trainer asks for it."""
         self.judged: dict[int, Judged] = {}
         """What came of it, by the number of the report, from 0."""
         self._rungs = RungWatch(place.rungs, job.iteration) if place.rungs and job.gang is None else None

@@ -174,7 +174,7 @@ def plan_end_of(state: SweepState, trial: Trial, at: float, out: Out) -> None:
 
 
 def take_end(state: SweepState, at: float, out: Out) -> None:
-    """End the sweep if a deadline or a budget says so now."""
+    """End the sweep if a deadline or a budget is reached."""
     end = end_in_sight(state)
     if end is None:
         return

@@ -177,7 +177,7 @@ class Tally:
                 self.note_pace(trial.pace.step_s or 0.0, trial.pace.reported_at or 0.0)
                 self.note_pace(trial.pace.save_s or 0.0, trial.pace.saved_at or 0.0)
 
-    # -- what is said ------------------------------------------------------------------------------
+    # -- summaries --------------------------------------------------------------------------------
 
     def touch(self, *slots: int) -> None:
         """These slots have changed, or are about to in this event."""

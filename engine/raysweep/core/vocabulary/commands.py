@@ -151,7 +151,7 @@ class AnswerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteCheckpoint:
-    """No state needs this checkpoint any more: delete it once the journal says so durably."""
+    """No state needs this checkpoint any more: delete it once the journal has that durably."""
 
     trial: int
     number: int

@@ -296,7 +296,7 @@ class TrialNoted:
     """A note about this attempt for the sweep's user; nothing follows from it.
 
     `count`: how often that was so up to now; the highest one is noted. `is_shared`: a sweep notes it once,
-    with the first trial that says so.
+    with the first trial that reports it.
     """
 
     at: float

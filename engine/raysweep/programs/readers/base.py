@@ -26,7 +26,7 @@ class Reader(Protocol):
 
 
 def step_of(record: Record) -> float | None:
-    """The step that a record is of, if it says so."""
+    """The step of a record, if it names one."""
     for name in STEPS:
         value = record.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):

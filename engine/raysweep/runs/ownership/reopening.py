@@ -147,7 +147,7 @@ def check_whole(folder: SweepFolder, record: SweepRecord) -> None:
         raise SweepDamagedError(folder.uri, problem, fix)
 
 
-# -- what is said of a sweep that ended before ----------------------------------------------------------
+# -- notes about a sweep that ended before --------------------------------------------------------------
 
 
 def told(outcome: SweepOutcome, *, code: str, now: float) -> SweepOutcome:

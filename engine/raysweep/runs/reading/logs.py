@@ -53,7 +53,7 @@ def find_log(folder: SweepFolder, trial: int, attempt: int | None = None) -> Log
     """The log of an attempt of a trial, by default of the newest that has one.
 
     Raises:
-        LogNotFoundError: There is none; says which there are.
+        LogNotFoundError: There is none; the message lists those that exist.
     """
     logs = list_logs(folder)
     found = [log for log in logs if log.trial == trial and attempt in (None, log.attempt)]

@@ -50,7 +50,7 @@ INTERRUPTED: Final = "interrupted"
 STARTING: Final = "starting"
 """The status of a run that a controller has, and that there is no heartbeat of yet."""
 _MIN_ENDED: Final = 3
-"""With fewer ended trials nothing is said of the pace."""
+"""With fewer ended trials no pace is shown."""
 
 
 class RunStatus(Record):

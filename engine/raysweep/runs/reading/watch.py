@@ -73,7 +73,7 @@ class StorageWatch:
     def look(self) -> list[WatchedSweep]:
         """The sweeps as they are now: those that run first, then the newest.
 
-        A sweep that is gone is left out; one that cannot be read says so in its row.
+        A sweep that is gone is left out; one that cannot be read has an error in its row.
         """
         now = time.time()
         try:

@@ -91,7 +91,7 @@ class ModelSearcher:
     """Asks a model, and lets it know.
 
     Trials that were asked for and not told count as running. In a discrete space no config is asked for
-    twice, and the search ends with the last one (`note` says so); but for a model that `repeats`.
+    twice, and the search ends with the last one (with a `note`); but for a model that `repeats`.
 
     Args:
         space: the parsed search space, without `grid_search`.

@@ -4,7 +4,7 @@ In a space of numbers, which a choice between numbers in order counts as, a Gaus
 it finds nothing better, and CMA-ES that begins with its results once there are many (with constraints TPE);
 with other choices, or parameters that only some configs have, TPE. Where costs count, the Gaussian process in
 any case. Where the package for one of them is not
-installed, TPE takes its place, and the sweep says so. With several metrics TPE, and once there are many
+installed, TPE takes its place, with a note. With several metrics TPE, and once there are many
 results NSGA-II, with four metrics and more NSGA-III.
 """
 

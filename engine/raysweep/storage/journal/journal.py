@@ -118,7 +118,7 @@ class Journal:
     def read(self) -> Iterator[bytes]:
         """The records not read before, in order. Exhaust it before you claim.
 
-        A torn last segment yields its whole records, and `repairs` says so.
+        A torn last segment yields its whole records, and `repairs` lists it.
 
         Raises: JournalDamagedError, StorageError.
         """

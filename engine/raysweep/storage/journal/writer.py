@@ -1,7 +1,7 @@
 """The journal's writer: a thread that makes what the controller writes durable, in groups.
 
 `write` appends to a list; the thread joins what has gathered into one segment and puts it when the policy in
-`commit.py` says so. What is written but not durable is bounded: `write` blocks at the bound, so an outage of
+`commit.py` decides. What is written but not durable is bounded: `write` blocks at the bound, so an outage of
 the storage slows the sweep down instead of filling the memory. The thread also runs compaction, one small
 step at a time, whenever nothing is due.
 

@@ -75,7 +75,7 @@ class Output:
 class CapturedOutput(Output):
     """Output into the files of a spool, by the one process that runs the attempts.
 
-    What goes wrong here is said once, and costs the trial nothing but its log.
+    An error here is logged once, and costs the trial nothing but its log.
     """
 
     def __init__(self, folder: Path) -> None:
