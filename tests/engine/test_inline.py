@@ -172,7 +172,9 @@ def test_a_class_of_tune_with_parameters_runs_inline(run: Run) -> None:
 def test_more_than_one_trial_at_once_is_refused_by_the_fields_name(
     make_spec: Callable[..., rs.SweepSpec], at_once: int | None
 ) -> None:
-    with pytest.raises(rs.SpecError, match=r"max_concurrent_trials: .* cannot run inline") as caught:
+    with pytest.raises(
+        rs.SpecError, match=r"max_concurrent_trials: isolation: inline runs one trial at a time"
+    ) as caught:
         make_spec("surroundings", isolation="inline", max_concurrent_trials=at_once)
     assert caught.value.fix == "set max_concurrent_trials: 1, or another isolation"
 

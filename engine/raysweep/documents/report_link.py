@@ -32,7 +32,7 @@ def report_url(sweep_id: str) -> str:
         return ""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SpecError(DASHBOARD_VARIABLE, f"{show(address)} is no web address", "write https://host")
+        raise SpecError(DASHBOARD_VARIABLE, f"{show(address)} is not a web address", "write https://host")
     if parts.username is not None or parts.query or parts.fragment:
         problem = "has a user, a query or a fragment, which every message would show"
         raise SpecError(DASHBOARD_VARIABLE, problem, "write https://host")

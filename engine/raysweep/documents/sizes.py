@@ -28,7 +28,7 @@ def _to_rate(given: Any) -> Any:
         return given
     found = _read(given)
     if found is None or not found[1]:
-        raise Problem(f"{show(given)} is no rate", 'write one such as "50MiB/s" or "1.5 GB/s"')
+        raise Problem(f"{show(given)} is not a rate", 'write one such as "50MiB/s" or "1.5 GB/s"')
     return found[0]
 
 

@@ -34,7 +34,7 @@ def check_wall_clock(text: str) -> str:
     try:
         _check_zone(zone)
     except (ValueError, OSError):
-        raise Problem(f"{zone!r} is no time zone", f"{fix}, with a name of the IANA database") from None
+        raise Problem(f"{zone!r} is not a time zone", f"{fix}, with a name of the IANA database") from None
     return f"{int(hour):02d}:{minute}{f':{second}' if second and second != '00' else ''} {zone}"
 
 

@@ -58,7 +58,9 @@ def check_address(uri: str) -> str:
         fix = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
         raise Problem("has credentials in it, and would be stored", fix)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Problem(f"{uri!r} is no web address", "write http://host:5000, the address of an MLflow server")
+        raise Problem(
+            f"{uri!r} is not a web address", "write http://host:5000, the address of an MLflow server"
+        )
     return uri.rstrip("/")
 
 

@@ -45,7 +45,7 @@ _TIMEOUT_S: Final = 10.0
 def _check_endpoint(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Problem(f"{uri!r} is no web address", f"write {DEFAULT}, the address of a collector")
+        raise Problem(f"{uri!r} is not a web address", f"write {DEFAULT}, the address of a collector")
     if parts.username or parts.password:
         raise Problem("has credentials in it, and would be stored", "set OTEL_EXPORTER_OTLP_HEADERS")
     return uri.rstrip("/")

@@ -36,7 +36,7 @@ _PASSING: Final = frozenset({408, 425, 429})
 def _check_url(given: Any) -> Any:
     # The value is in no problem: it may be a secret.
     if not isinstance(given, str) or urlsplit(given).scheme not in ("http", "https"):
-        raise Problem("is no web address", "write https://…, or name a variable that has it: url_from")
+        raise Problem("is not a web address", "write https://…, or name a variable that has it: url_from")
     if not urlsplit(given).hostname:
         raise Problem("names no host", "write https://host/…")
     return given

@@ -95,7 +95,7 @@ class AshaOptions(ComparingOptions):
         check_grace(self.grace_period, self.max_t, self.time_attr)
         if self.delayed and self.type == "stopping":
             raise Problem(
-                "is for type: promotion, where trials wait at rungs",
+                "applies only to type: promotion, where trials wait at rungs",
                 "write type: promotion beside it, or leave it out",
                 ("delayed",),
             )

@@ -112,7 +112,7 @@ def _check_bounded(space: Mapping[str, Any], names: tuple[str, ...] | None) -> N
         leaves = bounded_leaves(space, names)
     except KeyError as error:
         raise Problem(
-            f"{error.args[0]!r} is no number within bounds that every config has",
+            f"{error.args[0]!r} is not a number within bounds that every config has",
             "name one by its dotted path, or leave it out: all are explored",
             ("scheduler", "pb2", "hyperparam_bounds"),
         ) from None

@@ -159,7 +159,7 @@ def _check_explored(space: Mapping[str, Any], names: tuple[str, ...] | None) -> 
         leaves = mutable_leaves(space, names)
     except KeyError as error:
         raise Problem(
-            f"{error.args[0]!r} is no parameter that param_space has a domain for",
+            f"{error.args[0]!r} is not a parameter with a domain in param_space",
             "name one by its dotted path, or leave it out: all are explored",
             ("scheduler", "pbt", "hyperparam_mutations"),
         ) from None

@@ -142,7 +142,7 @@ def parse_amount(text: str) -> Amount:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise Problem(f"{show(text)} is no expression", EXAMPLE) from None
+        raise Problem(f"{show(text)} is not an expression", EXAMPLE) from None
     value = compiled(tree, names)
     if isinstance(tree, ast.Compare | ast.BoolOp) or _is_not(tree):
         raise Problem(f"{show(text)} is true or false, not an amount", EXAMPLE)

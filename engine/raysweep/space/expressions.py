@@ -119,14 +119,14 @@ def parse_relation(
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise Problem(f"{show(text)} is no expression", example) from None
+        raise Problem(f"{show(text)} is not an expression", example) from None
     names: list[Name] = []
     try:
         value = compiled(tree, names, switches)
     except RecursionError:
         raise Problem(f"{show(text)} is nested too deeply", example) from None
     if not _is_boolean(tree):
-        raise Problem(f"{show(text)} says nothing that is true or false", example)
+        raise Problem(f"{show(text)} is not a condition: it is neither true nor false", example)
     if not names:
         raise Problem(f"{show(text)} names no {noun}", example)
     unique = tuple(dict.fromkeys(names))

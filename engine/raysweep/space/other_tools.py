@@ -64,7 +64,7 @@ def refuse_space_of_another_tool(value: Mapping[Any, Any] | str, path: Path) -> 
     tool, domain = found
     translated = f"write {json.dumps(domain)}" if domain else "write it as one of the domains of param_space"
     raise Problem(
-        f"{show(value)} is a search space as {tool} writes it, and would be the same in every trial here",
+        f"{show(value)} is a search space in the format of {tool}; here it would be a constant",
         f'{translated}; if it is a constant, write {{"const": ...}}',
         path,
     )

@@ -369,7 +369,7 @@ def _refuse_bounds(value: tuple[Any, ...], path: Path) -> None:
     low, high = numbers
     word = "randint" if type(low) is type(high) is int and high - low > 1 else "uniform"
     raise Problem(
-        f"{show(value)} is neither a range nor a choice here: it would be the same in every trial",
+        f"{show(value)} is neither a range nor a choice: it would be a constant",
         f'write {{"{word}": [{low}, {high}]}} for a range, {{"choice": [{low}, {high}]}} for one of the two,'
         f' [{low}, {high}] for that list, {{"const": ({low}, {high})}} for that tuple',
         path,

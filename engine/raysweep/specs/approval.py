@@ -20,7 +20,7 @@ def _seconds(given: Any) -> Any:
         return given
     found = _DURATION.fullmatch(given.strip())
     if found is None:
-        raise Problem(f"{show(given)} is no duration", "write one such as 4h, 90min or 2d, or seconds")
+        raise Problem(f"{show(given)} is not a duration", "write one such as 4h, 90min or 2d, or seconds")
     return float(found[1]) * _UNITS_S[found[2]]
 
 
@@ -38,7 +38,7 @@ def approval_of(given: Any) -> Any:
     if isinstance(given, str):
         if given != "required":
             fix = "write required, or {timeout: 4h, on_silence: reject}"
-            raise Problem(f"{show(given)} is no approval", fix)
+            raise Problem(f"{show(given)} is not an approval", fix)
         return {}
     return given
 

@@ -53,7 +53,7 @@ def show_bundle(bundle: Mapping[str, float]) -> str:
 
 def _countable(amount: float) -> float:
     if fix := refusal("", amount):
-        raise Problem(f"{amount:g} is no amount that Ray takes", fix)
+        raise Problem(f"{amount:g} is not an amount that Ray accepts", fix)
     return amount
 
 
@@ -105,7 +105,7 @@ class ProcessResources(SpecModel):
         check_custom(self.custom, ("custom",))
         for name, amount in self.custom.items():
             if fix := refusal(CUSTOM + name, amount):
-                raise Problem(f"{amount:g} is no amount that Ray takes", fix, ("custom", name))
+                raise Problem(f"{amount:g} is not an amount that Ray accepts", fix, ("custom", name))
         return self
 
     def to_bundle(self) -> dict[str, float]:

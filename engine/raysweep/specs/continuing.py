@@ -36,7 +36,7 @@ class Extension(SpecModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.top is None) == (not self.trials):
-            raise Problem("says not which trials", "give either top or trials", ("top",))
+            raise Problem("requires top or trials", "give either top or trials", ("top",))
         return self
 
 

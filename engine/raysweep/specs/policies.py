@@ -247,7 +247,7 @@ class TrialLimit(SpecModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.above is None and self.below is None:
-            raise Problem("says neither above nor below", 'write {"above": 10}')
+            raise Problem("requires above or below", 'write {"above": 10}')
         if self.above is not None and self.below is not None and self.below > self.above:
             raise Problem(
                 f"below {self.below:g} and above {self.above:g} leave no value inside",

@@ -40,7 +40,7 @@ def _words(given: Any) -> Any:
         try:
             return tuple(shlex.split(given))
         except ValueError as error:
-            raise Problem(f"{show(given)} is no list of arguments: {error}", "close the quotes") from None
+            raise Problem(f"{show(given)} is not a list of arguments: {error}", "close the quotes") from None
     return tuple(given) if isinstance(given, list) else given
 
 
@@ -50,14 +50,14 @@ def _signal(given: Any) -> Any:
         if name in signal.Signals.__members__:
             return name
     known = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
-    raise Problem(f"{show(given)} is no signal", did_you_mean(str(given), known))
+    raise Problem(f"{show(given)} is not a signal", did_you_mean(str(given), known))
 
 
 def _pattern(given: str) -> str:
     try:
         compiled = re.compile(given)
     except re.error as error:
-        raise Problem(f"{show(given)} is no regular expression: {error}", "fix the pattern") from None
+        raise Problem(f"{show(given)} is not a regular expression: {error}", "fix the pattern") from None
     if not compiled.groupindex:
         fix = r'name what is a metric: "loss=(?P<loss>\S+)"'
         raise Problem(f"{show(given)} has no named group", fix)

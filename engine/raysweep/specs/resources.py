@@ -108,7 +108,7 @@ class Resources(ProcessResources):
         given = self.by_config
         if given.memory is not None and not self.memory:
             fix = "give memory too: the least that a trial takes, in bytes"
-            raise Problem("says what a trial takes beyond memory, which is not given", fix, ("by_config",))
+            raise Problem("requires memory, the least that a trial gets", fix, ("by_config",))
         check_custom(given.custom, ("by_config", "custom"))
         for name in given.given:
             others = _FIXED.get(name, ("bundles",))

@@ -62,7 +62,7 @@ def _metrics(given: Any) -> Any:
         return given
     if not isinstance(given, Mapping):
         fix = f'write {", ".join(known)}, or one of these by metric: {{"loss": "mean"}}'
-        raise Problem(f"{show(given)} is no way to reduce metrics", fix)
+        raise Problem(f"{show(given)} is not a way to reduce metrics", fix)
     if not given:
         raise Problem("names no metric", 'name one: {"loss": "mean"}, or leave metrics out')
     for name, how in given.items():
@@ -81,7 +81,7 @@ def _number_of_workers(given: Any) -> int | tuple[int, int]:
         raise Problem(f"expected a number or two, got {show(given)}", "write 4, or a range: [2, 8]")
     least, most = (_count(number) for number in given)
     if least > most:
-        raise Problem(f"{show(given)} is no range", "write the smaller number first: [2, 8]")
+        raise Problem(f"{show(given)} is not a range", "write the smaller number first: [2, 8]")
     return least, most
 
 

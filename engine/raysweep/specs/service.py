@@ -17,7 +17,7 @@ _ADDRESS: Final = re.compile(r"(https?://[^/\s]+(/\S*)?|tcp://[^/\s]+:[^/\s:]+)"
 def _address(given: str) -> str:
     if _ADDRESS.fullmatch(given) is None:
         fix = "write such as http://localhost:{port}/health, or tcp://localhost:{port}"
-        raise Problem(f"{show(given)} is no address that can be asked", fix)
+        raise Problem(f"{show(given)} is not the address of a service", fix)
     return given
 
 

@@ -27,7 +27,7 @@ Store = Callable[..., Stored]
             ("extend", "{id}", "--max-t", "9", "--top", "1"),
             "{id} has not ended; end it first: raysweep resume {id}",
         ),
-        (("extend", "{id}", "--max-t", "9"), "says not which trials; give either top or trials"),
+        (("extend", "{id}", "--max-t", "9"), "requires top or trials; give either top or trials"),
         (("extend", "{id}", "--max-t", "9", "--top", "1", "--trial", "2"), "give either top or trials"),
         (("rm", "{id}"), "there is no terminal to ask whether to remove it; give --yes"),
     ],

@@ -212,7 +212,7 @@ def test_sizes_that_no_node_holds_are_said(plan: Cli) -> None:
             "'much' of '8xH100+much' is neither a number of CPUs nor a size of memory",
         ),
         (("--cluster", ","), "'' is no kind of node"),
-        (("--step-seconds", "0"), "0 is no duration"),
+        (("--step-seconds", "0"), "0 is not a duration"),
         (("--nights", "0"), "0 is too few"),
     ],
 )

@@ -201,7 +201,7 @@ def test_a_message_links_the_report_where_a_dashboard_is_named(
 BAD: list[tuple[Any, str]] = [
     ({"webhook": {}}, "requires url or url_from"),
     ({"webhook": {"url": "https://a", "url_from": "B"}}, "requires url or url_from"),
-    ({"webhook": {"url": "s3cret"}}, "is no web address"),
+    ({"webhook": {"url": "s3cret"}}, "is not a web address"),
     ({"webhook": {"url": "https://host/s3cret", "on": ["never"]}}, r"callbacks"),
     ("webhok", r"'webhok' is not known here; did you mean 'webhook'"),
     ({}, "names no callback"),

@@ -23,9 +23,9 @@ def test_a_dashboard_that_is_named_has_its_page(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
-        ("javascript:alert(1)", "'javascript:alert(1)' is no web address"),
-        ("sweeps.example", "is no web address"),
-        ("https://", "is no web address"),
+        ("javascript:alert(1)", "'javascript:alert(1)' is not a web address"),
+        ("sweeps.example", "is not a web address"),
+        ("https://", "is not a web address"),
         ("https://me:s3cret@host/", "a user, a query or a fragment"),
         ("https://host/?token=s3cret", "a user, a query or a fragment"),
     ],

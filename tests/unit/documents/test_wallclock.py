@@ -98,8 +98,8 @@ def test_the_spec_keeps_it_as_given(fields: dict[str, Any]) -> None:
     [
         ("06:00", "is not a time of day with a time zone"),
         ("25:00 Europe/Berlin", "is not a time of day with a time zone"),
-        ("06:00 Europe/Berlim", "'Europe/Berlim' is no time zone"),
-        ("06:00 Europe", "'Europe' is no time zone"),
+        ("06:00 Europe/Berlim", "'Europe/Berlim' is not a time zone"),
+        ("06:00 Europe", "'Europe' is not a time zone"),
         ("06:00 ../../etc", "is not a time of day with a time zone"),
     ],
 )

@@ -77,4 +77,4 @@ def test_without_an_address_is_one_line(tmp_path: Path, cli: Cli, monkeypatch: p
     assert "MLFLOW_TRACKING_URI is not set" in ran.err
     ran = cli("export", folder.uri, "--to", "mlflow", "--out", "runs/")
     assert (ran.code, ran.out) == (2, "")
-    assert "'runs/' is no web address" in ran.err
+    assert "'runs/' is not a web address" in ran.err

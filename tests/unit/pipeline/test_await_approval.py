@@ -129,8 +129,8 @@ def test_how_an_approval_is_written(given: Any, wanted: tuple[float, str], tmp_p
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("maybe", "approval: 'maybe' is no approval; write required"),
-        ({"timeout": "soon"}, "approval.timeout: 'soon' is no duration; write one such as 4h"),
+        ("maybe", "approval: 'maybe' is not an approval; write required"),
+        ({"timeout": "soon"}, "approval.timeout: 'soon' is not a duration; write one such as 4h"),
         ({"timeout": 0}, "approval.timeout"),
         ({"on_silence": "train"}, "approval.on_silence"),
     ],

@@ -184,9 +184,9 @@ def test_another_server_on_its_port_does_not_stand_in_for_it() -> None:
         ({"command": "a b", "ready": "tcp://x:1"}, "write [a, b]"),
         (
             {"command": ["a"], "ready": "localhost:80"},
-            "'localhost:80' is no address that can be asked; write",
+            "'localhost:80' is not the address of a service; write",
         ),
-        ({"command": ["a"], "ready": "tcp://localhost"}, "is no address that can be asked"),
+        ({"command": ["a"], "ready": "tcp://localhost"}, "is not the address of a service"),
         ({"command": ["a", "{nope}"], "ready": "tcp://x:1"}, "service.command[1]: '{nope}' has the unknown"),
         ({"command": ["a"], "ready": "tcp://x:{nope}"}, "service.ready: 'tcp://x:{nope}' has the unknown"),
         ({"command": ["a", "{resume}"], "ready": "tcp://x:1"}, "service.command[1]: '{resume}' has {resume}"),

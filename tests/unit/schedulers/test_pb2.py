@@ -87,7 +87,7 @@ def test_a_spec_makes_it() -> None:
     [
         (
             {"scheduler": {"pb2": {"hyperparam_bounds": ["act"]}}},
-            "scheduler.pb2.hyperparam_bounds: 'act' is no number within bounds that every config has;",
+            "scheduler.pb2.hyperparam_bounds: 'act' is not a number within bounds that every config has;",
         ),
         ({"param_space": {"x": {"choice": [1, 2]}}}, "param_space: pb2 has nothing to explore in it"),
         ({"max_concurrent_trials": 2}, "max_concurrent_trials: pb2 compares trials that run at once"),

@@ -132,11 +132,11 @@ def spec(**changes: Any) -> dict[str, Any]:
     [
         (
             {"scheduler": {"pbt": {"hyperparam_mutations": ["lr", "widht"]}}},
-            "scheduler.pbt.hyperparam_mutations: 'widht' is no parameter that param_space has a domain for;",
+            "scheduler.pbt.hyperparam_mutations: 'widht' is not a parameter with a domain in param_space;",
         ),
         (
             {"scheduler": {"pbt": {"hyperparam_mutations": ["name"]}}},
-            "scheduler.pbt.hyperparam_mutations: 'name' is no parameter that param_space has a domain for;",
+            "scheduler.pbt.hyperparam_mutations: 'name' is not a parameter with a domain in param_space;",
         ),
         ({"param_space": {"x": 1}}, "param_space: pbt has nothing to explore in it;"),
         (

@@ -302,7 +302,7 @@ def test_a_delay_is_part_of_the_digest_and_only_where_trials_wait() -> None:
         assert make_scheduler(delayed).to_json()["parameters"]["delayed"] is True
         assert SweepSpec.model_validate(delayed.to_dict()) == delayed
         assert plain.digest() != delayed.digest()
-    with pytest.raises(SpecError, match=r"scheduler\.asha\.delayed: is for type: promotion"):
+    with pytest.raises(SpecError, match=r"scheduler\.asha\.delayed: applies only to type: promotion"):
         SweepSpec(**FIELDS, scheduler={"asha": {"delayed": True}})
 
 

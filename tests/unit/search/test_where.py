@@ -355,7 +355,7 @@ def test_strings_are_not_multiplied() -> None:
     ("where", "message"),
     [
         ("low < hihg", "where[0]: 'hihg' is not in param_space; did you mean 'high'?"),
-        (["low < high", "low <"], "where[1]: 'low <' is no expression; write such as"),
+        (["low < high", "low <"], "where[1]: 'low <' is not an expression; write such as"),
         ("open('f') < low", "where[0]: \"open('f')\" is not known here; use names, numbers"),
         ("low.x < 1", "where[0]: 'low.x' is no parameter"),
         ([1], "where[0]: expected a relation, got 1"),

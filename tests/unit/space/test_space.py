@@ -34,7 +34,7 @@ def parsed(fields: dict[str, Any]) -> Callable[[dict[str, Any]], Space]:
 def test_a_pair_of_numbers_is_no_domain(
     parsed: Callable[[dict[str, Any]], Space], given: Any, fix: str, wrap: Callable[[Any], Any]
 ) -> None:
-    with pytest.raises(SpecError, match="neither a range nor a choice here") as caught:
+    with pytest.raises(SpecError, match="neither a range nor a choice") as caught:
         parsed({"x": wrap(given)})
     assert caught.value.field.startswith("param_space.x")
     assert fix in str(caught.value)

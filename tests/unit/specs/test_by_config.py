@@ -75,7 +75,7 @@ def test_a_parameter_in_a_branch_that_is_not_there_says_nothing() -> None:
     ("memory", "said"),
     [
         ("1e9", "names no parameter"),
-        ("width +", "is no expression"),
+        ("width +", "is not an expression"),
         ("width > 3", "is true or false"),
         ("not width", "is true or false"),
         ("open(width)", "is not known here"),
@@ -138,7 +138,7 @@ def test_a_custom_amount_that_ray_refuses_is_one_of_no_trial(name: str, n: float
         assert Resources(cpu=1, custom={name: amount}).custom == {name: amount}
     with pytest.raises(SpecError, match=rf"^resources\.by_config\.custom\.{name}: 'n' is {n:g} of .*{fix}"):
         need("n", f"custom.{name}").of({"n": n})
-    with pytest.raises(SpecError, match=rf"^custom\.{name}: {n:g} is no amount that Ray takes; {fix}"):
+    with pytest.raises(SpecError, match=rf"^custom\.{name}: {n:g} is not an amount that Ray accepts; {fix}"):
         Resources(cpu=1, custom={name: n})
 
 
@@ -288,7 +288,7 @@ def test_what_does_not_go_together_is_refused(fields: dict[str, Any], said: str)
 
 
 def test_a_training_has_no_config_to_follow() -> None:
-    with pytest.raises(SpecError, match=r"scaling\.by_config: is for the trials of a sweep"):
+    with pytest.raises(SpecError, match=r"scaling\.by_config: applies only to trials of a sweep"):
         TrainSpec(name="a", trainable="a:b", scaling={"by_config": {"num_workers": "n"}})
 
 
@@ -408,7 +408,7 @@ def test_workers_that_are_pinned_have_whole_cpus() -> None:
 
 def test_the_workers_of_a_training_and_of_a_train_run_take_the_same_always() -> None:
     by_config = {"resources": {"cpu": "n"}}
-    with pytest.raises(SpecError, match=r"^scaling\.by_config: is for the trials of a sweep"):
+    with pytest.raises(SpecError, match=r"^scaling\.by_config: applies only to trials of a sweep"):
         TrainSpec(name="a", trainable="a:b", scaling={"by_config": by_config})
     with pytest.raises(SpecError, match=r"^scaling\.by_config: cannot be combined with driver"):
         plain(scaling={"driver": {}, "by_config": by_config})

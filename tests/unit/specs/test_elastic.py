@@ -45,7 +45,7 @@ def test_the_schema_takes_both_forms() -> None:
     [
         (
             {"num_workers": [8, 2]},
-            r"scaling\.num_workers: \[8, 2\] is no range; write the smaller number first",
+            r"scaling\.num_workers: \[8, 2\] is not a range; write the smaller number first",
         ),
         ({"num_workers": [1, 2, 3]}, r"scaling\.num_workers: expected a number or two"),
         ({"num_workers": [0, 2]}, r"scaling\.num_workers: must be >= 1"),

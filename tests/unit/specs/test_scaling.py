@@ -107,7 +107,10 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
         ({"scaling": {"metrics": "median"}}, r"^scaling\.metrics: 'median' is not known here; "),
         ({"scaling": {"metrics": {"loss": "avg"}}}, r"^scaling\.metrics\.loss: 'avg' is not known here; "),
         ({"scaling": {"metrics": {}}}, r'^scaling\.metrics: names no metric; name one: {"loss": "mean"}'),
-        ({"scaling": {"metrics": ["loss"]}}, r"^scaling\.metrics: \['loss'\] is no way to reduce metrics; "),
+        (
+            {"scaling": {"metrics": ["loss"]}},
+            r"^scaling\.metrics: \['loss'\] is not a way to reduce metrics; ",
+        ),
         ({"scaling": {"driver": {}, "metrics": "mean"}}, r"^scaling\.metrics: .*; leave it out"),
         (
             {"scaling": {"pin_cpus": True, "resources": {"cpu": 0.5}}},
@@ -121,7 +124,7 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
         ({"resources": {"train": {}}}, r"^resources\.train: .* did you mean 'scaling, with driver: {}'"),
         (
             {"resources": {"pin_cpus": True}, "isolation": "inline", "max_concurrent_trials": 1},
-            r"^resources\.pin_cpus: an inline trial",
+            r"^resources\.pin_cpus: cannot be combined with isolation: inline",
         ),
         (
             {"scaling": {"backend": "nccl"}},

@@ -58,7 +58,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"stop": {"training_iteration": 3}}, "stop.training_iteration: unknown field 'training_iteration'; did you mean 'stop.trial.training_iteration'?"),
         ({"stop": {"trial": {"step": "3"}}}, "stop.trial.step: expected a number, got '3'; write 3 without quotes"),
         ({"checkpoint": {"upload": "newest"}}, "checkpoint.upload: 'newest' is not known here; use one of 'block', 'latest'"),
-        ({"checkpoint": {"upload_limit": "fast"}}, "checkpoint.upload_limit: 'fast' is no rate; write one such as \"50MiB/s\" or \"1.5 GB/s\""),
+        ({"checkpoint": {"upload_limit": "fast"}}, "checkpoint.upload_limit: 'fast' is not a rate; write one such as \"50MiB/s\" or \"1.5 GB/s\""),
         ({"checkpoint": {"upload_limit": 0}}, "checkpoint.upload_limit: must be > 0, got 0; give a number > 0"),
         ({"checkpoint": {"parallel_puts": 0}}, "checkpoint.parallel_puts: must be >= 1, got 0; give a number >= 1"),
         ({"checkpoint": {"keep_last": 0}}, "checkpoint.keep_last: must be >= 1, got 0; give a number >= 1"),
@@ -333,7 +333,7 @@ def test_train_spec_refusals() -> None:
     ("limit", "line"),
     [
         ({"above": 1, "below": 2}, "stop.trial.a: below 2 and above 1 leave no value inside"),
-        ({}, "stop.trial.a: says neither above nor below"),
+        ({}, "stop.trial.a: requires above or below"),
         ({"abov": 1}, "stop.trial.a.abov: unknown field 'abov'"),
     ],
 )

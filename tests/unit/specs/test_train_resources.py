@@ -98,7 +98,7 @@ def test_names_of_earlier_versions_are_refused_with_the_present_ones() -> None:
 
 
 def test_a_training_has_no_driver_of_its_own() -> None:
-    with pytest.raises(SpecError, match=r"^scaling\.driver: is for the trials of a sweep"):
+    with pytest.raises(SpecError, match=r"^scaling\.driver: applies only to trials of a sweep"):
         TrainSpec(trainable="m:f", scaling={"driver": {}})
 
 

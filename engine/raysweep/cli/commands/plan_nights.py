@@ -52,7 +52,7 @@ def expect(
     samples = None
     if step_s is not None:
         if not 0.0 < step_s < math.inf:
-            raise SpecError("--step-seconds", f"{step_s:g} is no duration", "give seconds, such as 30")
+            raise SpecError("--step-seconds", f"{step_s:g} is not a duration", "give seconds, such as 30")
         # Without a max_t, a step is all that a trial does.
         samples = Samples(ran=(Ran(reports=1, step_s=step_s, has_returned=not _has_end(spec)),) * 3)
     at = time.time() if now is None else now

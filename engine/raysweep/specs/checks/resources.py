@@ -75,15 +75,15 @@ def check_end(spec: SweepFields) -> None:
     budgets = stop.budget.model_dump(exclude_none=True)
     used_up = [name for name in budgets if use[name] > 0]
     if not any((stop.deadline, stop.time_budget_s, used_up, stop.target is not None, stop.plateau)):
-        never = f"stop.budget.{next(iter(budgets))} is never used up" if budgets else "nothing ends the sweep"
+        unused = f" (stop.budget.{next(iter(budgets))}: no trial uses any)" if budgets else ""
         raise Problem(
-            f"null is as many as there is time for, and {never}",
+            f"null requires a limit in stop{unused}",
             "set stop.deadline, stop.time_budget_s, stop.budget, stop.target or stop.plateau, or a number",
             ("num_samples",),
         )
     if spec.scheduler.options.is_population:
         raise Problem(
-            f"null is no size of a population: {spec.scheduler.kind} requires a number of samples",
+            f"null cannot be combined with scheduler: {spec.scheduler.kind}, whose population has a size",
             "set a number of samples, or another scheduler",
             ("num_samples",),
         )
@@ -93,16 +93,16 @@ def check_isolation(spec: SweepFields) -> None:
     """See that inline trials run one at a time, and that a growing cluster has a limit. Raises Problem."""
     if spec.isolation == "inline" and spec.max_concurrent_trials != 1:
         raise Problem(
-            f"{show(spec.max_concurrent_trials)} trials at once cannot run inline, in one process",
+            f"isolation: inline runs one trial at a time (got {show(spec.max_concurrent_trials)})",
             "set max_concurrent_trials: 1, or another isolation",
             ("max_concurrent_trials",),
         )
     if spec.isolation == "inline" and spec.resources.pin_cpus:
-        why = "an inline trial runs where the process that runs the sweep does"
+        why = "cannot be combined with isolation: inline, which runs trials in the process of the sweep"
         raise Problem(why, "leave it out, or choose another isolation", ("resources", "pin_cpus"))
     if spec.autoscaled and spec.max_concurrent_trials is None:
         raise Problem(
-            "nothing says how far the cluster is to grow",
+            "requires max_concurrent_trials, which limits the cluster's growth",
             "set max_concurrent_trials to the number of trials to run at once",
             ("autoscaled",),
         )

@@ -12,13 +12,13 @@ def check_train(spec: TrainFields) -> None:
     check_command(spec)
     if spec.scaling.backend is not None:
         fix = "leave it out: framework says which trainer sets the workers up"
-        raise Problem("is for the trials of a sweep", fix, ("scaling", "backend"))
+        raise Problem("applies only to trials of a sweep", fix, ("scaling", "backend"))
     if spec.scaling.by_config:
         fix = "leave it out, and give num_workers"
-        raise Problem("is for the trials of a sweep", fix, ("scaling", "by_config"))
+        raise Problem("applies only to trials of a sweep", fix, ("scaling", "by_config"))
     if spec.scaling.driver is not None:
         fix = "leave it out: the trainable runs in each worker"
-        raise Problem("is for the trials of a sweep", fix, ("scaling", "driver"))
+        raise Problem("applies only to trials of a sweep", fix, ("scaling", "driver"))
     if spec.scaling.metrics != "rank0":
         fix = "leave it out: rank 0's metrics are the training's"
-        raise Problem("is for the trials of a sweep", fix, ("scaling", "metrics"))
+        raise Problem("applies only to trials of a sweep", fix, ("scaling", "metrics"))
