@@ -1,7 +1,7 @@
 """LightGBM on the flights that left New York in 2013: will this one arrive more than 15 minutes late?
 
-`train` is what the sweep (`flights.yaml`) runs: one core, a sample of the training days, a report every few
-boosting rounds. `train_full` is what the training step (`flights_train.yaml`) runs on Ray Train workers:
+`train` is what the sweep (`sweep.yaml`) runs: one core, a sample of the training days, a report every few
+boosting rounds. `train_full` is what the training step (`train.yaml`) runs on Ray Train workers:
 every flight of the training and validation days, judged on days that the sweep never saw.
 
 Where a run is interrupted it continues from its last checkpoint. With one core, and without row or column
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from examples.flights_data import CATEGORICAL, FEATURES, TEST, TRAIN, VALID, load
+from examples.flights.data import CATEGORICAL, FEATURES, TEST, TRAIN, VALID, load
 
 if TYPE_CHECKING:
     import lightgbm as lgb

@@ -1,4 +1,4 @@
-"""The load for `serve.yaml`: clients ask as fast as they are answered; prints latency and throughput."""
+"""The load for `sweep.yaml`: clients ask as fast as they are answered; prints latency and throughput."""
 
 from __future__ import annotations
 

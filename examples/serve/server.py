@@ -1,4 +1,4 @@
-"""A server for `serve.yaml`: answers in batches, as an inference server does. Settings are flags.
+"""A server for `sweep.yaml`: answers in batches, as an inference server does. Settings are flags.
 
 A batch takes 4 ms and 1 ms for each request in it; it begins when it is full, or when its first request has
 waited long enough.
