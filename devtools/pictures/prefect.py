@@ -58,14 +58,12 @@ def _follow(browser: Browser, servers: LocalPrefect, flow: subprocess.Popen[byte
 
 def _take(browser: Browser, servers: LocalPrefect, run_id: str, name: str) -> None:
     for theme in THEMES:
-        page: Any = browser.new_page(viewport={"width": 1280, "height": 1100}, color_scheme="no-preference")
+        page: Any = browser.new_page(viewport={"width": 1280, "height": 1100}, color_scheme=theme)
+        # Prefect's pages begin in dark, whatever the browser prefers.
+        page.add_init_script(f"localStorage.setItem('color-scheme', JSON.stringify({theme!r}))")
         page.goto(f"{servers.address}/runs/flow-run/{run_id}", wait_until="networkidle")
         page.get_by_text("Artifacts", exact=True).first.click()
         page.get_by_text("of 30 trials ended").first.wait_for(timeout=90_000)
-        # Prefect begins in dark whatever the browser prefers, and follows a change of it.
-        for each in ("light", "dark", theme):
-            page.emulate_media(color_scheme=each)
-            page.wait_for_timeout(200)
         browser.keep(page, f"{name}-{theme}")
         page.close()
 
