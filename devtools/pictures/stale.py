@@ -42,7 +42,7 @@ def record(names: Iterable[str], root: Path = ROOT) -> None:
 
 
 def find_problems(root: Path = ROOT) -> list[str]:
-    """One line for each picture that is stale, or that `make pictures` does not make, with the fix."""
+    """Stale pictures by group; each one that is missing, unused or made by hand; all with the fix."""
     made = _read(root)
     there = {path.name for path in (root / "docs/images").glob("*.png")}
     there |= {f"gallery-{path.name}" for path in (root / "docs/gallery").glob("*.html")}
@@ -51,12 +51,11 @@ def find_problems(root: Path = ROOT) -> list[str]:
         f"{name}: missing; run make pictures PICTURES={group_of(name)}" for name in sorted(set(made) - there)
     ]
     stale = sorted(name for name in there & set(made) if made[name] != digest_of(name, root))
-    groups = sorted({group_of(name) for name in stale})
-    problems += [
-        f"{_path(name, root).relative_to(root)}: the page parts have changed since it was made; "
-        f'run make pictures PICTURES="{" ".join(groups)}"'
-        for name in stale
-    ]
+    for group in sorted({group_of(name) for name in stale}):
+        paths = [str(_path(name, root).relative_to(root)) for name in stale if group_of(name) == group]
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        changed = "the page parts or the version have changed since; "
+        problems.append(f"{paths[0]}{more}: {changed}run make pictures PICTURES={group}")
     pages = [root / "README.md", *(root / "docs").rglob("*.md")]
     shown = {name for page in pages for name in re.findall(r"images/([\w-]+\.png)", page.read_text("utf-8"))}
     return problems + [f"{name}: no page shows it; remove it" for name in sorted(_pictures(there) - shown)]

@@ -45,14 +45,13 @@ def test_of_other_parts_those_are_stale_that_show_them(root: Path) -> None:
         "docs/gallery/quick.html",
         "docs/images/report-390-light.png",
     ]
-    assert found[1].endswith(
-        ': the page parts have changed since it was made; run make pictures PICTURES="gallery report"'
-    )
+    fix = "the page parts or the version have changed since; run make pictures PICTURES="
+    assert [line.partition(": ")[2] for line in found] == [f"{fix}gallery", f"{fix}report"]
     stale.record(("gallery-quick.html", "report-390-light.png"), root)
     assert stale.find_problems(root) == []
     (root / ARTIFACTS).write_text("TABLE = 2")
     (line,) = stale.find_problems(root)
-    assert line.startswith("docs/images/prefect-ended-light.png: the page parts have changed")
+    assert line.startswith("docs/images/prefect-ended-light.png: the page parts")
 
 
 def add_by_hand(root: Path) -> None:
@@ -86,6 +85,8 @@ def test_what_is_no_picture_of_a_script_and_a_page(
 
 
 def test_make_check_fails_on_a_stale_picture_and_names_the_command(root: Path) -> None:
+    (root / "docs/gallery/program.html").write_text("<html>")
+    stale.record(("gallery-program.html",), root)
     (root / "engine/raysweep/version.py").write_text('__version__ = "0.2.0"')
     script = "import sys; from pathlib import Path; from devtools.pictures import __main__, stale; "
     script += (
@@ -94,4 +95,5 @@ def test_make_check_fails_on_a_stale_picture_and_names_the_command(root: Path) -
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert ran.stderr.count("run make pictures PICTURES=") == 3
+    assert "docs/gallery/program.html and 1 more: " in ran.stderr
     assert "$(BIN)/python -m devtools.pictures --check" in (stale.ROOT / "Makefile").read_text()
