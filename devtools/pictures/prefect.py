@@ -1,7 +1,8 @@
-"""Pictures of a flow run in Prefect, while its sweep runs and after: the flow of the flights' example."""
+"""Pictures of a flow run in Prefect, while its sweep runs and after: the flow of the example `boosting`."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,8 @@ from devtools.prefect.local import LocalPrefect
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NIGHT_S: Final = 900.0
-TRIALS: Final = 8
-"""The pictures of the running sweep are taken when so many of 30 trials have ended."""
+TRIALS: Final = 4
+"""The pictures of the running sweep are taken when so many of 24 trials have ended."""
 
 
 def make(browser: Browser) -> None:
@@ -31,7 +32,7 @@ def make(browser: Browser) -> None:
         servers = LocalPrefect(Path(folder, "home"), port=free_ports(1)[0])
         try:
             servers.start_server()
-            command = [sys.executable, "-m", "examples.flights.flow"]
+            command = [sys.executable, "-m", "examples.boosting.flow"]
             environment = servers.environment | {"HOME": folder, "PYTHONPATH": str(ROOT)}
             with subprocess.Popen(command, cwd=ROOT, env=environment) as flow:
                 try:
@@ -47,11 +48,15 @@ def _follow(browser: Browser, servers: LocalPrefect, flow: subprocess.Popen[byte
         found = servers.ask("POST", "/artifacts/latest/filter", {})
         return max((each["data"] for each in found if each["type"] == "progress"), default=0.0)
 
-    _wait(lambda: progress() >= 100 * TRIALS / 30 or flow.poll() is not None)
+    _wait(lambda: progress() >= 100 * TRIALS / 24)
     (run,) = [
         run for run in servers.ask("POST", "/flow_runs/filter", {}) if run["parent_task_run_id"] is None
     ]
-    _take(browser, servers, run["id"], "prefect-running")
+    flow.send_signal(signal.SIGSTOP)  # it stands still while the pictures are taken
+    try:
+        _take(browser, servers, run["id"], "prefect-running")
+    finally:
+        flow.send_signal(signal.SIGCONT)
     _wait(lambda: flow.poll() is not None)
     _take(browser, servers, run["id"], "prefect-ended")
 
@@ -63,7 +68,7 @@ def _take(browser: Browser, servers: LocalPrefect, run_id: str, name: str) -> No
         page.add_init_script(f"localStorage.setItem('color-scheme', JSON.stringify({theme!r}))")
         page.goto(f"{servers.address}/runs/flow-run/{run_id}", wait_until="networkidle")
         page.get_by_text("Artifacts", exact=True).first.click()
-        page.get_by_text("of 30 trials ended").first.wait_for(timeout=90_000)
+        page.get_by_text("raysweep-boosting-progress").first.wait_for(timeout=90_000)
         browser.keep(page, f"{name}-{theme}")
         page.close()
 
