@@ -14,7 +14,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-versions test-all faults chaos storms mutants structure check bench docs release constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-versions test-all faults chaos storms mutants structure check bench docs pictures tutorial release constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -145,7 +145,7 @@ KEY ?= $(shell date +%F)
 STORAGE ?= .nightly
 ## nightly: sweep, gate and full-scale training on the flights data (KEY=$(date +%F) STORAGE=.nightly)
 nightly: $(STAMPS)/nightly system-libraries
-	@$(BIN)/python -m devtools.prefect.nightly --pipeline examples/flights_night.yaml \
+	@$(BIN)/python -m devtools.prefect.nightly --pipeline examples/flights/night.yaml \
 		--key '$(KEY)' --storage '$(STORAGE)'
 
 ## prefect: a Prefect server, a worker and a Ray head on this machine, with the deployments of prefect.yaml; Ctrl-C ends all
@@ -268,7 +268,7 @@ mutants: setup
 structure: setup
 	@$(BIN)/python -m devtools.structure
 
-## check: ruff, mypy --strict, import contracts, structure, plain words, strict build of the documentation
+## check: ruff, mypy --strict, import contracts, structure, plain words, stale pictures, strict build of the documentation
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -276,6 +276,7 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/python -m devtools.structure --check
 	$(BIN)/python -m devtools.words
+	$(BIN)/python -m devtools.pictures --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 BENCH ?=
@@ -286,6 +287,15 @@ bench: setup
 ## docs: the documentation in site/
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+PICTURES ?=
+## pictures: the pictures and reports of the documentation, from real runs; 10 minutes on two cores (PICTURES="gallery report airflow prefect")
+pictures: setup browser .venv-programs/.stamps/dev
+	$(BIN)/python -m devtools.pictures $(PICTURES)
+
+## tutorial: follow the tutorial in a fresh environment with the wheel of this checkout, and time its steps
+tutorial: setup
+	$(UV_ENV) $(BIN)/python -m devtools.tutorial
 
 EXTRAS ?= small
 ## release: build sdist and wheel, check them in fresh environments, write the notes (EXTRAS=all: the large extras too)

@@ -47,7 +47,7 @@ def flights_auc(config: Mapping[str, Any], sample: int, *, rows: int = 8000, rou
     import lightgbm as lgb
 
     from examples.flights import _FIXED, _datasets
-    from examples.flights_data import TRAIN, VALID, load
+    from examples.flights.data import TRAIN, VALID, load
 
     flights = load()
     params = _FIXED | dict(config)

@@ -37,7 +37,7 @@ DAGS: dict[str, Any] = {
 }
 
 with DAG("find_best", schedule=None, **DAGS):
-    SweepOperator(task_id="sweep", spec="quick.yaml", outlets=[BEST], **OPERATORS)
+    SweepOperator(task_id="sweep", spec="quick/sweep.yaml", outlets=[BEST], **OPERATORS)
 
 with DAG("train_on_best", schedule=BEST, **DAGS):
 
@@ -49,4 +49,4 @@ with DAG("train_on_best", schedule=BEST, **DAGS):
             raise AirflowSkipException("no sweep has ended since: trigger find_best")
         return dict(events[-1].extra)
 
-    TrainOperator(task_id="train", spec="quick_train.yaml", outcome=found(), **OPERATORS)
+    TrainOperator(task_id="train", spec="quick/train.yaml", outcome=found(), **OPERATORS)

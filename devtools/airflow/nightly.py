@@ -83,8 +83,8 @@ class Night:
     def __init__(self, storage: str, example: str, specs: Path) -> None:
         self.storage = storage if "://" in storage else os.path.abspath(os.path.expanduser(storage))
         self.example = example
-        self.sweep = SweepSpec.from_file(specs / f"{example}.yaml")
-        self.train = TrainSpec.from_file(specs / f"{example}_train.yaml")
+        self.sweep = SweepSpec.from_file(specs / example / "sweep.yaml")
+        self.train = TrainSpec.from_file(specs / example / "train.yaml")
         self.store = open_store(self.storage)
         self.store.check_writable()
         self._earlier = frozenset(list_sweeps(self.store))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -162,8 +163,13 @@ class LiveTable:
         elapsed_s = self._clock() - self._began_at
         if self._progress is None:
             head = f"{self._name}  " if self._name else ""
-            return Text(f"{head}{self._stage}  {show_duration(elapsed_s)}", style="dim")
+            return _waiting(Text(f"{head}{self._stage}  {show_duration(elapsed_s)}", style="dim"))
         return draw_progress(self._progress, elapsed_s, notes=self._notes[-NOTES:])
+
+
+def _waiting(text: Text) -> Group:
+    """Ray tells nothing while it starts: a bar that moves, below a line that counts the seconds."""
+    return Group(text, ProgressBar(total=None, width=BAR_COLUMNS, pulse=True))
 
 
 def _is_other(best: BestTrial | None, shown: BestTrial | None) -> bool:
@@ -295,7 +301,8 @@ class LiveTraining:
         return f"{head} {reports} {noun}; {show_config(self._progress.metrics)}"
 
     def _draw(self) -> RenderableType:
-        return Text(self._text(), no_wrap=True, overflow="ellipsis")
+        text = Text(self._text(), no_wrap=True, overflow="ellipsis")
+        return _waiting(text) if self._progress is None else text
 
 
 # -- by default ---------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ INJECTED = {
     "another trainable in a tag": '06:00 UTC"}\n!!value trainable: subprocess:call\nparam_space: {args: "ls',
     "an end of the flow": '06:00 UTC", grace_s: 9999, x: "',
     "a template": "{{ conn.raysweep_default.password }}",
-    "a statement": "{% include 'quick_train.yaml' %}",
+    "a statement": "{% include 'quick/train.yaml' %}",
     "an alias": "*a",
     "a folded end": "x\u2028trainable: subprocess:call",
     "a closed text": '"}',

@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 
 def write_spec(folder: Path) -> Path:
-    """examples/flights.yaml, sequential, fewer trials on fewer rows, a line in a file for each start."""
-    spec: dict[str, Any] = yaml.safe_load((ROOT / "examples/flights.yaml").read_text())
+    """The sweep of examples/flights: sequential, fewer trials and rows, a line in a file for each start."""
+    spec: dict[str, Any] = yaml.safe_load((ROOT / "examples/flights/sweep.yaml").read_text())
     spec |= {
         "trainable": "tests.engine.trainables:flights",
         "num_samples": 9,

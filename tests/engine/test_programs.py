@@ -351,7 +351,7 @@ def test_the_example_of_hugging_face_learns(
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
     monkeypatch.chdir(ROOT)
-    spec = rs.SweepSpec.from_yaml((ROOT / "examples/finetune.yaml").read_text())
+    spec = rs.SweepSpec.from_yaml((ROOT / "examples/finetune/sweep.yaml").read_text())
     points = [{"learning_rate": 0.001, "weight_decay": 0.0, "per_device_train_batch_size": 32}]
     spec = spec.replace(storage_path=str(storage), num_samples=2, points=points, seed=1)
     outcome = rs.run_sweep(spec, key="k")
@@ -359,7 +359,7 @@ def test_the_example_of_hugging_face_learns(
     assert outcome.best is not None
     assert outcome.best.score > 0.7, "a guess has 0.5"
     assert outcome.best.checkpoint_uri is not None
-    assert not running("examples/finetune.py")
+    assert not running("examples/finetune/finetune.py")
 
 
 def test_a_killed_controller_takes_its_programs_along_and_they_resume(

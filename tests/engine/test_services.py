@@ -23,12 +23,12 @@ def left() -> list[str]:
             words = entry.read_bytes().split(b"\0")
         except OSError:
             continue
-        found += [str(entry)] * any(word.endswith(b"examples/serve.py") for word in words)
+        found += [str(entry)] * any(word.endswith(b"examples/serve/server.py") for word in words)
     return found
 
 
 def spec_of(storage: Path, **changes: Any) -> dict[str, Any]:
-    spec: dict[str, Any] = yaml.safe_load((ROOT / "examples/serve.yaml").read_text())
+    spec: dict[str, Any] = yaml.safe_load((ROOT / "examples/serve/sweep.yaml").read_text())
     return {**spec, "storage_path": str(storage), "seed": 3, **changes}
 
 

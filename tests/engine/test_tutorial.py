@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -12,33 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from devtools.tutorial import commands, write_files
+
 ROOT = Path(__file__).parents[2]
-TUTORIAL = ROOT / "docs/tutorial.md"
 
 pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(900)]
 
 
-def files() -> dict[str, str]:
-    """Each block whose first line names its file."""
-    blocks = re.findall(r"```(?:python|yaml)\n# (\S+\.\w+)\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
-    return dict(blocks)
-
-
-def commands() -> list[str]:
-    return re.findall(r"^\$ (.+)$", TUTORIAL.read_text(), re.MULTILINE)
-
-
 @pytest.mark.slow
 def test_its_commands_do_what_it_says(tmp_path: Path) -> None:
-    for name, text in files().items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    (tmp_path / "digits_model/__init__.py").touch()
+    write_files(tmp_path)
     path = [str(ROOT / package) for package in ("engine", "operators", "flows")]
     environment = os.environ | {
         "HOME": str(tmp_path / "home"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": ":".join(path),
+        "BROWSER": "true",  # opens nothing
     }
 
     def run(*command: str) -> str:
@@ -49,7 +37,7 @@ def test_its_commands_do_what_it_says(tmp_path: Path) -> None:
         return done.stdout + done.stderr
 
     said = {command: run(*shlex.split(command)) for command in commands()}
-    assert [command.split()[1] for command in said] == ["plan", "sweep", "best", "trials", "train"]
+    assert [command.split()[1] for command in said] == ["plan", "sweep", "best", "trials", "train", "report"]
     assert "16" in said["raysweep plan digits.yaml"]
     assert "hidden" in said["raysweep best digits"]
     table = run(sys.executable, "results.py").splitlines()
@@ -63,3 +51,5 @@ def test_its_commands_do_what_it_says(tmp_path: Path) -> None:
         assert (tmp_path / "digits.png").stat().st_size > 1000
     (model,) = (tmp_path / "home/raysweep").glob("digits-final-*/**/model.pkl")
     assert model.stat().st_size > 0
+    (report,) = tmp_path.glob("digits-*.html")
+    assert "<html" in report.read_text()

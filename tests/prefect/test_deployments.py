@@ -79,7 +79,7 @@ def deployed(
     document = yaml.safe_load(FILE.read_text())
     night, training = document["deployments"]
     night["schedules"][0]["cron"] = "* * * * *"
-    night["parameters"] |= {"spec": "examples/quick.yaml", "train_spec": "examples/quick_train.yaml"}
+    night["parameters"] |= {"spec": "examples/quick/sweep.yaml", "train_spec": "examples/quick/train.yaml"}
     del night["parameters"]["gate_spec"]
     for each in (night, training):
         each["parameters"]["storage_path"] = str(tmp_path / "sweeps")

@@ -61,7 +61,7 @@ def test_the_form_has_the_fields_of_the_specs_with_their_help() -> None:
 
 
 def test_parameters_of_the_form_become_specs() -> None:
-    spec = yaml.safe_load((ROOT / "examples/quick.yaml").read_text())
+    spec = yaml.safe_load((ROOT / "examples/quick/sweep.yaml").read_text())
     given = nightly_sweep.validate_parameters(
         {"spec": spec, "train_spec": "train.yaml", "gate_spec": {"seeds": 2}, "job": {"working_dir": "."}}
     )
@@ -75,7 +75,7 @@ def test_parameters_of_the_form_become_specs() -> None:
 
 
 def test_a_wrong_field_is_named() -> None:
-    spec = yaml.safe_load((ROOT / "examples/quick.yaml").read_text()) | {"mode": "smallest"}
+    spec = yaml.safe_load((ROOT / "examples/quick/sweep.yaml").read_text()) | {"mode": "smallest"}
     with pytest.raises(Exception, match="mode") as raised:
         nightly_sweep.validate_parameters({"spec": spec})
     assert "ParameterTypeError" in type(raised.value).__name__

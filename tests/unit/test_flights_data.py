@@ -15,7 +15,8 @@ import pytest
 lightgbm = pytest.importorskip("lightgbm")
 
 import raysweep as rs  # noqa: E402
-from examples import flights, flights_data  # noqa: E402
+from examples import flights  # noqa: E402
+from examples.flights import data as flights_data  # noqa: E402
 
 CONFIG = {"learning_rate": 0.1, "num_leaves": 15, "min_child_samples": 20, "cat_smooth": 5.0, "rows": 3000}
 

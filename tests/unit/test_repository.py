@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from devtools.tutorial import commands, files
 from raysweep.schedulers.spec import SchedulerSpec
 from raysweep.search.spec import SearchSpec
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
@@ -128,6 +129,11 @@ def test_the_first_page_lists_every_page_and_the_readme_leads_there() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "(docs/index.md)" in readme
     assert readme.count("\n") < 150
+
+
+def test_the_tutorial_ends_with_the_report_on_the_screen() -> None:
+    assert {"digits.yaml", "digits_model/train.py", "final.yaml", "results.py"} <= files().keys()
+    assert commands()[-1] == "raysweep report digits --open"
 
 
 def test_airflow_package_has_the_version_of_the_distribution() -> None:

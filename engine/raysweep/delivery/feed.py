@@ -240,7 +240,7 @@ class Feed:
             state=cast(hk.EndState, trial.state),
             score=score_of(self._state, trial),
             metrics=dict(trial.results.last),
-            reports=trial.results.reports,
+            reports=trial.results.reports - trial.results.overrun,
             started_at=trial.started_at,
             failed=self._failed,
             error=one_line(f"{failure.type}: {failure.message}", MAX_ERROR_CHARS)

@@ -105,7 +105,7 @@ def past_of(outcome: SweepOutcome) -> Past:
                 failures.append((failed, attempt.took_s or 0.0))
         if not times or trial.state not in ("completed", "stopped"):
             continue
-        reports = trial.reports - trial.overrun_reports
+        reports = trial.reports
         is_done = trial.state == "completed"
         node = trial.attempts[-1].node
         ran.append(Ran(reports=reports, step_s=sum(times) / max(1, reports), node=node, has_returned=is_done))

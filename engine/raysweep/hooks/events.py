@@ -95,6 +95,7 @@ class TrialEnd(TrialRef):
     metrics: Values
     """Its last report that counts."""
     reports: int
+    """Its reports that count, over all attempts."""
     started_at: float | None
     failed: int = 0
     """How many trials of the sweep have failed up to now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -245,6 +246,25 @@ def test_a_terminal_says_that_ray_is_starting() -> None:
         table._face._live.refresh()  # type: ignore[union-attr]  # as its thread does, four times a second
     assert "night  starting Ray" in file.getvalue()
     assert "…" not in file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda console: LiveTable(console, name="night"), lambda console: LiveTraining("night", console)]
+)
+def test_a_bar_moves_while_ray_starts_and_nothing_can_be_counted(
+    make: Callable[[Console], LiveTable | LiveTraining], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=80, force_terminal=True, color_system="truecolor")
+    drawn = []
+    with make(console) as shown:
+        for at in (0.0, 0.3):
+            monkeypatch.setattr("rich.progress_bar.monotonic", lambda at=at: at)
+            file.truncate(file.seek(0))
+            shown._face._live.refresh()  # type: ignore[union-attr]  # as its thread does, four times a second
+            drawn.append(file.getvalue())
+    assert all("━" in text for text in drawn)
+    assert drawn[0] != drawn[1]
 
 
 def test_the_end_says_what_failed_first_and_which_command_shows_more(

@@ -29,8 +29,8 @@ def test_the_ends_of_trials_are_those_of_the_outcome(name: str, tmp_path: Path) 
     sweep.write()
     ends = {item.event.number: item.event for item in sweep.items() if isinstance(item.event, TrialEnd)}
     wanted = {trial["number"]: trial for trial in sweep.outcome["trials"]}
-    assert {number: (end.state, end.score) for number, end in ends.items()} == {
-        number: (trial["state"], trial["score"]) for number, trial in wanted.items()
+    assert {number: (end.state, end.score, end.reports) for number, end in ends.items()} == {
+        number: (trial["state"], trial["score"], trial["reports"]) for number, trial in wanted.items()
     }
 
 

@@ -12,7 +12,8 @@ from benchmarks.estimates import COVERED, MAX_ERROR, figures, judge, make_night,
 from raysweep.core import SweepState, step
 from raysweep.core.vocabulary import events as ev
 from raysweep.estimates import Samples, Seen, estimate_new, estimate_rest, samples_of, slow_trials
-from raysweep.estimates.samples import Ran
+from raysweep.estimates.samples import Ran, past_of
+from raysweep.outcome import SweepOutcome
 from raysweep.specs import SweepSpec
 from tests.golden.replay import GOLDEN, make_state, read_expected, read_journal
 
@@ -130,6 +131,13 @@ def test_without_a_trial_that_has_reported_nothing_is_said() -> None:
     assert estimate_rest(state, now=0.0, total=8, clock=at_rest) is None
     step(state, ev.ControllerStarted(at=0.0, generation=1))
     assert estimate_rest(state, now=0.0, total=8, clock=at_rest) is None
+
+
+def test_an_earlier_night_has_the_reports_that_count() -> None:
+    outcome = SweepOutcome.model_validate(read_expected("chaos-328")["outcome"])
+    ran = [each for each in outcome.trials if each.attempts and each.state in ("completed", "stopped")]
+    assert sum(trial.overrun_reports for trial in ran) > 0
+    assert [each.reports for each in past_of(outcome).samples.ran] == [trial.reports for trial in ran]
 
 
 def test_a_trial_ten_times_as_slow_as_its_siblings_is_named() -> None:

@@ -52,7 +52,7 @@ def test_a_program_says_that_its_config_cannot_work() -> None:
 def test_the_guide_about_servers_has_the_example() -> None:
     page = (ROOT / "docs/guides/inference-server.md").read_text()
     specs = [SweepSpec.from_yaml(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
-    assert specs[0] == SweepSpec.from_yaml((ROOT / "examples/serve.yaml").read_text())
+    assert specs[0] == SweepSpec.from_yaml((ROOT / "examples/serve/sweep.yaml").read_text())
     assert specs[1].program is not None
     assert specs[1].program.service is not None
     found = re.findall(r"`(\w+)[`: ]|^ +(\w+):", page, re.MULTILINE)
@@ -62,7 +62,9 @@ def test_the_guide_about_servers_has_the_example() -> None:
 def test_the_guide_about_hugging_face_has_the_example() -> None:
     page = (ROOT / "docs/guides/hugging-face.md").read_text()
     sweep, train = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    assert SweepSpec.from_yaml(sweep) == SweepSpec.from_yaml((ROOT / "examples/finetune.yaml").read_text())
+    assert SweepSpec.from_yaml(sweep) == SweepSpec.from_yaml(
+        (ROOT / "examples/finetune/sweep.yaml").read_text()
+    )
     assert TrainSpec.from_yaml(train).name == "finetune-full"
 
 

@@ -1,0 +1,1 @@
+"""Pictures of the documentation, made from real runs of this version: `make pictures`."""

@@ -1,0 +1,20 @@
+"""A model for each customer in Airflow; RAYSWEEP_ADDRESS=local needs no cluster."""
+
+import os
+from pathlib import Path
+
+import pendulum
+from airflow.sdk import DAG
+
+from raysweep_airflow import SweepOperator
+
+HERE = Path(__file__).resolve().parent
+
+with DAG("customers", schedule=None, start_date=pendulum.datetime(2026, 1, 1, tz="UTC"), catchup=False):
+    SweepOperator(
+        task_id="sweep",
+        spec="sweep.yaml",
+        address=os.environ.get("RAYSWEEP_ADDRESS") or None,
+        job={"py_modules": [str(HERE.parent)]},  # the code of the trials, for the cluster
+        retries=3,
+    )

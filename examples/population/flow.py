@@ -1,0 +1,21 @@
+"""Population based training of a PyTorch network in Prefect: `python -m examples.population.flow`."""
+
+from pathlib import Path
+
+from prefect import flow
+
+from raysweep_prefect import JobSettings, stop_sweeps, stop_sweeps_if_aborted, sweep
+
+HERE = Path(__file__).resolve().parent
+
+
+@flow(name="population", on_cancellation=[stop_sweeps], on_crashed=[stop_sweeps_if_aborted])
+def search(key: str | None = None, cluster: str | None = None) -> None:
+    """Run the sweep here, or as a job of the cluster at this address."""
+    job = JobSettings(py_modules=[str(HERE.parent)]) if cluster else None
+    outcome = sweep(str(HERE / "sweep.yaml"), key=key, cluster=cluster, job=job)
+    print(outcome.best.config)
+
+
+if __name__ == "__main__":
+    search()
