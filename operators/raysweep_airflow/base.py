@@ -20,7 +20,7 @@ from raysweep_airflow.links import LINKS
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
     from raysweep.runs.reading.view import Outcome
-    from raysweep.specs import SweepSpec, TrainSpec
+    from raysweep.specs import AnyRequest, SweepSpec, TrainSpec
     from raysweep_airflow.tries import OnClear
 
     Spec = SweepSpec | TrainSpec
@@ -100,6 +100,9 @@ class JobOperator(BaseOperator):
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
         """What goes downstream where nothing is to be run for it; None: run. May skip the task."""
         return None
+
+    def check_begin(self, request: AnyRequest) -> None:
+        """Whether there is still time to begin the run; may skip the task."""
 
     def key(self, context: Mapping[str, Any], asked: Spec) -> str:
         """The key of the run: the same for every try of this task in this run that asks for the same."""

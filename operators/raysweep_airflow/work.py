@@ -137,6 +137,7 @@ class Try:
         if attempt.ended is not None:
             self._show_earlier()
             return self.finish(attempt.ended)
+        operator.check_begin(attempt.request)
         return self.finish(self._run_here(attempt)) if access is None else self._run_job(attempt, access)
 
     def complete(self, event: Mapping[str, Any]) -> Any:
