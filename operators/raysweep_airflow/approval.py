@@ -53,7 +53,8 @@ class ApproveOperator(ApprovalOperator):
         outcome: What the `GateOperator(..., approval=...)` returned: `gate.output`.
         assigned_users: Who may decide, as `[{"id": "ann", "name": "Ann"}]`; default: who may edit the DAG's
             runs.
-        registry: As of the `GateOperator`: where what is approved is registered, if no training follows.
+        registry: Where what is promoted is registered with its checkpoint, if no training follows; as of the
+            `TrainOperator`. Also behind a gate without approval.
         check_every: How often it looks for a decision that was made outside of Airflow; 10 s at least.
         ignore_downstream_trigger_rules, fail_on_reject, notifiers: As of Airflow's `ApprovalOperator`.
 

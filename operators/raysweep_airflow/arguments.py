@@ -1,4 +1,4 @@
-"""Arguments of gate, approval and training: `registry` and `deadline`, as a pipeline has them."""
+"""Arguments that steps after the sweep share: `registry` and `deadline`, as a pipeline has them."""
 
 from __future__ import annotations
 

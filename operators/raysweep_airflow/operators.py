@@ -111,8 +111,6 @@ class GateOperator(JobOperator):
         gate: What the best has to show: the fields of a `GateSpec`.
         approval: `required`, or the fields of an `ApprovalSpec`: what passes is promoted once a person has
             approved, which an `ApproveOperator` behind this waits for. Default: at once.
-        registry: Where what is promoted is registered with its checkpoint, if no training follows: `mlflow`,
-            `{"mlflow": {...}}` or an import path. Default: nowhere.
         deadline: When the night ends, as a `PipelineSpec` has it: `06:00 Europe/Berlin`, the next one after
             the sweep began. A gate that still runs then is cut short. Default: `execution_timeout` alone.
         conn_id, address, job, deferrable: As of the `SweepOperator`.
@@ -124,7 +122,6 @@ class GateOperator(JobOperator):
         "outcome",
         "gate",
         "approval",
-        "registry",
         "deadline",
     )
     models: ClassVar[Mapping[str, str]] = {
@@ -132,7 +129,6 @@ class GateOperator(JobOperator):
         "outcome": "",
         "gate": "GateSpec",
         "approval": "",
-        "registry": "",
         "deadline": "",
     }
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
@@ -144,7 +140,6 @@ class GateOperator(JobOperator):
         outcome: Any,
         gate: Any = None,
         approval: Any = None,
-        registry: Any = None,
         deadline: Any = None,
         conn_id: str = DEFAULT_CONN_ID,
         address: str | None = None,
@@ -169,7 +164,6 @@ class GateOperator(JobOperator):
             from raysweep.specs.approval import read_approval
 
             read_approval(self.approval)
-        self.registry = checked(registry)
         self.deadline = checked_deadline(deadline)
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -192,8 +186,7 @@ class GateOperator(JobOperator):
 
         self.log.info("gate: %s", verdict.why)
         listed = len(self.outcome.get("top_k", ())) if isinstance(self.outcome, Mapping) else 5
-        result = brief(handed_on(with_gate(gate.outcome, verdict)), top_k=max(1, listed))
-        return result | registered(self.registry, result, self.log)
+        return brief(handed_on(with_gate(gate.outcome, verdict)), top_k=max(1, listed))
 
     def _gate(self, context: Mapping[str, Any]) -> GateRun:
         """The gate as it stands; stored where the sweep is."""
@@ -216,7 +209,8 @@ class TrainOperator(JobOperator):
             `config` wins over the sweep's.
         outcome: Whose best config is trained: what a `SweepOperator` or `GateOperator` returned, or one of
             its `top_k`; default: the spec's own config.
-        registry: Where the model of a promoted champion is registered, as of the `GateOperator`.
+        registry: Where the model of a promoted champion is registered: `mlflow`, `{"mlflow": {...}}` or an
+            import path, as a pipeline's. Default: nowhere.
         deadline: As of the `GateOperator`, the training ends by then; one that, by how long earlier ones
             took, would not is not begun: the task is skipped, and says so.
         conn_id, address, job, on_clear, deferrable: As of the `SweepOperator`.

@@ -25,7 +25,7 @@ from tests.airflow.servers import Airflow, AirflowAnswerError
 from tests.orchestrators.trainables import lines
 from tests.unit.pipeline.gates import night, swept
 
-pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(900)]
 _numbers = itertools.count(1)
 LINE = Line(name="flights", metric="auc", mode="max")
 
@@ -176,11 +176,13 @@ def test_a_whole_night_waits_with_nothing_held_and_trains_what_is_approved(
     desk.airflow.wait_for_dag("night_approved")
     run_id = f"whole-{os.getpid()}"
     desk.airflow.trigger_run("night_approved", run_id, {"sweep": sweep, "train": train})
+    for task_id in ("sweep", "gate"):
+        desk.airflow.wait_state("night_approved", run_id, task_id, "success", timeout_s=240)
     body = desk.waits(run_id, "night_approved")["body"]
     assert f"/runs/{run_id}/tasks/gate/plugin/raysweep" in body
     assert [line[0] for line in lines(log)].count("train") == 0
     desk.answer(run_id, "Approve", dag_id="night_approved")
-    desk.airflow.wait_state("night_approved", run_id, "train", "success")
+    desk.airflow.wait_state("night_approved", run_id, "train", "success", timeout_s=240)
     assert ["trained", "0.5"] in lines(log)
     champion = json.loads((tmp_path / "sweeps/champions/night/loss.min.json").read_text())["champion"]
     assert champion["config"]["x"] == 0.5

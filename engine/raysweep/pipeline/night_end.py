@@ -78,7 +78,7 @@ def why_not_begun(
     if ends_at is None or RunView("train", spec.storage_path, run.id).has_spec():
         return ""
     left_s = ends_at.timestamp() - (time.time() if now is None else now)
-    at = ends_at.strftime("%H:%M UTC%z")
+    at = ends_at.isoformat(timespec="minutes")[11:]
     if left_s <= 0:
         return f"training not begun: the night ended at {at}"
     took = _took(spec)

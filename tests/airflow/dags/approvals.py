@@ -32,7 +32,7 @@ with DAG("approved", default_args=ARGUMENTS, **PLAIN):
     alone = ApproveOperator(
         task_id="approve",
         outcome="{{ dag_run.conf['outcome'] }}",
-        check_every=timedelta(seconds=20),
+        check_every=timedelta(seconds=45),
     )
 
     @task

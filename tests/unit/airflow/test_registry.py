@@ -17,9 +17,9 @@ from raysweep.pipeline.candidate import find_candidate
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.step import best_trials, brief
 from raysweep.storage.objects.opening import open_store
-from raysweep_airflow import ApproveOperator, GateOperator, TrainOperator
+from raysweep_airflow import ApproveOperator, TrainOperator
 from raysweep_airflow.ends import explained
-from tests.unit.pipeline.gates import GATE, make_spec, night, settled, stored, swept
+from tests.unit.pipeline.gates import night, swept
 from tests.unit.runs.across_runs.book import OWN, Book
 
 TRAIN = {"name": "full", "trainable": "m:f"}
@@ -71,20 +71,12 @@ def test_a_registry_that_fails_is_said_and_costs_nothing(
     assert trained(tmp_path, handed(tmp_path))["registered"] == "registered: version v-n1"
 
 
-def test_a_gate_registers_the_checkpoint_of_what_it_promotes(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
-    outcome = swept("n1", 0.5)
-    checkpoint = f"{open_store(tmp_path).url}/n1/checkpoints/00000/3"
-    trials = tuple(each.model_copy(update={"checkpoint_uri": checkpoint}) for each in outcome.trials)
-    outcome = stored(spec, outcome.model_copy(update={"trials": trials}))
-    settled(spec, outcome)
-    fields = spec.to_dict()
-    with DAG("d", schedule=None) as dag:
-        gate = GateOperator(task_id="gate", spec=fields, outcome=brief(outcome), gate=GATE, registry=OWN)
-    result = gate.known({"dag": dag})
-    assert result is not None
+def test_behind_a_gate_without_approval_it_registers_the_checkpoint(tmp_path: Path) -> None:
+    with DAG("d", schedule=None):
+        passing = ApproveOperator(task_id="register", outcome=handed(tmp_path), registry=OWN)
+    result = passing.execute({"ti": None, "task_state_store": {}})
     assert result["registered"] == "registered: version v-n1"
-    assert Book.releases[0].source == checkpoint
+    assert Book.releases[0].source == f"{open_store(tmp_path).url}/n1/checkpoints/00000/3"
 
 
 def test_what_waits_is_registered_once_it_is_approved(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def late(storage: Path, left_s: float, key: str = "tonight") -> str:
 def test_a_training_that_would_end_too_late_is_not_begun(tmp_path: Path) -> None:
     for number, took_s in enumerate((1_200.0, 2_400.0, 9_000.0)):
         trained(tmp_path, f"n{number}", took_s)
-    said = "training not begun: the last 3 took 40:00 (median), and the night ends in 39:59 (05:00 UTC+0000)"
+    said = "training not begun: the last 3 took 40:00 (median), and the night ends in 39:59 (05:00+00:00)"
     assert late(tmp_path, 2_399.0) == said
     assert late(tmp_path, 2_400.0) == ""
 
@@ -66,7 +66,7 @@ def test_the_newest_trainings_count(tmp_path: Path) -> None:
 
 
 def test_after_its_end_nothing_is_begun_and_what_has_begun_continues(tmp_path: Path) -> None:
-    assert late(tmp_path, -1.0) == "training not begun: the night ended at 05:00 UTC+0000"
+    assert late(tmp_path, -1.0) == "training not begun: the night ended at 05:00+00:00"
     asked = request(tmp_path, "tonight")
     RunFolder(open_store(tmp_path), asked.run.id).freeze_spec(asked.spec, asked.run.key)
     assert late(tmp_path, -1.0) == ""
