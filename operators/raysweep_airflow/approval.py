@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Asset, Param
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.timezone import utcnow
 
 from raysweep.errors import SpecError
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from raysweep.pipeline.candidate import Candidate
 
 ANSWER_KEY: Final = "raysweep_answer"
-OURS: Final = ("subject", "body", "options", "multiple", "defaults", "params", "response_timeout")
+OURS: Final = ("subject", "body", "options", "multiple", "defaults", "response_timeout", "params")
 LATE_S: Final = 1.0
 """How much later than the time for a decision it looks again: then silence has decided."""
 SOONEST_S: Final = 10.0
@@ -75,8 +76,11 @@ class ApproveOperator(ApprovalOperator):
         check_every: timedelta = timedelta(minutes=5),
         **kwargs: Any,
     ) -> None:
+        # Airflow puts those of the DAG in.
+        given = kwargs.pop("params", None) or {}
+        own = ParamsDict.filter_params_by_source(given, "task") if isinstance(given, ParamsDict) else given
         for name in OURS:
-            if name in kwargs:
+            if name in kwargs or (name == "params" and own):
                 fix = "leave it out; GateOperator(approval={...}) says how long it waits, and what silence is"
                 raise SpecError(name, "cannot be set", fix)
         if check_every.total_seconds() < SOONEST_S:

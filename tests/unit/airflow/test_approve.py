@@ -134,6 +134,13 @@ def test_it_asks_with_the_numbers_and_waits_without_a_slot(task: Task) -> None:
     assert f"raysweep approve flights@n1 --storage {task.storage}" in body
     assert "[Report](" in body
     assert "waits for approval until" in body
+    assert list(asked["params"]) == ["note"]
+
+
+def test_the_form_of_a_dag_with_parameters_has_the_note_alone(task: Task) -> None:
+    with DAG("d", schedule=None, params={"example": "flights"}):
+        approve = ApproveOperator(task_id="approve", outcome={})
+    assert list(approve.serialized_params) == ["note"]
 
 
 def test_approved_it_hands_the_promotion_on(task: Task) -> None:
@@ -235,6 +242,7 @@ def test_what_no_gate_handed_on_is_refused(task: Task, given: Any) -> None:
     [
         ({"defaults": ["Approve"]}, "defaults: cannot be set; leave it out; GateOperator"),
         ({"response_timeout": timedelta(1)}, "response_timeout: cannot be set"),
+        ({"params": {"why": "x"}}, "params: cannot be set"),
         ({"check_every": timedelta(0)}, "check_every: is 0:00:00; give 10 seconds or more"),
     ],
 )
