@@ -95,6 +95,8 @@ class ApproveOperator(ApprovalOperator):
         self.outcome = outcome
         self.check_every = check_every
         self.registry = checked(registry)
+        # Of this process only.
+        self.result: dict[str, Any] | None = None
 
     def execute(self, context: Any) -> Any:
         """Pass on what needs no decision, or has one; else ask for it, and wait."""
@@ -166,6 +168,7 @@ class ApproveOperator(ApprovalOperator):
         from raysweep_airflow.ends import extra_of
 
         result |= registered(self.registry, result, self.log)
+        self.result = result
         for asset in self.outlets:
             if isinstance(asset, Asset):
                 context["outlet_events"][asset].extra = extra_of(result)
@@ -178,6 +181,12 @@ class ApproveOperator(ApprovalOperator):
         refused = {"chosen_options": [self.REJECT], "params_input": {}, "responded_at": at}
         super().execute_complete(context, {**refused, "responded_by_user": None})
         return result
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What the OpenLineage provider asks for once the task has ended; None where it handed nothing on."""
+        from raysweep_airflow.lineage import of_gate
+
+        return of_gate(self.result).facets() if self.result is not None else None
 
     # --- waiting
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
     from raysweep.runs.reading.view import Outcome
     from raysweep.specs import AnyRequest, SweepSpec, TrainSpec
+    from raysweep_airflow.lineage import Lineage
     from raysweep_airflow.tries import OnClear
 
     Spec = SweepSpec | TrainSpec
@@ -73,6 +74,7 @@ class JobOperator(BaseOperator):
             check_spec(self.spec, self.models["spec"], self.task_id, self.get_dag(), self.added())
         # Of this process only: nothing is kept across a deferral.
         self.killed: Callable[[], None] | None = None
+        self.result: Mapping[str, Any] | None = None
 
     @classmethod
     def partial(cls, **kwargs: Any) -> Any:
@@ -136,6 +138,16 @@ class JobOperator(BaseOperator):
         """Cancel the job if the task's state says so: SIGTERM also comes when a worker is shut down."""
         if self.killed is not None:
             self.killed()
+
+    def lineage(self, result: Mapping[str, Any]) -> Lineage:
+        """What the task has read and written, by its result. Raises: StorageError."""
+        from raysweep_airflow.lineage import of_sweep
+
+        return of_sweep(result)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What the OpenLineage provider asks for once the task has ended; None where it handed nothing on."""
+        return self.lineage(self.result).facets() if self.result is not None else None
 
     def _do_render_template_fields(
         self,

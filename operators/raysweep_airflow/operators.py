@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from raysweep.pipeline import GateRun
     from raysweep.runs.reading.view import Outcome
     from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
+    from raysweep_airflow.lineage import Lineage
     from raysweep_airflow.tries import OnClear
 
     Spec = SweepSpec | TrainSpec
@@ -188,6 +189,11 @@ class GateOperator(JobOperator):
         listed = len(self.outcome.get("top_k", ())) if isinstance(self.outcome, Mapping) else 5
         return brief(handed_on(with_gate(gate.outcome, verdict)), top_k=max(1, listed))
 
+    def lineage(self, result: Mapping[str, Any]) -> Lineage:
+        from raysweep_airflow.lineage import of_gate
+
+        return of_gate(result)
+
     def _gate(self, context: Mapping[str, Any]) -> GateRun:
         """The gate as it stands; stored where the sweep is."""
         from raysweep.pipeline import prepare_gate
@@ -252,6 +258,8 @@ class TrainOperator(JobOperator):
         )
         self.outcome = outcome
         self.is_handed = outcome is not None
+        # Of this process only: what was read, with the digests of its content.
+        self.data: tuple[tuple[str, str], ...] = ()
         self.registry = checked(registry)
         self.deadline = checked_deadline(deadline)
 
@@ -292,8 +300,14 @@ class TrainOperator(JobOperator):
         trained = cast("TrainOutcome", outcome)
         self.log.info("metrics: %s", show_config(trained.metrics) or "none were reported")
         self.log.info("model: %s", trained.model_uri or "none: the trainable reported no checkpoint")
+        self.data = tuple((each.uri, each.digest) for each in trained.data)
         more = registered(self.registry, self.outcome or {}, self.log, trained)
         return brief(outcome) | more
+
+    def lineage(self, result: Mapping[str, Any]) -> Lineage:
+        from raysweep_airflow.lineage import DataSet, of_training
+
+        return of_training(self.outcome, result, tuple(DataSet(*each) for each in self.data))
 
 
 def _fields(given: Any) -> Any:

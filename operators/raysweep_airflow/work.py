@@ -172,6 +172,7 @@ class Try:
             return False
 
     def _hand_on(self, result: dict[str, Any]) -> dict[str, Any]:
+        self.operator.result = result
         for asset in self.operator.outlets:
             if isinstance(asset, Asset):
                 self.context["outlet_events"][asset].extra = extra_of(result)

@@ -98,7 +98,9 @@ def test_approved_rejected_and_silent_nights(desk: Desk) -> None:
     assert result["promoted"] is True
     user = result["gate"]["approval"]["decision"]["by"]
     assert user == desk.airflow.login["username"].title() or user == desk.airflow.login["username"]
-    assert f"approved by {user}" in desk.airflow.xcom("approved", first, "after")
+    why = desk.airflow.xcom("approved", first, "after")
+    assert f"approved by {user}" in why
+    assert why.endswith(": looks good")
     assert desk.truth("n1") == ("n1", [(user, True)])
 
     second, _ = desk.begin("n2", 0.6)
