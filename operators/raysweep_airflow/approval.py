@@ -16,7 +16,7 @@ from airflow.sdk import Asset, Param
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.timezone import utcnow
 
-from raysweep.errors import SpecError
+from raysweep.errors import SpecError, StorageUnavailableError
 from raysweep_airflow.arguments import checked, registered
 from raysweep_airflow.compat import AirflowException, TaskAwaitingInput, store_of
 from raysweep_airflow.links import page_url, report_url
@@ -126,12 +126,20 @@ class ApproveOperator(ApprovalOperator):
 
         asked = self._answer(event)
         with explained(self.log):
-            candidate = find_candidate(self.outcome)
-            assert candidate is not None, "what needs no approval is not waited for"
             if asked is not None:
                 # The next try has it where the storage does not answer now.
                 store_of(context).set(ANSWER_KEY, asked.model_dump(mode="json"))
-            decision = candidate.decide(asked)
+            try:
+                candidate = find_candidate(self.outcome)
+                decision = candidate.decide(asked) if candidate is not None else None
+            except StorageUnavailableError as error:
+                if asked is not None:
+                    raise
+                self.log.warning("%s; looking again", error)
+                return self._wait_on(context, self.check_every)
+            if candidate is None:
+                # The gate was cleared meanwhile, and hands a decision on.
+                return self._end(context, dict(self.outcome))
             if decision is not None:
                 return self._decided(context, candidate, decision, asked)
         return self._wait_on(context, self._until_next(candidate))

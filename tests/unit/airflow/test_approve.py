@@ -231,6 +231,29 @@ def test_an_answer_that_the_storage_did_not_take_is_written_by_the_next_try(
     assert task.asked == []
 
 
+def test_a_storage_that_does_not_answer_while_it_waits_costs_no_retry(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = task.outcome()
+
+    def down(self: Candidate, asked: Any = None) -> Any:
+        raise StorageUnavailableError("s3://bucket", "does not answer", "try again")
+
+    monkeypatch.setattr(Candidate, "decide", down)
+    with pytest.raises(TaskAwaitingInput) as raised:
+        task.complete(outcome, TIMEOUT)
+    assert raised.value.timeout == timedelta(minutes=5)
+
+
+def test_where_the_gate_hands_a_decision_on_meanwhile_it_goes_by_that(task: Task) -> None:
+    outcome = task.outcome()
+    task.decide(outcome, approved=True)
+    candidate = find_candidate(outcome)
+    assert candidate is not None
+    told = candidate.told(outcome)
+    assert task.complete(told, TIMEOUT) == told
+
+
 @pytest.mark.parametrize("given", [None, {}, {"uri": "/s/n1", "gate": None}])
 def test_what_no_gate_handed_on_is_refused(task: Task, given: Any) -> None:
     with pytest.raises(AirflowFailException, match=r"outcome: .*outcome=gate\.output"):
