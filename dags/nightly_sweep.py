@@ -7,6 +7,9 @@ nights; what is not better is not trained: the training is skipped. Gate and tra
 
 Change `SPECS` to where your specs are, or write them beside this file. With `RAYSWEEP_ADDRESS=local` it runs
 on a Ray inside the tasks; otherwise on the cluster of the connection `raysweep_default`.
+
+With `RAYSWEEP_APPROVAL=required` a person decides about what passes the gate: the task `approve` waits for
+three hours, without a worker slot, and then rejects it.
 """
 
 from __future__ import annotations
@@ -18,15 +21,16 @@ from pathlib import Path
 import pendulum
 from airflow.sdk import DAG, Param
 
-from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
+from raysweep_airflow import ApproveOperator, GateOperator, SweepOperator, TrainOperator
 
 SPECS = Path(__file__).resolve().parents[1] / "examples"
 # The code of the trials, for the cluster; `pip` and the like go in here too.
 JOB = {"py_modules": [str(SPECS)]}
 # The only storage that a run may name, beside that of its connection: what lies there is trusted.
 STORAGE = os.environ.get("RAYSWEEP_STORAGE", "")
-# From 22:00 to 06:00, and what gate and training get, each with time for a retry.
-NIGHT = timedelta(hours=12)
+APPROVAL = {"timeout": "3h"} if os.environ.get("RAYSWEEP_APPROVAL") == "required" else None
+# From 22:00 to 06:00, and what gate and training get, each with time for a retry; then the wait for a person.
+NIGHT = timedelta(hours=15 if APPROVAL else 12)
 STEP = timedelta(hours=1)
 COMMON = {
     "retries": 3,
@@ -78,9 +82,11 @@ with DAG(
             "test": "mean",
             "seed_param": "sample_seed",
         },
+        approval=APPROVAL,
         job=JOB,
         execution_timeout=STEP,
     )
+    last = ApproveOperator(task_id="approve", outcome=gate.output) if APPROVAL else gate
     train = TrainOperator(
-        task_id="train", spec="night_train.yaml", outcome=gate.output, job=JOB, execution_timeout=STEP
+        task_id="train", spec="night_train.yaml", outcome=last.output, job=JOB, execution_timeout=STEP
     )

@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from raysweep_airflow.approval import ApproveOperator
     from raysweep_airflow.hooks import RaySweepHook
     from raysweep_airflow.operators import GateOperator, SweepOperator, TrainOperator
     from raysweep_airflow.results import top_k
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "ApproveOperator": "approval",
     "GateOperator": "operators",
     "RaySweepHook": "hooks",
     "SweepOperator": "operators",
@@ -34,6 +36,7 @@ _HOME = {
 }
 
 __all__ = [
+    "ApproveOperator",
     "GateOperator",
     "RaySweepHook",
     "SweepOperator",

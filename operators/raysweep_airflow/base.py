@@ -20,7 +20,8 @@ from raysweep_airflow.links import LINKS
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
     from raysweep.runs.reading.view import Outcome
-    from raysweep.specs import SweepSpec, TrainSpec
+    from raysweep.specs import AnyRequest, SweepSpec, TrainSpec
+    from raysweep_airflow.lineage import Lineage
     from raysweep_airflow.tries import OnClear
 
     Spec = SweepSpec | TrainSpec
@@ -73,6 +74,7 @@ class JobOperator(BaseOperator):
             check_spec(self.spec, self.models["spec"], self.task_id, self.get_dag(), self.added())
         # Of this process only: nothing is kept across a deferral.
         self.killed: Callable[[], None] | None = None
+        self.result: Mapping[str, Any] | None = None
 
     @classmethod
     def partial(cls, **kwargs: Any) -> Any:
@@ -100,6 +102,9 @@ class JobOperator(BaseOperator):
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
         """What goes downstream where nothing is to be run for it; None: run. May skip the task."""
         return None
+
+    def check_begin(self, request: AnyRequest) -> None:
+        """Whether there is still time to begin the run; may skip the task."""
 
     def key(self, context: Mapping[str, Any], asked: Spec) -> str:
         """The key of the run: the same for every try of this task in this run that asks for the same."""
@@ -133,6 +138,16 @@ class JobOperator(BaseOperator):
         """Cancel the job if the task is over by its state: SIGTERM also comes when a worker is shut down."""
         if self.killed is not None:
             self.killed()
+
+    def lineage(self, result: Mapping[str, Any]) -> Lineage:
+        """What the task has read and written, by its result. Raises: StorageError."""
+        from raysweep_airflow.lineage import of_sweep
+
+        return of_sweep(result)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What the OpenLineage provider asks for once the task has ended; None where it handed nothing on."""
+        return self.lineage(self.result).facets() if self.result is not None else None
 
     def _do_render_template_fields(
         self,

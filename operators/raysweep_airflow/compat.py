@@ -37,6 +37,11 @@ else:
     AirflowNotFoundException = _first("AirflowNotFoundException", *_ERRORS)
     AirflowSkipException = _first("AirflowSkipException", *_ERRORS)
 
+try:
+    from airflow.sdk.exceptions import TaskAwaitingInput
+except ImportError:  # before 3.3 such a task is deferred to a trigger
+    TaskAwaitingInput = None  # type: ignore[assignment,misc]
+
 __all__ = [
     "STORE",
     "AirflowException",
@@ -44,6 +49,7 @@ __all__ = [
     "AirflowNotFoundException",
     "AirflowSkipException",
     "BaseHook",
+    "TaskAwaitingInput",
     "TryStore",
     "conf",
     "store_of",

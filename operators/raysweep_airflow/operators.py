@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from raysweep.errors import SpecError
+from raysweep_airflow.arguments import checked, checked_deadline, ending, registered
 from raysweep_airflow.base import JobOperator
 from raysweep_airflow.compat import AirflowSkipException
 from raysweep_airflow.links import TRAIN_LINKS
+from raysweep_airflow.parsing import is_open
 from raysweep_airflow.provider import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
     from raysweep.pipeline import GateRun
     from raysweep.runs.reading.view import Outcome
-    from raysweep.specs import SweepSpec, TrainSpec
+    from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
+    from raysweep_airflow.lineage import Lineage
     from raysweep_airflow.tries import OnClear
 
     Spec = SweepSpec | TrainSpec
@@ -107,12 +110,28 @@ class GateOperator(JobOperator):
         spec: The sweep's spec, as the `SweepOperator` got it.
         outcome: What that returned: `sweep.output`.
         gate: What the best has to show: the fields of a `GateSpec`.
+        approval: `required`, or the fields of an `ApprovalSpec`: what passes is promoted once a person has
+            approved, which an `ApproveOperator` behind this waits for. Default: at once.
+        deadline: When the night ends, as a `PipelineSpec` has it: `06:00 Europe/Berlin`, the next one after
+            the sweep began. A gate that still runs then is cut short. Default: `execution_timeout` alone.
         conn_id, address, job, deferrable: As of the `SweepOperator`.
     """
 
     custom_operator_name = "GateOperator"
-    template_fields: Sequence[str] = ("spec", "outcome", "gate")
-    models: ClassVar[Mapping[str, str]] = {"spec": "SweepSpec", "outcome": "", "gate": "GateSpec"}
+    template_fields: Sequence[str] = (
+        "spec",
+        "outcome",
+        "gate",
+        "approval",
+        "deadline",
+    )
+    models: ClassVar[Mapping[str, str]] = {
+        "spec": "SweepSpec",
+        "outcome": "",
+        "gate": "GateSpec",
+        "approval": "",
+        "deadline": "",
+    }
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
 
     def __init__(
@@ -121,6 +140,8 @@ class GateOperator(JobOperator):
         spec: Any,
         outcome: Any,
         gate: Any = None,
+        approval: Any = None,
+        deadline: Any = None,
         conn_id: str = DEFAULT_CONN_ID,
         address: str | None = None,
         job: JobGiven = None,
@@ -139,8 +160,12 @@ class GateOperator(JobOperator):
         # What was cut short decides nothing: a clear resumes it.
         self.accept_partial = False
         self.outcome = outcome
-        dump = getattr(gate, "model_dump", None)
-        self.gate = dump(mode="json") if callable(dump) else gate
+        self.gate, self.approval = _fields(gate), _fields(approval)
+        if self.approval and not is_open(self.approval):
+            from raysweep.specs.approval import read_approval
+
+            read_approval(self.approval)
+        self.deadline = checked_deadline(deadline)
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
         gate = self._gate(context)
@@ -164,12 +189,19 @@ class GateOperator(JobOperator):
         listed = len(self.outcome.get("top_k", ())) if isinstance(self.outcome, Mapping) else 5
         return brief(handed_on(with_gate(gate.outcome, verdict)), top_k=max(1, listed))
 
+    def lineage(self, result: Mapping[str, Any]) -> Lineage:
+        from raysweep_airflow.lineage import of_gate
+
+        return of_gate(result)
+
     def _gate(self, context: Mapping[str, Any]) -> GateRun:
         """The gate as it stands; stored where the sweep is."""
         from raysweep.pipeline import prepare_gate
+        from raysweep.specs.approval import read_approval
         from raysweep_airflow import documents
 
-        return prepare_gate(documents.read(self.spec, context), self.outcome, self.gate)
+        approval, ends_at = read_approval(self.approval), ending(self.deadline, self.outcome)
+        return prepare_gate(documents.read(self.spec, context), self.outcome, self.gate, approval, ends_at)
 
 
 class TrainOperator(JobOperator):
@@ -183,13 +215,22 @@ class TrainOperator(JobOperator):
             `config` wins over the sweep's.
         outcome: Whose best config is trained: what a `SweepOperator` or `GateOperator` returned, or one of
             its `top_k`; default: the spec's own config.
+        registry: Where the model of a promoted champion is registered: `mlflow`, `{"mlflow": {...}}` or an
+            import path, as a pipeline's. Default: nowhere.
+        deadline: As of the `GateOperator`, the training ends by then; one that, by how long earlier ones
+            took, would not is not begun: the task is skipped, and says so.
         conn_id, address, job, on_clear, deferrable: As of the `SweepOperator`.
     """
 
     custom_operator_name = "TrainOperator"
     operator_extra_links = TRAIN_LINKS
-    template_fields: Sequence[str] = ("spec", "outcome")
-    models: ClassVar[Mapping[str, str]] = {"spec": "TrainSpec", "outcome": ""}
+    template_fields: Sequence[str] = ("spec", "outcome", "registry", "deadline")
+    models: ClassVar[Mapping[str, str]] = {
+        "spec": "TrainSpec",
+        "outcome": "",
+        "registry": "",
+        "deadline": "",
+    }
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
 
     def __init__(
@@ -197,6 +238,8 @@ class TrainOperator(JobOperator):
         *,
         spec: Any,
         outcome: Any = None,
+        registry: Any = None,
+        deadline: Any = None,
         conn_id: str = DEFAULT_CONN_ID,
         address: str | None = None,
         job: JobGiven = None,
@@ -214,19 +257,36 @@ class TrainOperator(JobOperator):
             **kwargs,
         )
         self.outcome = outcome
+        self.is_handed = outcome is not None
+        # Of this process only: what was read, with the digests of its content.
+        self.data: tuple[tuple[str, str], ...] = ()
+        self.registry = checked(registry)
+        self.deadline = checked_deadline(deadline)
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
         from raysweep.step import why_not_trained
 
+        if self.is_handed and self.outcome is None:
+            # Marked as success, it has decided nothing; the spec's own config is not what was asked for.
+            fix = "clear the task before this one, which returned nothing"
+            raise SpecError("outcome", "is empty", fix)
         if why := why_not_trained(self.outcome):
             raise AirflowSkipException(why)
         return None
 
+    def check_begin(self, request: AnyRequest) -> None:
+        from raysweep.pipeline.night_end import why_not_begun
+
+        if why := why_not_begun(cast("RunRequest[TrainSpec]", request), ending(self.deadline, self.outcome)):
+            raise AirflowSkipException(why)
+
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> TrainSpec:
         from raysweep.pipeline import with_best
+        from raysweep.pipeline.night_end import ending_by
         from raysweep.specs import TrainSpec
 
-        return with_best(TrainSpec.from_any(fields), self.outcome)
+        ends_at = ending(self.deadline, self.outcome)
+        return with_best(ending_by(TrainSpec.from_any(fields), ends_at), self.outcome)
 
     def key(self, context: Mapping[str, Any], asked: Spec) -> str:
         from raysweep.pipeline import training_key
@@ -240,4 +300,17 @@ class TrainOperator(JobOperator):
         trained = cast("TrainOutcome", outcome)
         self.log.info("metrics: %s", show_config(trained.metrics) or "none were reported")
         self.log.info("model: %s", trained.model_uri or "none: the trainable reported no checkpoint")
-        return brief(outcome)
+        self.data = tuple((each.uri, each.digest) for each in trained.data)
+        more = registered(self.registry, self.outcome or {}, self.log, trained)
+        return brief(outcome) | more
+
+    def lineage(self, result: Mapping[str, Any]) -> Lineage:
+        from raysweep_airflow.lineage import DataSet, of_training
+
+        return of_training(self.outcome, result, tuple(DataSet(*each) for each in self.data))
+
+
+def _fields(given: Any) -> Any:
+    """A model as its fields; what else there is as it is."""
+    dump = getattr(given, "model_dump", None)
+    return dump(mode="json") if callable(dump) else given

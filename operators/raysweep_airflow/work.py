@@ -137,6 +137,7 @@ class Try:
         if attempt.ended is not None:
             self._show_earlier()
             return self.finish(attempt.ended)
+        operator.check_begin(attempt.request)
         return self.finish(self._run_here(attempt)) if access is None else self._run_job(attempt, access)
 
     def complete(self, event: Mapping[str, Any]) -> Any:
@@ -171,6 +172,7 @@ class Try:
             return False
 
     def _hand_on(self, result: dict[str, Any]) -> dict[str, Any]:
+        self.operator.result = result
         for asset in self.operator.outlets:
             if isinstance(asset, Asset):
                 self.context["outlet_events"][asset].extra = extra_of(result)

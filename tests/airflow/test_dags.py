@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,16 @@ def test_an_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
 
     bag = DagBag(str(ROOT / "dags" / "nightly_sweep.py"), load_op_links=False)
     assert {task.address for task in bag.dags["nightly_sweep"].tasks} == {"local"}
+
+
+def test_with_approval_a_person_decides_between_gate_and_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYSWEEP_APPROVAL", "required")
+    from airflow.dag_processing.dagbag import DagBag
+
+    night = DagBag(str(ROOT / "dags" / "nightly_sweep.py"), load_op_links=False).dags["nightly_sweep"]
+    assert [task.task_id for task in night.topological_sort()] == ["sweep", "gate", "approve", "train"]
+    assert night.get_task("train").upstream_task_ids == {"approve"}
+    gate, train = night.get_task("gate"), night.get_task("train")
+    assert gate.approval == {"timeout": "3h"}
+    once = timedelta(hours=8 + 3) + gate.execution_timeout + train.execution_timeout
+    assert once < night.dagrun_timeout

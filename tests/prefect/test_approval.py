@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.prefect.night_script import run_nights
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -82,7 +79,7 @@ def test_nights_that_wait_for_a_person(tmp_path: Path) -> None:
     train = {"name": "full", "trainable": "tests.prefect.trainables:train", "scaling": {"num_workers": 1}}
     night = {"spec": sweep, "train_spec": train, "storage_path": str(tmp_path / "out")}
     night["gate_spec"] = {"confirm_top_k": 1, "seeds": 2, "test": "mean"}
-    form, command, silence = run_nights(tmp_path, night)
+    form, command, silence = run_nights(SCRIPT, tmp_path, night)
     assert "passed the gate, waits for approval" in form["form"]
     assert form["ray"] is False, "a flow run that waits holds no Ray"
     assert (form["state"], form["trained"]) == ("Completed", True)
@@ -97,30 +94,3 @@ def test_nights_that_wait_for_a_person(tmp_path: Path) -> None:
     assert kinds == ["gate", "approval"] * 3
     champion = json.loads((tmp_path / "out/champions/night/loss.min.json").read_text())["champion"]
     assert (champion["key"], champion["replaced"]["key"]) == ("n3", "n1")
-
-
-def run_nights(folder: Path, night: dict[str, Any]) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(night)],
-        cwd=ROOT,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = [line.removeprefix("NIGHT ") for line in done.stdout.splitlines() if line.startswith("NIGHT ")]
-    return [json.loads(line) for line in lines]
-
-
-def environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    return kept | {
-        "HOME": str(folder),
-        "COLUMNS": "200",
-        "PREFECT_HOME": str(folder / "prefect"),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
-        # On a busy machine the raylet may take longer than the 30 s that Ray grants it.
-        "RAY_raylet_start_wait_time_s": "120",
-    }

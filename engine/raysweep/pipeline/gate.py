@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from raysweep.documents.json_numbers import Counts
@@ -55,6 +56,7 @@ def run_gate(
     num_cpus: float | None = None,
     job: JobOptions | None = None,
     approval: ApprovalSpec | None = None,
+    ends_at: datetime | None = None,
 ) -> GateOutcome:
     """Run the best configs of a sweep again, and promote the best of them if it beats the champion.
 
@@ -68,12 +70,13 @@ def run_gate(
         job: As in `run_sweep`.
         approval: What passes is promoted once it is approved: `raysweep.pipeline.await_approval`. Default: at
             once.
+        ends_at: When the night ends: a gate that runs still then is cut short, and decides nothing.
 
     Raises:
         SweepFailedError: The sweep has no best trial; or the one that runs them again failed.
         RaysweepError: As `run_sweep`.
     """
-    prepared = prepare_gate(spec, outcome, gate, approval)
+    prepared = prepare_gate(spec, outcome, gate, approval, ends_at)
     if prepared.verdict is not None:
         return prepared.verdict
     run = prepared.request
@@ -98,6 +101,8 @@ class GateRun:
     """The sweep's, with all its trials."""
     gate: GateSpec
     approval: ApprovalSpec | None = None
+    ends_at: datetime | None = None
+    """When the night ends."""
     plan: GatePlan | None = None
     verdict: GateOutcome | None = None
     """None: run `request`, and `settle` by what it gave."""
@@ -107,6 +112,8 @@ class GateRun:
         """The sweep of those that run again."""
         assert self.plan is not None, "a gate that has decided runs nothing"
         again = _spec(self.spec, self.outcome, self.gate, self.plan)
+        if self.ends_at is not None:
+            again = again.replace(stop=again.stop.replace(deadline=self.ends_at))
         return RunRequest.of(again, key_within(self.outcome.key, "gate", self.plan.gate_id))
 
     def settle(self, again: SweepOutcome) -> GateOutcome:
@@ -143,7 +150,11 @@ def _check_whole(again: SweepOutcome, wanted: int) -> None:
 
 
 def prepare_gate(
-    spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any, approval: ApprovalSpec | None = None
+    spec: Any,
+    given: SweepOutcome | Mapping[str, Any],
+    gate: Any,
+    approval: ApprovalSpec | None = None,
+    ends_at: datetime | None = None,
 ) -> GateRun:
     """The gate behind a sweep: for those who run it as a job and do not wait.
 
@@ -152,6 +163,7 @@ def prepare_gate(
         given: Its outcome, or the brief of it.
         gate: What the best has to show: a `GateSpec`, or its fields.
         approval: As in `run_gate`.
+        ends_at: As in `run_gate`.
 
     Raises:
         SweepFailedError: The sweep has no best trial.
@@ -181,7 +193,7 @@ def prepare_gate(
     if verdict is not None:
         return GateRun(spec=asked, outcome=outcome, gate=wanted, verdict=verdict)
     plan = make_plan(store, asked, judged, wanted)
-    return GateRun(spec=asked, outcome=outcome, gate=wanted, approval=approval, plan=plan)
+    return GateRun(spec=asked, outcome=outcome, gate=wanted, approval=approval, ends_at=ends_at, plan=plan)
 
 
 def _by_own_metric(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> tuple[SweepSpec, SweepOutcome]:

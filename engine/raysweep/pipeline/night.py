@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from datetime import datetime
 from typing import Any
 
 from raysweep.documents.digest import digest_of
@@ -22,6 +23,7 @@ from raysweep.outcome import (
 )
 from raysweep.pipeline.approval import await_approval
 from raysweep.pipeline.gate import run_gate
+from raysweep.pipeline.night_end import ending_by, night_end, why_not_begun
 from raysweep.pipeline.registering import register_night
 from raysweep.run import run_sweep, run_training
 from raysweep.specs import RunRequest, TrainSpec
@@ -61,28 +63,41 @@ def run_pipeline(
         check_registry(spec.registry)
     place: dict[str, Any] = {"address": address, "job": job}
     watch: dict[str, Any] = {"on_progress": on_progress, "num_cpus": num_cpus}
-    trained: TrainOutcome | None = None
+    trained, late = None, ""
     with _one_ray(address):
         outcome = run_sweep(spec.sweep, key=key, **place, **watch).raise_for_status()
+        ends_at = night_end(spec.deadline, outcome)
         verdict = None
         if spec.gate is not None:
-            verdict = run_gate(spec.sweep, outcome, spec.gate, **place, **watch, approval=spec.approval)
+            more: dict[str, Any] = {"approval": spec.approval, "ends_at": ends_at}
+            verdict = run_gate(spec.sweep, outcome, spec.gate, **place, **watch, **more)
         is_waiting = verdict is not None and verdict.is_waiting
         if not is_waiting:
             outcome = outcome if verdict is None else with_gate(outcome, verdict)
-            trained = train_best(spec.train, outcome, key=key, **place)
+            trained, late = _train(spec, outcome, key, ends_at, place)
     if is_waiting and spec.gate is not None and verdict is not None:
         # Without Ray: it may take hours.
         outcome = with_gate(outcome, await_approval(spec.sweep, outcome, spec.gate, verdict))
         with _one_ray(address):
-            trained = train_best(spec.train, outcome, key=key, **place)
+            trained, late = _train(spec, outcome, key, ends_at, place)
     return PipelineOutcome(
         sweep=outcome,
         gate=outcome.gate,
         train=trained,
-        skipped=why_not_trained(outcome) if spec.train else "",
+        skipped=(why_not_trained(outcome) or late) if spec.train else "",
         registered=register_night(spec, outcome, trained),
     )
+
+
+def _train(
+    spec: PipelineSpec, outcome: SweepOutcome, key: str, ends_at: datetime | None, place: Mapping[str, Any]
+) -> tuple[TrainOutcome | None, str]:
+    """The training, or why the end of the night kept it from being begun."""
+    train, late = spec.train, ""
+    if train is not None and ends_at is not None and outcome.promoted is not False:
+        train = ending_by(train, ends_at)
+        late = why_not_begun(training_request(train, outcome, key), ends_at)
+    return (None, late) if late else (train_best(train, outcome, key=key, **place), "")
 
 
 def with_gate(outcome: SweepOutcome, gate: GateOutcome) -> SweepOutcome:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
+from raysweep.errors import SpecError
+from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline.approval import champion_line
+from raysweep.runs.across_runs.champions import Line, list_records
 from raysweep.runs.across_runs.registrations import add_model, release_id, sync
+from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 log = logging.getLogger("raysweep")
 
@@ -28,12 +35,77 @@ def register_night(spec: PipelineSpec, outcome: SweepOutcome, trained: TrainOutc
     storage = outcome.uri.rpartition("/")[0] or spec.sweep.storage_path
     store, line = open_store(storage), champion_line(spec.sweep, spec.gate)
     verdict = outcome.gate
+    source = _source(verdict, trained, is_trained=spec.train is not None) if verdict is not None else ""
+    return _register(store, line, spec.registry, outcome.sweep_id, verdict, source, trained)
+
+
+def register_step(
+    registry: RegistrySpec, given: Mapping[str, Any], trained: TrainOutcome | None = None
+) -> str:
+    """`register_night` for a step of a DAG, which has the brief of the sweep's outcome and no pipeline.
+
+    Args:
+        registry: The registry.
+        given: The brief, with the verdict of the gate, or an entry of its `top_k`: another trial than the
+            promoted one is not registered.
+        trained: The training; None: the model is the candidate's checkpoint.
+
+    Raises:
+        SpecError: It is not what a gate handed on.
+        StorageError.
+    """
+    gate = given.get("gate")
+    if not isinstance(gate, Mapping) or not gate.get("gate_id") or not given.get("uri"):
+        fix = "give what a gate handed on: outcome=gate.output, or leave registry out"
+        raise SpecError("registry", "requires the verdict of a gate", fix)
+    storage, _, sweep_id = str(given["uri"]).rpartition("/")
+    store, gate_id = open_store(storage), str(gate["gate_id"])
+    verdict = read_verdict(store, sweep_id, gate_id)
+    line = find_line(store, str(given.get("name", "")), sweep_id, gate_id)
+    if line is None or verdict is None or not _is_of_best(given, verdict):
+        return ""
+    source = _source(verdict, trained, is_trained=trained is not None)
+    return _register(store, line, registry, sweep_id, verdict, source, trained)
+
+
+def _is_of_best(given: Mapping[str, Any], verdict: GateOutcome) -> bool:
+    """Whether the step has the candidate, and not another one of the best trials."""
+    trial = given.get("best") or given
+    best = verdict.best
+    return not verdict.promoted or (best is not None and trial.get("trial_id") == best.trial_id)
+
+
+def find_line(store: Store, name: str, sweep_id: str, gate_id: str) -> Line | None:
+    """The line of champions that a gate decided in; None where there is no champion, or it is too long ago.
+
+    Args:
+        store: Where the sweeps are.
+        name: The sweep's, where it is known; its gate may have named another champion.
+        sweep_id, gate_id: The gate.
+
+    Raises: StorageError.
+    """
+    for which in (name, None) if name else (None,):
+        for record in list_records(store, which):
+            if record.champion is not None and record.night(sweep_id, gate_id) is not None:
+                return record.champion.line
+    return None
+
+
+def _register(
+    store: Store,
+    line: Line,
+    registry: RegistrySpec,
+    sweep_id: str,
+    verdict: GateOutcome | None,
+    source: str,
+    trained: TrainOutcome | None,
+) -> str:
     if verdict is not None and verdict.promoted:
-        source = _source(spec, verdict, trained)
         if source:
-            champion = release_id(line, outcome.sweep_id, _since(verdict))
+            champion = release_id(line, sweep_id, _since(verdict))
             run_id = trained.run_id if trained is not None else ""
-            add_model(store, line, spec.registry, champion, source, run_id)
+            add_model(store, line, registry, champion, source, run_id)
         else:
             log.warning("registry: nothing is registered: there is no model, and no checkpoint")
     synced = sync(store, line)
@@ -44,8 +116,8 @@ def register_night(spec: PipelineSpec, outcome: SweepOutcome, trained: TrainOutc
     return str(synced)
 
 
-def _source(spec: PipelineSpec, verdict: GateOutcome, trained: TrainOutcome | None) -> str:
-    if spec.train is not None:
+def _source(verdict: GateOutcome, trained: TrainOutcome | None, *, is_trained: bool) -> str:
+    if is_trained:
         return (trained.model_uri or trained.checkpoint_uri or "") if trained is not None else ""
     best = verdict.best
     return (best.checkpoint_uri or "") if best is not None else ""

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem, show
+from raysweep.errors import SpecError
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
 _UNITS_S: Final = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -41,6 +42,22 @@ def approval_of(given: Any) -> Any:
             raise Problem(f"{show(given)} is not an approval", fix)
         return {}
     return given
+
+
+def read_approval(given: Any) -> ApprovalSpec | None:
+    """An approval by itself, as a step of a DAG has it: `required`, its fields, or a spec; empty: None.
+
+    Raises: SpecError, which names `approval`.
+    """
+    if not given:
+        return None
+    try:
+        return ApprovalSpec.model_validate(approval_of(given))
+    except Problem as problem:
+        [issue] = problem.issues
+        raise SpecError("approval", issue.problem, issue.fix) from None
+    except SpecError as error:
+        raise SpecError(f"approval.{error.field}", error.problem, error.fix) from None
 
 
 def check_approval(approval: ApprovalSpec | None, gate: object) -> None:

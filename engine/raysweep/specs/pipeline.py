@@ -19,6 +19,7 @@ from raysweep.documents.validation import Problem, show
 from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.specs.approval import ApprovalSpec, approval_of, check_approval
 from raysweep.specs.document import SpecDocument, read_document
+from raysweep.specs.policies import Deadline
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
 
@@ -98,6 +99,10 @@ class PipelineSpec(SpecDocument):
     approval: Annotated[ApprovalSpec | None, BeforeValidator(approval_of)] = None
     """`required`, or its timeout and what silence means: whether what passes the gate is promoted and trained
     is a person's decision. Default: none is asked."""
+    deadline: Deadline = None
+    """When the night ends: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`, the next one after
+    the sweep began. Gate and training end by then; a training that would not is not begun. The sweep has a
+    deadline of its own, `stop.deadline`. Default: none."""
     registry: RegistrySpec | None = None
     """Where champions are registered with their models: `mlflow`, or `module:Class`. Default: nowhere."""
     train: Annotated[TrainSpec | None, _model(TrainSpec)] = None
@@ -111,6 +116,9 @@ class PipelineSpec(SpecDocument):
         if self.gate is not None:
             check_gate(self.sweep, self.gate)
         check_approval(self.approval, self.gate)
+        if self.deadline is not None and self.gate is None and self.train is None:
+            fix = "use sweep.stop.deadline, or add gate or train"
+            raise Problem("applies to gate and training", fix, ("deadline",))
         if self.registry is not None and self.gate is None:
             raise Problem("requires a gate", "add gate, or leave registry out", ("registry",))
         return self

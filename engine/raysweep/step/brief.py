@@ -215,8 +215,9 @@ def _trial(trial: TrialOutcome, outcome: SweepOutcome) -> dict[str, Any]:
 
 def _gate(gate: GateOutcome) -> dict[str, Any]:
     fields = gate.model_dump(mode="json")
-    kept = ("promoted", "improvement", "min_improvement", "lower_bound", "sweep_id")
-    return {name: fields[name] for name in kept} | {"why": one_line(gate.why, _TEXT)}
+    kept = ("promoted", "improvement", "min_improvement", "lower_bound", "sweep_id", "gate_id")
+    approval = {} if gate.approval is None else {"approval": fields["approval"]}
+    return {name: fields[name] for name in kept} | {"why": one_line(gate.why, _TEXT), **approval}
 
 
 def _steps(fields: dict[str, Any]) -> Iterator[tuple[str, Callable[[], bool]]]:

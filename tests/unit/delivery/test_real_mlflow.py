@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,10 +10,10 @@ import pytest
 
 from raysweep.hooks.spec import CallbackSpec
 from tests.unit.delivery.contract import Stored, TrackerContract, options, shown
+from tests.unit.delivery.mlflow_server import mlflow_server
 from tests.unit.delivery.servers import StandIn
 
 pytest.importorskip("mlflow", reason="mlflow cannot be installed beside Airflow: make test-trackers")
-START_S = 240
 
 
 class Proxy(StandIn):
@@ -36,25 +31,8 @@ class Proxy(StandIn):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("mlflow")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--workers", "1"]
-    command += ["--default-artifact-root", str(folder / "artifacts")]
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight processes, unused here
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen(command, stdout=log, stderr=log, env=environment) as server,
-    ):
-        url, until = f"http://127.0.0.1:{port}", time.monotonic() + START_S
-        while not _answers(url):
-            assert server.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < until, (folder / "log").read_text()
-            time.sleep(0.5)
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as url:
         yield url
-        server.terminate()
 
 
 @pytest.mark.timeout(900)
@@ -91,10 +69,3 @@ class TestMlflow(TrackerContract):
                             (trial, int(each["step"]), each["key"], shown(float(each["value"])))
                         )
         return found
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health", timeout=5).status_code == 200
-    except httpx.TransportError:
-        return False

@@ -81,6 +81,7 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     """Submit the first step that has not ended, and do not wait; the whole night once all have."""
     from raysweep.pipeline import prepare_gate, training_request, with_gate
     from raysweep.pipeline.approval import how_to_decide
+    from raysweep.pipeline.night_end import ending_by, night_end, why_not_begun
     from raysweep.pipeline.registering import register_night
     from raysweep.step import why_not_trained
 
@@ -88,8 +89,9 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     if not isinstance(outcome, SweepOutcome):
         return None
     outcome.raise_for_status()
+    ends_at = night_end(spec.deadline, outcome)
     if spec.gate is not None:
-        gate = prepare_gate(spec.sweep, outcome, spec.gate, spec.approval)
+        gate = prepare_gate(spec.sweep, outcome, spec.gate, spec.approval, ends_at)
         verdict = gate.verdict
         if verdict is None:
             again = _submitted(gate.request, how, job)
@@ -105,10 +107,12 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     skipped = why_not_trained(outcome) if spec.train is not None else ""
     trained: TrainOutcome | None = None
     if spec.train is not None and not skipped:
-        ended = _submitted(training_request(spec.train, outcome, key), how, job)
-        if not isinstance(ended, TrainOutcome):
+        asked = training_request(ending_by(spec.train, ends_at), outcome, key)
+        skipped = why_not_begun(asked, ends_at)
+        ended = None if skipped else _submitted(asked, how, job)
+        if not skipped and not isinstance(ended, TrainOutcome):
             return None
-        trained = ended.raise_for_status()
+        trained = ended.raise_for_status() if isinstance(ended, TrainOutcome) else None
     registered = register_night(spec, outcome, trained)
     return PipelineOutcome(
         sweep=outcome, gate=outcome.gate, train=trained, skipped=skipped, registered=registered

@@ -18,6 +18,7 @@ from raysweep.runs.across_runs.releases import roll_back
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
 from tests.unit.pipeline.gates import make_spec, night, swept
+from tests.unit.runs.across_runs.book import OWN, Book
 from tests.unit.runs.across_runs.nights import LINE, add
 from tests.unit.runs.across_runs.registry_contract import DownAtTimes, RegistryContract
 
@@ -79,26 +80,6 @@ class TestMlflow(RegistryContract):
 
     def champion(self) -> str:
         return self.server.aliases[self.model]["champion"]
-
-
-class Book:
-    """A registry of the user's own."""
-
-    releases: list[Release] = []  # noqa: RUF012  what all of them were given
-    error: Exception | None = None
-
-    def __init__(self, options: Any, setup: Any) -> None:
-        pass
-
-    def make_champion(self, release: Release) -> str:
-        """Note it."""
-        if self.error is not None:
-            raise self.error
-        self.releases.append(release)
-        return f"v-{release.sweep_id}"
-
-
-OWN = {"tests.unit.runs.across_runs.test_registrations:Book": {}}
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,78 @@
+"""Arguments that steps after the sweep share: `registry` and `deadline`, as a pipeline has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from raysweep.errors import SpecError
+from raysweep_airflow.parsing import is_open
+
+if TYPE_CHECKING:
+    from raysweep.outcome import TrainOutcome
+
+
+def checked(registry: Any) -> Any:
+    """A registry as its fields, checked where it has no templates. Raises: SpecError."""
+    dump = getattr(registry, "model_dump", None)
+    given = dump(mode="json") if callable(dump) else registry
+    if given and not is_open(given):
+        _spec(given)
+    return given
+
+
+def registered(
+    registry: Any, given: Mapping[str, Any], log: Any, trained: TrainOutcome | None = None
+) -> dict[str, str]:
+    """Register what is promoted; what the step's result says of it, empty without a registry.
+
+    Raises: SpecError, StorageError. A registry that does not answer is said, and costs nothing.
+    """
+    if not registry:
+        return {}
+    from raysweep.pipeline.registering import register_step
+
+    text = register_step(_spec(registry), given, trained)
+    if text:
+        log.info("%s", text)
+    return {"registered": text} if text else {}
+
+
+def _spec(given: Any) -> Any:
+    from raysweep.hooks.model_registry import RegistrySpec
+
+    try:
+        return RegistrySpec.of(given)
+    except SpecError as error:
+        field = "registry" if error.field == "spec" else f"registry.{error.field}"
+        raise SpecError(field, error.problem, error.fix) from None
+
+
+def checked_deadline(deadline: Any) -> Any:
+    """A deadline, checked where it is no template. Raises: SpecError."""
+    if deadline and not is_open(deadline):
+        _deadline(deadline)
+    return deadline
+
+
+def ending(deadline: Any, given: Any) -> datetime | None:
+    """When the night ends.
+
+    Args:
+        deadline: The argument.
+        given: The brief of the sweep's outcome.
+
+    Raises: SpecError, SweepNotFoundError, StorageError.
+    """
+    if not deadline:
+        return None
+    from raysweep.pipeline.night_end import night_end
+
+    return night_end(_deadline(deadline), given)
+
+
+def _deadline(given: Any) -> datetime | str | None:
+    from raysweep.pipeline.night_end import read_deadline
+
+    return read_deadline(given)
