@@ -121,7 +121,7 @@ def is_job_place(address: Address) -> bool:
     """Whether what runs there is a job of a cluster. Raises: SpecError for a cluster that cannot be."""
     if address is None or is_jobs_address(address):
         return address is not None
-    from raysweep.provision.night import Night  # needs much that an embedded Ray does not
+    from raysweep.provision.lifetime import Night  # needs much that an embedded Ray does not
 
     return Night.of(address) is not None
 

@@ -23,7 +23,7 @@ from raysweep.jobs.sync import Cluster
 from raysweep.jobs.wire import JobInfo
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.provision.night import Night, up
+from raysweep.provision.lifetime import Night, up
 from raysweep.runs.ownership.reopening import told
 from raysweep.runs.reading.references import LATEST, key_has, split_night
 from raysweep.runs.reading.summaries import stem_of

@@ -22,7 +22,7 @@ from raysweep.outcome import (
 from raysweep.pipeline.approval import await_approval
 from raysweep.pipeline.gate import run_gate
 from raysweep.pipeline.registering import register_night
-from raysweep.provision.night import shared
+from raysweep.provision.lifetime import shared
 from raysweep.run import is_job_place, run_sweep, run_training
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.identity import key_within

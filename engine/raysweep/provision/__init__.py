@@ -8,6 +8,7 @@ for it: that process may die at any moment, and the next one adopts the cluster 
 from __future__ import annotations
 
 from raysweep.provision.document import NightCluster
-from raysweep.provision.night import Leaked, bring_up, find_leaked, remove, tear_down, up
+from raysweep.provision.lifetime import up
+from raysweep.provision.night import Leaked, bring_up, find_leaked, remove, tear_down
 
 __all__ = ["Leaked", "NightCluster", "bring_up", "find_leaked", "remove", "tear_down", "up"]

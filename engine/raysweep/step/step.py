@@ -16,7 +16,8 @@ from raysweep.jobs.options import JobOptions
 from raysweep.jobs.sync import Cluster
 from raysweep.outcome import SweepOutcome
 from raysweep.provision.document import NightCluster
-from raysweep.provision.night import Night, Tell, up
+from raysweep.provision.lifetime import Night, up
+from raysweep.provision.night import Tell, connect
 from raysweep.runs.ownership.reopening import told
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
@@ -79,6 +80,17 @@ class Step:
         """The cluster that it runs on as a job."""
         assert self.place.connection is not None
         return Cluster(self.place.connection)
+
+    async def connect(self) -> ClusterConnection:
+        """How to reach the cluster that it runs on as a job, for calls beside the wait.
+
+        Raises: ClusterLostError where a cluster that was brought up for it is not up.
+        """
+        night = self.place.night
+        if night is not None:
+            return await connect(night.cluster, night.run_id or self.request.run.id)
+        assert self.place.connection is not None
+        return self.place.connection
 
     def run(
         self,

@@ -22,8 +22,9 @@ from raysweep.errors import (
     SweepInterrupted,
 )
 from raysweep.provision import NightCluster, bring_up, find_leaked, tear_down
+from raysweep.provision.lifetime import Night, up
 from raysweep.provision.manifest import name_of, read_manifest, render
-from raysweep.provision.night import Night, connect, up
+from raysweep.provision.night import connect
 from tests.unit.provision.conftest import write_config
 from tests.unit.provision.kube import Kube, failing, healthy
 

@@ -113,7 +113,7 @@ def test_a_job_that_a_person_stopped_ends_its_cluster(
 
 def test_a_pipeline_has_one_cluster_until_its_end(kube: Kube, night: NightCluster, spec: SweepSpec) -> None:
     """The sweep's, under the sweep's name; removed once."""
-    from raysweep.provision.night import Night, shared
+    from raysweep.provision.lifetime import Night, shared
 
     with shared(night, RunRequest.of(spec, KEY).run.id) as address:
         assert isinstance(address, Night)

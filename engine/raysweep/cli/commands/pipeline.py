@@ -16,7 +16,7 @@ from raysweep.cli.spec_files import read_pipeline
 from raysweep.cli.sweep_summary import print_night
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import PipelineOutcome, SweepOutcome, TrainOutcome
-from raysweep.provision.night import Night
+from raysweep.provision.lifetime import Night
 from raysweep.specs import RunRequest
 from raysweep.specs.pipeline import PipelineSpec
 
