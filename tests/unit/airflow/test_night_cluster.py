@@ -19,7 +19,7 @@ from raysweep.step import End
 from raysweep.storage.objects.opening import open_store
 from raysweep_airflow import work
 from raysweep_airflow.triggers import SweepTrigger
-from tests.unit.airflow.test_submission import Task, Ti
+from tests.unit.airflow.tasks import Task, Ti
 from tests.unit.jobs.api import Api, serving
 from tests.unit.provision.conftest import EXAMPLE, write_config
 from tests.unit.provision.kube import Kube, healthy, serving_kube

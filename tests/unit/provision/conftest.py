@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from raysweep.provision import NightCluster
+from raysweep.specs import SweepSpec
 from tests.unit.jobs.api import Api, serving
 from tests.unit.provision.kube import NAMESPACE, Kube, healthy, serving_kube
 
@@ -61,3 +62,17 @@ def write_config(path: Path, server: str, **user: Any) -> Path:
 def night(kube: Kube, manifest: Path, tmp_path: Path) -> NightCluster:
     config = write_config(tmp_path / "kubeconfig", kube.address, token="t")
     return NightCluster(rayjob=manifest, kubeconfig=config, reach="service", ready_s=20)
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepSpec:
+    monkeypatch.setattr("raysweep.jobs.attach.SETTLE_S", 0.05)
+    return SweepSpec(
+        name="Flights",
+        trainable="m:f",
+        param_space={"x": {"uniform": [0, 1]}},
+        metric="auc",
+        mode="max",
+        num_samples=3,
+        storage_path=str(tmp_path / "sweeps"),
+    )

@@ -14,10 +14,7 @@ from raysweep.provision import NightCluster
 from raysweep.provision.manifest import name_of
 from raysweep.specs import RunRequest, SweepSpec
 from tests.unit.provision.kube import Kube
-from tests.unit.provision.test_night import put
-from tests.unit.provision.test_run import KEY, finish_soon, spec
-
-__all__ = ["spec"]
+from tests.unit.provision.running import KEY, finish_soon, put
 
 
 @pytest.fixture

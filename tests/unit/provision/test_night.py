@@ -23,10 +23,11 @@ from raysweep.errors import (
 )
 from raysweep.provision import NightCluster, bring_up, find_leaked, tear_down
 from raysweep.provision.lifetime import Night, up
-from raysweep.provision.manifest import name_of, read_manifest, render
+from raysweep.provision.manifest import name_of
 from raysweep.provision.night import connect
 from tests.unit.provision.conftest import write_config
 from tests.unit.provision.kube import Kube, failing, healthy
+from tests.unit.provision.running import put
 
 RUN = "flights-0123456789"
 NAME = name_of(RUN)
@@ -34,18 +35,6 @@ NAME = name_of(RUN)
 
 def go_up(night: NightCluster, run_id: str = RUN) -> str:
     return asyncio.run(bring_up(night, run_id, tell=lambda line: None)).address
-
-
-def put(kube: Kube, night: NightCluster, run_id: str = RUN, *, at: float | None = None, **status: Any) -> str:
-    """A RayJob that raysweep created earlier; its uid."""
-    job = render(
-        read_manifest(night.manifest),
-        night,
-        run_id=run_id,
-        namespace="ml",
-        now=time.time() if at is None else at,
-    )
-    return str(kube.put(job, **status)["metadata"]["uid"])
 
 
 # --- created

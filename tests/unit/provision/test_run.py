@@ -2,68 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import raysweep as rs
 from raysweep.errors import JobStoppedError, SpecChangedError, SpecError
-from raysweep.jobs.attach import RunningJob
 from raysweep.provision import NightCluster
 from raysweep.provision.manifest import name_of
 from raysweep.specs import RunRequest, SweepSpec
-from tests.unit.jobs.attaching import finish
 from tests.unit.provision.kube import Kube
-
-KEY = "2026-11-27"
-
-
-@pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepSpec:
-    monkeypatch.setattr("raysweep.jobs.attach.SETTLE_S", 0.05)
-    return SweepSpec(
-        name="Flights",
-        trainable="m:f",
-        param_space={"x": {"uniform": [0, 1]}},
-        metric="auc",
-        mode="max",
-        num_samples=3,
-        storage_path=str(tmp_path / "sweeps"),
-    )
-
-
-def finish_soon(kube: Kube, spec: SweepSpec, **how: Any) -> threading.Thread:
-    """The driver of the first job ends: the head's jobs are only names."""
-
-    def run() -> None:
-        for _ in range(1000):
-            if kube.head.jobs:
-                break
-            time.sleep(0.01)
-        (job_id,) = kube.head.jobs
-        request = RunRequest.of(spec, KEY)
-        job = RunningJob(
-            address="",
-            kind="sweep",
-            run_id=request.run.id,
-            key=KEY,
-            storage_path=spec.storage_path,
-            job_id=job_id,
-            number=1,
-            how="submitted",
-        )
-        if how.get("stopped"):
-            kube.head.end(job_id, "STOPPED")
-            return
-        finish(job, spec)
-        kube.head.end(job_id, "SUCCEEDED", code=0)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
+from tests.unit.provision.running import KEY, finish_soon
 
 
 def name(spec: SweepSpec) -> str:
