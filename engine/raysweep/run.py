@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from raysweep.documents.wall_clock import check_scheduled_at, resolve_deadline
 from raysweep.errors import SpecError, SweepInterrupted
-from raysweep.jobs.connection import ClusterConnection, is_jobs_address
+from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import NOTHING_RAN, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.outcome.formatting import is_notebook
 from raysweep.specs import RunRequest, SweepSpec, TrainSpec
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from raysweep.live import LiveTable
     from raysweep.specs.continuing import Extension
     from raysweep.step import Step
+    from raysweep.step.step import Address
     from raysweep.training import TrainProgress
 
 log = logging.getLogger("raysweep")
@@ -34,7 +35,7 @@ def run_sweep(
     spec: SweepSpec | Mapping[str, Any] | str | os.PathLike[str],
     *,
     key: str | None = None,
-    address: str | ClusterConnection | None = None,
+    address: Address = None,
     on_progress: Callable[[SweepProgress], None] | None = None,
     takeover: bool = False,
     num_cpus: float | None = None,
@@ -54,7 +55,9 @@ def run_sweep(
             unfinished, it continues; running elsewhere, it is followed. Default: the spec itself is the key.
         address: None: the Ray this process is connected to, else an embedded one. `"auto"` or `"host:port"`:
             that cluster. `"http(s)://host:8265"`, or a `ClusterConnection`: a job of that cluster, which runs
-            on when this process goes away; here, no Ray is needed.
+            on when this process goes away; here, no Ray is needed. `"rayjob:night.yaml"`, a mapping with
+            `rayjob` in it, or a `raysweep.provision.NightCluster`: a job of a cluster that is brought up
+            before on Kubernetes and removed after.
         on_progress: Called about twice a second, in the thread that runs the sweep; for a job, with each of
             its heartbeats.
         takeover: Take the sweep from a controller that seems to live; that one ends with `FencedError`.
@@ -88,7 +91,7 @@ def run_sweep(
     """
     asked = SweepSpec.from_any(spec)
     check_scheduled_at(scheduled_at)
-    if is_jobs_address(address):
+    if is_job_place(address):
         asked = _resolved(asked, scheduled_at)
         if num_cpus is not None:
             fix = "leave it out with the address of a cluster"
@@ -112,6 +115,15 @@ def run_sweep(
         raise error.with_traceback(None) from None
     except KeyboardInterrupt:  # before there was anything to interrupt
         raise SweepInterrupted(asked.name, so_far="before it began") from None
+
+
+def is_job_place(address: Address) -> bool:
+    """Whether what runs there is a job of a cluster. Raises: SpecError for a cluster that cannot be."""
+    if address is None or is_jobs_address(address):
+        return address is not None
+    from raysweep.provision.lifetime import Night  # needs much that an embedded Ray does not
+
+    return Night.of(address) is not None
 
 
 def _tell_of_sibling(step: Step) -> None:
@@ -184,7 +196,7 @@ def run_training(
     spec: TrainSpec | Mapping[str, Any] | str | os.PathLike[str],
     *,
     key: str | None = None,
-    address: str | ClusterConnection | None = None,
+    address: Address = None,
     on_progress: Callable[[TrainProgress], None] | Callable[[SweepProgress], None] | None = None,
     job: JobOptions | None = None,
 ) -> TrainOutcome:
@@ -199,7 +211,7 @@ def run_training(
             the key.
         address: Default: the Ray that this process is connected to, else an embedded one that ends with the
             call. `"auto"` or `"host:port"` connect. `"http(s)://host:8265"`, or a `ClusterConnection`: a job
-            of that cluster.
+            of that cluster. `"rayjob:night.yaml"`: a job of a cluster that is brought up for it.
         on_progress: Called after each report, from another thread; for a job, with a `SweepProgress` at each
             of its heartbeats.
         job: What a job brings along and where its driver runs; only with the address of a Jobs API.
@@ -222,7 +234,7 @@ def run_training(
 def _step(
     spec: SweepSpec | TrainSpec,
     key: str | None,
-    address: str | ClusterConnection | None,
+    address: Address,
     job: JobOptions | None,
 ) -> Step:
     # Imported here: who only imports raysweep needs none of it.

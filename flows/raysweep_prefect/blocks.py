@@ -21,7 +21,7 @@ from prefect.types import SecretDict
 from pydantic import Field, SecretStr, field_validator
 
 from raysweep.errors import RaysweepError
-from raysweep.jobs.attach import RunningJob, submit_or_attach
+from raysweep.jobs.attach import RunningJob, ended_outcome, submit
 from raysweep.jobs.client import JobsClient
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import cancel, wait
@@ -29,10 +29,14 @@ from raysweep.jobs.notes import ProgressLines
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.sync import run_sync
 from raysweep.outcome import SweepOutcome
-from raysweep.specs import SweepSpec
+from raysweep.provision import NightCluster, bring_up
+from raysweep.provision.lifetime import ended, remove_after
+from raysweep.specs import RunRequest, SweepSpec
+from raysweep.threads import on_thread
 from raysweep_prefect.identity import default_key
 from raysweep_prefect.parameters import JobSettings
 
+NOWHERE = "http://nowhere.invalid"
 DOCS = "https://docs.ray.io/en/latest/ray-security/token-auth.html"
 
 
@@ -44,7 +48,8 @@ class RayCluster(CredentialsBlock):
     _documentation_url: ClassVar[Any] = DOCS
 
     address: str = Field(
-        description="Of the dashboard: http://head:8265 or https://…; a path before /api is kept."
+        description="Of the dashboard: http://head:8265 or https://…; a path before /api is kept. Or "
+        "rayjob:night.yaml: a cluster brought up on Kubernetes for each run, by a manifest on the worker."
     )
     token: SecretStr | None = Field(
         default=None,
@@ -101,8 +106,15 @@ class RayCluster(CredentialsBlock):
 class SweepJobRun(JobRun[SweepOutcome]):
     """A sweep on a cluster. Any process can take it up again: the same spec and key attach to it."""
 
-    def __init__(self, job: RunningJob, connection: ClusterConnection, settings: JobSettings) -> None:
+    def __init__(
+        self,
+        job: RunningJob,
+        connection: ClusterConnection,
+        settings: JobSettings,
+        night: NightCluster | None = None,
+    ) -> None:
         self.job = job
+        self._night = night
         self._connection = connection
         self._settings = settings
         self._outcome: SweepOutcome | None = None
@@ -114,13 +126,20 @@ class SweepJobRun(JobRun[SweepOutcome]):
             RaysweepError: There will be no outcome, or not from this job; `retryable` says whether to trigger
                 it again.
         """
-        outcome = await wait(
-            self.job,
-            to=self._connection,
-            on_progress=ProgressLines(self.logger.info, every_s=0.0),
-            lease_ttl_s=self._settings.lease_ttl_s,
-        )
+        try:
+            outcome = await wait(
+                self.job,
+                to=self._connection,
+                on_progress=ProgressLines(self.logger.info, every_s=0.0),
+                lease_ttl_s=self._settings.lease_ttl_s,
+            )
+        except RaysweepError as error:
+            if self._night is None:
+                raise
+            raise await ended(self._night, self.job.run_id, error) from None
         assert isinstance(outcome, SweepOutcome)
+        if self._night is not None and self._outcome is None:
+            await on_thread(partial(remove_after, self._night, self.job.run_id))
         self._outcome = outcome
         return outcome
 
@@ -188,15 +207,18 @@ class SweepJob(JobBlock[SweepOutcome]):
 
         Raises: SpecError, SpecChangedError, JobStoppedError, ClusterError, StorageError.
         """
-        connection = self.cluster.get_connection()
-        job = await submit_or_attach(
-            SweepSpec.from_any(self.spec),
-            to=connection,
-            key=self.key or default_key("sweep"),
-            options=JobOptions.of(self.job),
-        )
+        spec, options = SweepSpec.from_any(self.spec), JobOptions.of(self.job)
+        request = RunRequest.of(spec, self.key or default_key("sweep"))
+        night = NightCluster.of(self.cluster.address)
+        if night is None:
+            connection = self.cluster.get_connection()
+        elif await on_thread(partial(ended_outcome, request, options)) is not None:
+            night, connection = None, ClusterConnection(address=NOWHERE)  # not asked: the outcome is there
+        else:
+            connection = await bring_up(night, request.run.id, tell=self.logger.info)
+        job = await submit(request, to=connection, options=options)
         self.logger.info("sweep %s: %s job %s", job.run_id, job.how, job.job_id or "(none)")
-        return SweepJobRun(job, connection, self.job)
+        return SweepJobRun(job, connection, self.job, night)
 
     @async_dispatch(atrigger)
     def trigger(self) -> SweepJobRun:  # type: ignore[override]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import ClusterConnection
+from raysweep.provision.document import NightCluster
+from raysweep.provision.lifetime import Night
 from raysweep.step import Place
 
 if TYPE_CHECKING:
@@ -36,8 +39,12 @@ class Target(Place):
         return None if same else now
 
 
-def find_target(cluster: RayCluster | ClusterConnection | str | None) -> Target:
+def find_target(
+    cluster: RayCluster | ClusterConnection | NightCluster | Mapping[str, Any] | str | None,
+) -> Target:
     """What `cluster` means: an address has a dot or a colon, or is `auto`; other texts name a block.
+
+    `rayjob:night.yaml`, or a mapping with `rayjob` in it, is a cluster that is brought up for the step.
 
     Raises: SpecError where there is no such block.
     """
@@ -45,12 +52,22 @@ def find_target(cluster: RayCluster | ClusterConnection | str | None) -> Target:
         return Target()
     if isinstance(cluster, ClusterConnection):
         return Target(connection=cluster)
-    if not isinstance(cluster, str):
-        return Target(connection=cluster.get_connection(), block=cluster.name, given=cluster.name)
-    if cluster in _RAY_OWN or any(mark in cluster for mark in ".:"):
-        place = Place.of(cluster)
-        return Target(connection=place.connection, address=place.address, given=cluster)
-    return Target(connection=load_cluster(cluster).get_connection(), block=cluster, given=cluster)
+    night = Night.of(cluster)
+    if night is not None:
+        return Target(night=night)
+    if isinstance(cluster, str):
+        if cluster in _RAY_OWN or any(mark in cluster for mark in ".:"):
+            place = Place.of(cluster)
+            return Target(connection=place.connection, address=place.address, given=cluster)
+        return replace(_of_block(load_cluster(cluster)), block=cluster, given=cluster)
+    assert not isinstance(cluster, NightCluster | Mapping)
+    return _of_block(cluster)
+
+
+def _of_block(block: RayCluster) -> Target:
+    night = Night.of(block.address)
+    connection = block.get_connection() if night is None else None
+    return Target(connection=connection, night=night, block=block.name, given=block.name)
 
 
 def load_cluster(name: str) -> RayCluster:

@@ -17,7 +17,7 @@ from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.sync import run_sync
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.view import Outcome
-from raysweep.step import Step, brief, cancel_anyway, connected, details_of
+from raysweep.step import Step, brief, cancel_anyway, details_of
 from raysweep_prefect.clusters import Target
 from raysweep_prefect.following import Follower, emit_end
 from raysweep_prefect.identity import Asker, find_asker
@@ -122,8 +122,7 @@ def _following(
 
     def stop(reason: str) -> None:
         if job is not None:
-            to, by = connected(step.cluster.connection), "Prefect"
-            run_sync(lambda: cancel_anyway(job, to=to, reason=reason, by=by))
+            run_sync(lambda: cancel_anyway(job, to=step.connect, reason=reason, by="Prefect"))
         else:
             step.view.ask_to_cancel(reason, "Prefect")
 

@@ -28,8 +28,8 @@ from raysweep_prefect.parameters import GateDocument, JobSettings, SweepDocument
 from raysweep_prefect.steps import run_logger, run_step
 
 SpecT = TypeVar("SpecT", rs.SweepSpec, rs.TrainSpec)
-ClusterLike = RayCluster | ClusterConnection | str | None
-"""A block, a block's name, a connection or an address; None: an embedded Ray."""
+ClusterLike = RayCluster | ClusterConnection | dict[str, Any] | str | None
+"""A block, a block's name, a connection, an address, `{rayjob: …}`; None: an embedded Ray."""
 
 KEPT_TRIALS: Final = 20
 """How many of the best trials a task's result keeps; all are in the storage."""
@@ -87,7 +87,8 @@ def sweep(
     Args:
         spec: The sweep's spec: the model, a mapping, or the path of a YAML or JSON file.
         key: Names the run: the same key is the same sweep. Default: the flow run, retries of it included.
-        cluster: A RayCluster block or its name, a connection or an address; default: an embedded Ray.
+        cluster: A RayCluster block or its name, a connection or an address; `rayjob:night.yaml` is a cluster
+            that is brought up for the task. Default: an embedded Ray.
         storage_path: In place of the spec's own.
         job: What the job brings along, where it is one.
         accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.

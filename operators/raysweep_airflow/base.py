@@ -46,7 +46,7 @@ class JobOperator(BaseOperator):
         *,
         spec: Any,
         conn_id: str,
-        address: str | None,
+        address: str | Mapping[str, Any] | None,
         job: JobOptions | Mapping[str, Any] | None,
         on_clear: OnClear,
         deferrable: bool | None,
@@ -55,7 +55,7 @@ class JobOperator(BaseOperator):
         super().__init__(**kwargs)
         if on_clear not in _ON_CLEAR:
             raise SpecError("on_clear", f"{on_clear!r} is unknown", f"use one of {', '.join(_ON_CLEAR)}")
-        if address is not None and "://" in address:
+        if isinstance(address, str) and "://" in address:
             raise SpecError("address", "is an URL", "make a connection of it, and give its conn_id")
         self.spec = plain(spec)
         self.conn_id = conn_id

@@ -41,7 +41,9 @@ class SweepOperator(JobOperator):
             are rendered, those of a file too.
         conn_id: The connection, of type `raysweep`.
         address: Instead of a connection: `"local"` runs it on an embedded Ray in the task's own process,
-            never deferred; `"auto"` and `"host:port"` on the cluster that the worker is in. All need Ray.
+            never deferred; `"auto"` and `"host:port"` on the cluster that the worker is in. These need Ray.
+            `"rayjob:night.yaml"`, or a mapping with `rayjob` in it: as a job of a cluster that is brought up
+            on Kubernetes for this task, by a manifest beside the DAG, and removed after it.
         job: Code, environment and place of the job: a `JobOptions` or its fields. Relative paths are
             beside the DAG; templates are rendered, and never shown.
         accept_partial: Whether a sweep that its deadline or a budget ended counts, with the best so far.
@@ -65,7 +67,7 @@ class SweepOperator(JobOperator):
         *,
         spec: Any,
         conn_id: str = DEFAULT_CONN_ID,
-        address: str | None = None,
+        address: str | Mapping[str, Any] | None = None,
         job: JobGiven = None,
         accept_partial: bool = True,
         on_clear: OnClear = "reuse",
@@ -143,7 +145,7 @@ class GateOperator(JobOperator):
         approval: Any = None,
         deadline: Any = None,
         conn_id: str = DEFAULT_CONN_ID,
-        address: str | None = None,
+        address: str | Mapping[str, Any] | None = None,
         job: JobGiven = None,
         deferrable: bool | None = None,
         **kwargs: Any,
@@ -241,7 +243,7 @@ class TrainOperator(JobOperator):
         registry: Any = None,
         deadline: Any = None,
         conn_id: str = DEFAULT_CONN_ID,
-        address: str | None = None,
+        address: str | Mapping[str, Any] | None = None,
         job: JobGiven = None,
         on_clear: OnClear = "reuse",
         deferrable: bool | None = None,

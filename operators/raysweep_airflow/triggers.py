@@ -17,6 +17,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from raysweep.jobs import ClusterConnection, RunningJob
 from raysweep.jobs.follow import CANCEL_GRACE_S
 from raysweep.jobs.notes import ProgressLines
+from raysweep.provision.document import NightCluster
+from raysweep.provision.night import connect
 from raysweep.step import Canceller, connected, wait_for_end
 from raysweep_airflow.hooks import RaySweepHook
 from raysweep_airflow.identity import TaskId
@@ -42,6 +44,7 @@ class SweepTrigger(BaseTrigger):
         ends_at: Cancel it then, in UTC seconds; None: never.
         limit: What `ends_at` comes from, for people.
         lease_ttl_s: Renew the job's lease meanwhile; see `JobOptions`.
+        night: The fields of the `NightCluster` that was brought up for the task, instead of a connection.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class SweepTrigger(BaseTrigger):
         ends_at: float | None = None,
         limit: str = "",
         lease_ttl_s: float | None = None,
+        night: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.job = RunningJob.from_dict(job)
@@ -62,6 +66,7 @@ class SweepTrigger(BaseTrigger):
         self.ends_at = ends_at
         self.limit = limit
         self.lease_ttl_s = lease_ttl_s
+        self.night = NightCluster.of(night)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         fields = {
@@ -72,6 +77,7 @@ class SweepTrigger(BaseTrigger):
             "ends_at": self.ends_at,
             "limit": self.limit,
             "lease_ttl_s": self.lease_ttl_s,
+            "night": self.night.model_dump() if self.night is not None else None,
         }
         return "raysweep_airflow.triggers.SweepTrigger", fields
 
@@ -115,4 +121,6 @@ class SweepTrigger(BaseTrigger):
         await asyncio.shield(stop)
 
     async def _connect(self) -> ClusterConnection:
+        if self.night is not None:
+            return await connect(self.night, self.job.run_id)
         return (await RaySweepHook(self.conn_id).aaccess(was_there=True)).cluster

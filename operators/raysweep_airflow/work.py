@@ -29,7 +29,10 @@ from raysweep.errors import (
 )
 from raysweep.jobs import ClusterConnection, JobOptions, RunningJob
 from raysweep.jobs.notes import ProgressLines
+from raysweep.jobs.sync import run_sync
 from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.provision import NightCluster, bring_up
+from raysweep.provision.lifetime import ended, remove_after
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.specs.outline import outline, outline_changes
@@ -118,12 +121,13 @@ class Try:
         self.intent = Intent()
         self.access: Access | None = None
         self.record: Record | None = None
+        self.night = self._night_of(operator.address)
         self.base: RunView
 
     def run(self) -> Any:
         """Run it, attach to it, or hand on what there is."""
         operator = self.operator
-        if operator.address is None:
+        if operator.address is None or self.night is not None:
             # From the first moment: a task that is marked as failed while it is submitted must not continue.
             operator.killed = lambda: stop_in_time(self._call_off())
         known = operator.known(self.context)
@@ -138,6 +142,8 @@ class Try:
             self._show_earlier()
             return self.finish(attempt.ended)
         operator.check_begin(attempt.request)
+        if self.night is not None:
+            return self._run_job(attempt, self._brought_up(self.night, attempt))
         return self.finish(self._run_here(attempt)) if access is None else self._run_job(attempt, access)
 
     def complete(self, event: Mapping[str, Any]) -> Any:
@@ -148,6 +154,8 @@ class Try:
         if not is_limit and verdict_of(result).result == "cancelled" and self._is_wanted_again(end.job):
             self.log.warning("job %s ended for an earlier try, which was marked: continuing", end.job.job_id)
             return self.run()
+        if self.night is not None:
+            result = self._after(self.night, end.job.run_id, result)
         return self.finish(result)
 
     def finish(self, end: Outcome | RaysweepError) -> Any:
@@ -177,6 +185,30 @@ class Try:
             if isinstance(asset, Asset):
                 self.context["outlet_events"][asset].extra = extra_of(result)
         self.log.info("%s; %s", result["why"] or result["status"], result["outcome_uri"])
+        return result
+
+    # --- the cluster of the task
+
+    def _night_of(self, address: Any) -> NightCluster | None:
+        """The cluster that is brought up for the task; its manifest is beside the DAG."""
+        night = NightCluster.of(address)
+        if night is None:
+            return None
+        return night.replace(rayjob=str(documents.find(night.manifest, self.context, "address.rayjob")))
+
+    def _brought_up(self, night: NightCluster, attempt: Attempt) -> Access:
+        cluster = run_sync(lambda: bring_up(night, attempt.request.run.id, tell=self.log.info))
+        self.access = Access(cluster=cluster, dashboard_url=cluster.address)
+        return self.access
+
+    def _after(
+        self, night: NightCluster, run_id: str, result: Outcome | RaysweepError
+    ) -> Outcome | RaysweepError:
+        """Remove the cluster where nothing continues on it; the result, or how the cluster was lost."""
+        if isinstance(result, RaysweepError):
+            error = result
+            return run_sync(lambda: ended(night, run_id, error))
+        remove_after(night, run_id)
         return result
 
     # --- the run
@@ -226,6 +258,7 @@ class Try:
             ends_at=ends_at,
             limit=limit,
             lease_ttl_s=lease_ttl_s,
+            night=self.night.model_dump() if self.night is not None else None,
         )
         self._end_superseded(job, access)
         self._show(job, access)
@@ -259,7 +292,7 @@ class Try:
         self._note_place(attempt)
         step = Step(
             request=attempt.request,
-            place=Place(address=self.operator.address),
+            place=Place.of(self.operator.address),
             options=_continued(JobOptions(), attempt),
         )
         on_progress = ProgressLines(self.log.info) if attempt.request.run.kind == "sweep" else None

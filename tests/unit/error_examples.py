@@ -32,6 +32,7 @@ EXAMPLES: list[BaseException] = [
     errors.ClusterError("", LONG),
     errors.ClusterUnreachableError("ray://x", "problem", "fix"),
     errors.ClusterLostError("ray://x", "problem"),
+    errors.ClusterStartError("rayjob ml/rs-x", LONG, "fix"),
     errors.ConnectionUnreadableError("raysweep_default", "problem", "fix"),
     errors.ClusterCertificateError("https://x", "problem", "fix"),
     errors.ClusterAuthError("http://x", "problem", "fix"),

@@ -313,6 +313,18 @@ def logs(
 
 
 @app.command()
+def clusters(
+    manifest: Annotated[str, typer.Argument(metavar="MANIFEST", help="The manifest: names the namespace.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Delete those that are left over.")] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """List the clusters that were brought up for runs on Kubernetes, and which are left over."""
+    from raysweep.cli.commands.clusters import show
+
+    return partial(show, manifest, is_removing=remove, is_json=as_json)
+
+
+@app.command()
 def plan(
     spec: SpecFile,
     key: Key = None,

@@ -13,7 +13,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Look": ("status", "top", "nights", "best", "trials", "logs", "report", "dashboard", "export"),
     "Champions": ("approve", "evidence", "rollback", "register"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
-    "Storage": ("checkpoints", "pull", "verify", "gc", "rm"),
+    "Storage and clusters": ("checkpoints", "pull", "verify", "gc", "rm", "clusters"),
     "In programs, of specs": ("emit", "schema"),
 }
 OTHER: Final = "More"
@@ -49,6 +49,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "pull": "raysweep pull s3://bucket/sweeps/churn-0a1b2c3d4e/checkpoints/00003/12 model",
     "verify": "raysweep verify churn@latest --quick",
     "gc": "raysweep gc churn --dry-run",
+    "clusters": "raysweep clusters night.yaml --remove",
     "rm": "raysweep rm churn@2026-11-25",
     "emit": "raysweep emit loss=0.3 step=2",
     "schema": "raysweep schema pipeline",

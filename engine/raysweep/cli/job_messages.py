@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raysweep.errors import SpecError
-from raysweep.jobs.connection import is_jobs_address
+from raysweep.run import is_job_place
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
@@ -70,12 +70,14 @@ def job_how(
 
 def has_jobs_api(address: str | None, job: JobHow) -> bool:
     """Whether the address is that of a Jobs API. Raises SpecError for options that only such a one heeds."""
-    if is_jobs_address(address):
+    if is_job_place(address):
         return True
     if job.is_given:
         problem = f"the address {address!r} is not that of a Jobs API" if address else "there is no --address"
         raise SpecError(
-            "--working-dir, --env, --lease, --detach, --driver-…", problem, "give --address http://head:8265"
+            "--working-dir, --env, --lease, --detach, --driver-…",
+            problem,
+            "give --address http://head:8265, or rayjob:night.yaml",
         )
     return False
 

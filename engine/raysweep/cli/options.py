@@ -36,7 +36,8 @@ Address = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="ADDRESS",
-        help='A Ray cluster: http://head:8265 (its Jobs API), "auto" or host:port. Default: one of our own.',
+        help='A Ray cluster: http://head:8265 (its Jobs API), "auto", host:port, or rayjob:MANIFEST, '
+        "which is brought up for the run on Kubernetes. Default: one of our own.",
     ),
 ]
 JobsAddress = Annotated[

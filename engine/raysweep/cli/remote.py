@@ -18,11 +18,12 @@ from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.exit_codes import DONE, Detached
 from raysweep.cli.job_messages import JobHow
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
-from raysweep.jobs.attach import RunningJob
+from raysweep.jobs.attach import RunningJob, ended_outcome
 from raysweep.jobs.sync import Cluster
 from raysweep.jobs.wire import JobInfo
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.provision.lifetime import Night, up
 from raysweep.runs.ownership.reopening import told
 from raysweep.runs.reading.references import LATEST, key_has, split_night
 from raysweep.runs.reading.summaries import stem_of
@@ -31,14 +32,34 @@ from raysweep.specs.identity import slug
 
 
 def run(
-    request: AnyRequest, address: str, job: JobHow, *, is_json: bool
+    request: AnyRequest, address: str | Night, job: JobHow, *, is_json: bool
 ) -> SweepOutcome | TrainOutcome | None:
     """Submit or attach, and wait for the outcome; None with `--detach`.
+
+    Where the address is that of a cluster for the run, it is brought up before and removed after.
 
     Raises:
         Detached: Ctrl-C; it continues.
     """
-    cluster = Cluster(address)
+    night = Night.of(address)
+    if night is None:
+        assert isinstance(address, str)
+        return _run(request, Cluster(address), job, is_json=is_json)
+    ended = ended_outcome(request, job.options)
+    if ended is not None:
+        return told(ended, code="", now=time.time()) if isinstance(ended, SweepOutcome) else ended
+    console = make_console(is_stderr=True)
+
+    def tell(line: str) -> None:
+        console.print(line, markup=False, soft_wrap=True)
+
+    with up(night, request.run.id, tell=tell, is_kept=job.detach) as connection:
+        return _run(request, Cluster(connection), job, is_json=is_json, is_night=True)
+
+
+def _run(
+    request: AnyRequest, cluster: Cluster, job: JobHow, *, is_json: bool, is_night: bool = False
+) -> SweepOutcome | TrainOutcome | None:
     console = make_console(is_stderr=True)
     with progress_bar(is_bytes=True) as on_upload:
         running = cluster.submit(request, options=job.options, on_upload=on_upload)
@@ -49,16 +70,16 @@ def run(
             f"{running.how} job {running.job_id} at {running.address}", markup=False, soft_wrap=True
         )
     if job.detach and running.how != "finished":
-        _show_handle(running, is_json=is_json)
+        _show_handle(running, is_json=is_json, is_night=is_night)
         return None
-    outcome = follow(cluster, running, job.options.lease_ttl_s, is_json=is_json)
+    outcome = follow(cluster, running, job.options.lease_ttl_s, is_json=is_json, is_night=is_night)
     if running.how == "finished" and isinstance(outcome, SweepOutcome):
         return told(outcome, code="", now=time.time())
     return outcome
 
 
 def follow(
-    cluster: Cluster, running: RunningJob, lease_s: float | None, *, is_json: bool
+    cluster: Cluster, running: RunningJob, lease_s: float | None, *, is_json: bool, is_night: bool = False
 ) -> SweepOutcome | TrainOutcome:
     """Wait for a job, and show how it goes. Raises Detached for Ctrl-C."""
     try:
@@ -68,8 +89,8 @@ def follow(
     except SweepInterrupted:
         raise Detached(
             running.run_id,
-            attach=_command("attach", running),
-            cancel=_command("cancel", running),
+            attach=_command("attach", running, is_night=is_night),
+            cancel=_command("cancel", running, is_night=is_night),
             is_leased=lease_s is not None,
         ) from None
 
@@ -142,18 +163,19 @@ def find_stored(name: str, address: str, storage: str | None) -> tuple[str, str]
     return running.run_id, running.storage_path
 
 
-def _show_handle(running: RunningJob, *, is_json: bool) -> None:
+def _show_handle(running: RunningJob, *, is_json: bool, is_night: bool) -> None:
     if is_json:
         print_json(running.to_dict())
         return
     console = make_console()
-    for verb in ("attach", "logs", "cancel"):
-        console.print(f"  {_command(verb, running)}", markup=False, soft_wrap=True)
+    for verb in ("attach", "cancel") if is_night else ("attach", "logs", "cancel"):
+        console.print(f"  {_command(verb, running, is_night=is_night)}", markup=False, soft_wrap=True)
 
 
-def _command(verb: str, running: RunningJob) -> str:
-    parts = ["raysweep", verb, running.run_id, "--address", running.address]
-    if verb == "attach" and running.storage_path:
+def _command(verb: str, running: RunningJob, *, is_night: bool) -> str:
+    """The command for a run; of a cluster that lives for the run it asks the storage alone."""
+    parts = ["raysweep", verb, running.run_id, *([] if is_night else ["--address", running.address])]
+    if running.storage_path and (is_night or verb == "attach"):
         parts += ["--storage", running.storage_path]
     return shlex.join(parts)
 

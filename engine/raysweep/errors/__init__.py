@@ -24,6 +24,7 @@
     ├── ClusterError                      yes       1
     │   ├── ClusterUnreachableError       yes       1       nothing answers at the address
     │   ├── ConnectionUnreadableError     yes       1       the secrets backend did not respond
+    │   ├── ClusterStartError             yes       1       it did not come up for a run, and was deleted
     │   ├── ClusterLostError              yes       1       it went away under the sweep, which can be resumed
     │   ├── ClusterCertificateError       no        2       TLS: the certificate of one side was not accepted
     │   ├── ClusterAuthError              no        2
@@ -64,6 +65,7 @@ from raysweep.errors.cluster import (
     ClusterLostError,
     ClusterRequestError,
     ClusterServerError,
+    ClusterStartError,
     ClusterUnreachableError,
     ConnectionUnreadableError,
     JobExistsError,
@@ -116,6 +118,7 @@ __all__ = [
     "ClusterLostError",
     "ClusterRequestError",
     "ClusterServerError",
+    "ClusterStartError",
     "ClusterUnreachableError",
     "ConnectionUnreadableError",
     "FencedError",

@@ -35,6 +35,10 @@ class ClusterLostError(ClusterError):
     """The Ray cluster went away while the sweep ran; the sweep can be resumed."""
 
 
+class ClusterStartError(ClusterError):
+    """A cluster that was to be brought up for a run did not come up; it was deleted."""
+
+
 class ClusterCertificateError(ClusterError):
     """TLS failed: the certificate of the server, or of this client, was not accepted."""
 

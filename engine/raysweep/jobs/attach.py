@@ -184,6 +184,16 @@ async def submit(
         return job
 
 
+def ended_outcome(request: AnyRequest, options: JobOptions) -> Outcome | None:
+    """The outcome of a run that has one and does not continue: nothing is to be submitted for it. May block.
+
+    Raises: SpecChangedError, StorageError.
+    """
+    view = RunView(request.run.kind, request.spec.storage_path, request.run.id)
+    seen = _look(view, request, options.continuing)
+    return None if seen.is_reopening else seen.outcome
+
+
 async def settled_outcome(view: RunView, *, within_s: float) -> Outcome | None:
     """The outcome; of a job that has ended it may take a while to be seen. 0: as it is seen now.
 

@@ -11,7 +11,6 @@ from typing import Any
 from raysweep.documents.digest import digest_of
 from raysweep.errors import SweepFailedError
 from raysweep.hooks.model_registry import check_registry
-from raysweep.jobs.connection import is_jobs_address
 from raysweep.jobs.options import JobOptions
 from raysweep.outcome import (
     GateOutcome,
@@ -25,7 +24,8 @@ from raysweep.pipeline.approval import await_approval
 from raysweep.pipeline.gate import run_gate
 from raysweep.pipeline.night_end import ending_by, night_end, why_not_begun
 from raysweep.pipeline.registering import register_night
-from raysweep.run import run_sweep, run_training
+from raysweep.provision.lifetime import shared
+from raysweep.run import is_job_place, run_sweep, run_training
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.identity import key_within
 from raysweep.specs.pipeline import PipelineSpec
@@ -61,25 +61,27 @@ def run_pipeline(
     spec = PipelineSpec.from_any(pipeline).stored_at(storage_path)
     if spec.registry is not None:
         check_registry(spec.registry)
-    place: dict[str, Any] = {"address": address, "job": job}
+    run_id = RunRequest.of(spec.sweep, key).run.id
     watch: dict[str, Any] = {"on_progress": on_progress, "num_cpus": num_cpus}
     trained, late = None, ""
-    with _one_ray(address):
-        outcome = run_sweep(spec.sweep, key=key, **place, **watch).raise_for_status()
-        ends_at = night_end(spec.deadline, outcome)
-        verdict = None
-        if spec.gate is not None:
-            more: dict[str, Any] = {"approval": spec.approval, "ends_at": ends_at}
-            verdict = run_gate(spec.sweep, outcome, spec.gate, **place, **watch, **more)
-        is_waiting = verdict is not None and verdict.is_waiting
-        if not is_waiting:
-            outcome = outcome if verdict is None else with_gate(outcome, verdict)
-            trained, late = _train(spec, outcome, key, ends_at, place)
-    if is_waiting and spec.gate is not None and verdict is not None:
-        # Without Ray: it may take hours.
-        outcome = with_gate(outcome, await_approval(spec.sweep, outcome, spec.gate, verdict))
-        with _one_ray(address):
-            trained, late = _train(spec, outcome, key, ends_at, place)
+    with shared(address, run_id) as there:
+        place: dict[str, Any] = {"address": there, "job": job}
+        with _one_ray(there):
+            outcome = run_sweep(spec.sweep, key=key, **place, **watch).raise_for_status()
+            ends_at = night_end(spec.deadline, outcome)
+            verdict = None
+            if spec.gate is not None:
+                more: dict[str, Any] = {"approval": spec.approval, "ends_at": ends_at}
+                verdict = run_gate(spec.sweep, outcome, spec.gate, **place, **watch, **more)
+            is_waiting = verdict is not None and verdict.is_waiting
+            if not is_waiting:
+                outcome = outcome if verdict is None else with_gate(outcome, verdict)
+                trained, late = _train(spec, outcome, key, ends_at, place)
+        if is_waiting and spec.gate is not None and verdict is not None:
+            # Without Ray: it may take hours.
+            outcome = with_gate(outcome, await_approval(spec.sweep, outcome, spec.gate, verdict))
+            with _one_ray(there):
+                trained, late = _train(spec, outcome, key, ends_at, place)
     return PipelineOutcome(
         sweep=outcome,
         gate=outcome.gate,
@@ -210,4 +212,4 @@ def handed_on(outcome: SweepOutcome) -> SweepOutcome:
 def _one_ray(address: Any) -> Any:
     from raysweep.cluster.ray.connection import sharing
 
-    return nullcontext() if is_jobs_address(address) else sharing()
+    return nullcontext() if is_job_place(address) else sharing()

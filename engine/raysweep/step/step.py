@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
 from raysweep.errors import RaysweepError, SweepNotFoundError
-from raysweep.jobs.attach import Announce, RunningJob
+from raysweep.jobs.attach import Announce, RunningJob, ended_outcome
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.sync import Cluster
 from raysweep.outcome import SweepOutcome
+from raysweep.provision.document import NightCluster
+from raysweep.provision.lifetime import Night, up
+from raysweep.provision.night import Tell, connect
 from raysweep.runs.ownership.reopening import told
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.step.verdict import complete
 
+Address = str | ClusterConnection | NightCluster | Night | Mapping[str, Any] | None
+"""Where something runs: see `raysweep.run_sweep`."""
 OnProgress = Callable[[Any], None]
 """Takes a `SweepProgress`; of a training in this process a `TrainProgress`."""
 
@@ -32,12 +37,18 @@ class Place:
     """The cluster's Jobs API; None for a run in this process."""
     address: str | None = None
     """For a run in this process: what `ray.init` takes; None: the Ray of this process, or an embedded one."""
+    night: Night | None = None
+    """A cluster that is brought up for the step, which then is a job of it; see `raysweep.provision`."""
 
     @classmethod
-    def of(cls, address: str | ClusterConnection | None) -> Place:
+    def of(cls, address: Address) -> Place:
         """What an address means. Raises: SpecError for a URL that is none."""
         if isinstance(address, ClusterConnection):
             return cls(connection=address)
+        night = Night.of(address)
+        if night is not None:
+            return cls(night=night)
+        assert address is None or isinstance(address, str)
         if address is not None and is_jobs_address(address):
             return cls(connection=ClusterConnection.of(address))
         return cls(address=address)
@@ -45,7 +56,7 @@ class Place:
     @property
     def is_job(self) -> bool:
         """Whether what runs there outlives this process."""
-        return self.connection is not None
+        return self.connection is not None or self.night is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,17 @@ class Step:
         assert self.place.connection is not None
         return Cluster(self.place.connection)
 
+    async def connect(self) -> ClusterConnection:
+        """How to reach the cluster that it runs on as a job, for calls beside the wait.
+
+        Raises: ClusterLostError where a cluster that was brought up for it is not up.
+        """
+        night = self.place.night
+        if night is not None:
+            return await connect(night.cluster, night.run_id or self.request.run.id)
+        assert self.place.connection is not None
+        return self.place.connection
+
     def run(
         self,
         *,
@@ -78,6 +100,7 @@ class Step:
         announce: Announce | None = None,
         num_cpus: float | None = None,
         scheduled_at: datetime | None = None,
+        tell: Tell | None = None,
     ) -> Outcome:
         """Submit or attach and wait, or run it here; how it ended.
 
@@ -87,10 +110,18 @@ class Step:
             announce: Gets the job's handle before it is submitted, as in `submit`.
             num_cpus: Of an embedded Ray.
             scheduled_at: From when the deadline of a sweep in this process counts.
+            tell: Called with a line when a cluster that is brought up has changed; default: it is logged.
 
         Raises:
             RaysweepError: As `raysweep.run_sweep` and `raysweep.run_training`; see `retryable`.
         """
+        if self.place.night is not None:
+            ended = self.ended()
+            if ended is not None:
+                return ended
+            with up(self.place.night, self.request.run.id, tell=tell) as connection:
+                step = replace(self, place=Place(connection=connection))
+                return step.run(on_progress=on_progress, beside=beside, announce=announce)
         job = self.submit(announce) if self.place.is_job else None
         with beside(job) if beside is not None else nullcontext(on_progress) as take:
             if job is not None:
@@ -99,6 +130,14 @@ class Step:
                     return told(outcome, code="", now=time.time())
                 return outcome
             return self._run_here(take, num_cpus, scheduled_at)
+
+    def ended(self) -> Outcome | None:
+        """The outcome, where the step has one and does not continue: no cluster is needed for it.
+
+        Raises: SpecChangedError, StorageError.
+        """
+        outcome = ended_outcome(self.request, self.options)
+        return told(outcome, code="", now=time.time()) if isinstance(outcome, SweepOutcome) else outcome
 
     def _run_here(
         self, on_progress: OnProgress | None, num_cpus: float | None, scheduled_at: datetime | None

@@ -16,6 +16,7 @@ from raysweep.cli.spec_files import read_pipeline
 from raysweep.cli.sweep_summary import print_night
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import PipelineOutcome, SweepOutcome, TrainOutcome
+from raysweep.provision.lifetime import Night
 from raysweep.specs import RunRequest
 from raysweep.specs.pipeline import PipelineSpec
 
@@ -85,7 +86,12 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     from raysweep.pipeline.registering import register_night
     from raysweep.step import why_not_trained
 
-    outcome: Any = _submitted(RunRequest.of(spec.sweep, key), how, job)
+    sweep = RunRequest.of(spec.sweep, key)
+    night = Night.of(how.address)
+    where = how.address or ""
+    # One cluster for all steps; as none of these calls waits, its keeper ends it.
+    there = where if night is None else Night(cluster=night.cluster, run_id=sweep.run.id, is_shared=True)
+    outcome: Any = _submitted(sweep, there, how, job)
     if not isinstance(outcome, SweepOutcome):
         return None
     outcome.raise_for_status()
@@ -94,7 +100,7 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
         gate = prepare_gate(spec.sweep, outcome, spec.gate, spec.approval, ends_at)
         verdict = gate.verdict
         if verdict is None:
-            again = _submitted(gate.request, how, job)
+            again = _submitted(gate.request, there, how, job)
             if not isinstance(again, SweepOutcome):
                 return None
             verdict = gate.settle(again)
@@ -109,7 +115,7 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     if spec.train is not None and not skipped:
         asked = training_request(ending_by(spec.train, ends_at), outcome, key)
         skipped = why_not_begun(asked, ends_at)
-        ended = None if skipped else _submitted(asked, how, job)
+        ended = None if skipped else _submitted(asked, there, how, job)
         if not skipped and not isinstance(ended, TrainOutcome):
             return None
         trained = ended.raise_for_status() if isinstance(ended, TrainOutcome) else None
@@ -119,7 +125,7 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     )
 
 
-def _submitted(request: Any, how: How, job: JobHow) -> SweepOutcome | TrainOutcome | None:
+def _submitted(request: Any, there: str | Night, how: How, job: JobHow) -> SweepOutcome | TrainOutcome | None:
     from raysweep.cli import remote
 
-    return remote.run(request, how.address or "", job, is_json=how.is_json)
+    return remote.run(request, there, job, is_json=how.is_json)

@@ -20,6 +20,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.outcome.estimate import Estimate
 from raysweep.outcome.estimate_text import show_span
 from raysweep.outcome.formatting import show_age, show_config, show_end
+from raysweep.provision.document import NightCluster
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_changes
 from raysweep.runs.policies import load_policies
@@ -96,6 +97,9 @@ def show_plan(
     is_json: bool,
 ) -> int:
     """Show the plan of a sweep or a pipeline; returns the exit code."""
+    if NightCluster.of(asked.address) is not None:
+        problem = f"{asked.address} is a cluster that is not up yet"
+        raise SpecError("--address", problem, "give its nodes instead: --cluster 8xH100,2xCPU64")
     steps: tuple[str, ...] = ()
     pipeline = None
     if is_pipeline(path):
