@@ -129,7 +129,7 @@ STORED: Final = tuple(
 
 
 @cache
-def _readers() -> dict[str, TypeAdapter[object]]:
+def readers() -> dict[str, TypeAdapter[object]]:
     """For each of `STORED` the reader of its type: 0.1 s to make, and most commands restore nothing."""
     hints = get_type_hints(SweepState, include_extras=True)
     return {name: TypeAdapter(hints[name]) for name in STORED}
@@ -144,7 +144,7 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     spec = SweepSpec.model_validate(plain["spec"])
     state = SweepState.create(spec, cast(int, plain["seed"]))
     state.scheduler.from_json(cast(dict[str, JsonValue], plain["scheduler"]))
-    for name, reader in _readers().items():
+    for name, reader in readers().items():
         setattr(state, name, reader.validate_python(plain[name]))
     state.trials = {trial.number: trial for trial in _trials_reader().validate_python(plain["trials"])}
     state.tally = Tally(state.slots, state.trials, state.line.waiting)
