@@ -34,13 +34,13 @@ from raysweep.runs.across_runs.pins import Pins, find_pins
 from raysweep.runs.folder import SweepFolder, SweepRecord, list_sweeps
 from raysweep.runs.ownership.holder import current_holder, find_living
 from raysweep.runs.ownership.replay import damaged_record
-from raysweep.runs.reading.summaries import each_of
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import slug
 from raysweep.storage.checkpoints.addresses import reference_of
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.journal.journal import Journal
+from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.store import Store
 
 log = logging.getLogger("raysweep")

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from raysweep.runs.reading.summaries import each_of
+from raysweep.storage.objects.parallel import each_of
 
 
 class Remote:
