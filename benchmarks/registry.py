@@ -74,6 +74,12 @@ _ALL: Final = (
     _named("logs-c", "logs", "run_c", tiny={"trials": 2}),
     _named("logs-fresh", "logs", "run_forked", tiny={"trials": 2}),
     _named("core-scale", "core", ray=False, tiny={"is_tiny": True}),
+    _named(
+        "fleet",
+        "fleet",
+        ray=False,
+        tiny={"slots": 5, "trials": {"fifo": 20, "asha": 10, "pbt": 4}},
+    ),
     _named("outcome-scale", "outcome_scale", ray=False, tiny={"trials": 50}),
     _named(
         "storage-year",

@@ -103,7 +103,9 @@ def make_environment(cell: Cell) -> Path:
         constraints = ["--constraints", str(_constraints(cell, folder))]
     # The cell's own requirements stand above raysweep's: a version that is not promised yet can be tried.
     overrides = folder / "overrides.txt"
-    overrides.write_text("\n".join(cell.packages) + "\n")
+    # raysweep asks for a typer that is newer than the packages of an old row: it takes the newest of those.
+    typer = ["typer"] if cell.until and not any(each.startswith("typer") for each in cell.packages) else []
+    overrides.write_text("\n".join([*cell.packages, *typer]) + "\n")
     constraints += ["--overrides", str(overrides)]
     what = ["--editable", f"{ROOT}[{cell.extras}]", *requirements]
     _install("pip", "install", "--python", str(python), *constraints, *what)

@@ -21,6 +21,7 @@ from raysweep.storage.journal.journal import Journal
 from raysweep.storage.journal.names import SegmentObject
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.identity import mark_store
+from raysweep.storage.objects.parallel import folders_with
 from raysweep.storage.objects.retries import retrying
 from raysweep.storage.objects.sealed import seal, unseal
 from raysweep.storage.objects.store import Store
@@ -280,7 +281,7 @@ def lost_part(path: str) -> SweepDamagedError:
 
 def list_sweeps(store: Store) -> list[str]:
     """The ids of the sweeps at a storage path, sorted."""
-    return [name for name in store.list_folders() if store.exists(f"{name}/sweep.json")]
+    return folders_with(store, "sweep.json")
 
 
 def encode_spec(record: SweepRecord) -> bytes:

@@ -30,6 +30,7 @@ from raysweep.specs import TrainSpec
 from raysweep.specs.changes import Difference, differences
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.objects.identity import mark_store
+from raysweep.storage.objects.parallel import folders_with
 from raysweep.storage.objects.sealed import seal
 from raysweep.storage.objects.store import Store
 
@@ -202,7 +203,7 @@ class RunFolder:
 
 def list_trainings(store: Store) -> list[str]:
     """The ids of the training runs at a storage path, sorted."""
-    return [name for name in store.list_folders() if store.exists(f"{name}/train.json")]
+    return folders_with(store, "train.json")
 
 
 def read_warm_start(store: Store, run_id: str) -> str:

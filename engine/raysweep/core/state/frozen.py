@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from raysweep.core.state.index import Tally
-from raysweep.core.state.sweep import STORED, SweepState
+from raysweep.core.state.sweep import SweepState, readers
 from raysweep.core.state.trial import Trial
 from raysweep.outcome.record import without_collector
 
@@ -52,7 +52,7 @@ def fork(state: SweepState) -> SweepState:
         plain = orjson.loads(state.rest())
         made = SweepState.create(state.spec, state.seed)
         made.scheduler.from_json(plain["scheduler"])
-        for name, reader in STORED.items():
+        for name, reader in readers().items():
             setattr(made, name, reader.validate_python(plain[name]))
         made.trials = dict(state.trials)
         for number in state.line.active:

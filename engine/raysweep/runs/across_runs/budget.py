@@ -1,7 +1,8 @@
 """How much the checkpoints of all sweeps of one name may take up: what goes, and how it goes.
 
 All that these sweeps have stored counts; only those that have ended give something up, the oldest first, of
-each the worst trial first, of each the oldest checkpoint first. What is pinned stays.
+each the worst trial first, of each the oldest checkpoint first. What is pinned stays. Only the journals of
+sweeps that still hold checkpoints are read.
 
 A sweep releases a checkpoint in this order; after a crash anywhere, the next collection completes it:
 
@@ -39,6 +40,7 @@ from raysweep.specs.identity import slug
 from raysweep.storage.checkpoints.addresses import reference_of
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.journal.journal import Journal
+from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.store import Store
 
 log = logging.getLogger("raysweep")
@@ -106,7 +108,8 @@ def sweeps_of(store: Store, name: str) -> tuple[SweepFolder, ...]:
     """The sweeps of this name, by id. Raises: StorageError."""
     stem = slug(name)
     folders = [SweepFolder(store, each) for each in list_sweeps(store) if each.rpartition("-")[0] == stem]
-    return tuple(folder for folder in folders if _name_of(folder) == name)
+    names = each_of(store, _name_of, folders)
+    return tuple(folder for folder, each in zip(folders, names, strict=True) if each == name)
 
 
 def name_like(store: Store, given: str) -> str | None:
@@ -141,12 +144,15 @@ def plan_budget(store: Store, name: str, budget_bytes: int) -> BudgetPlan:
         passed over, and said in the notes.
     """
     folders = sweeps_of(store, name)
-    used_bytes = sum(_stored_bytes(folder) for folder in folders)
+    sizes = each_of(store, _stored_bytes, folders)
+    used_bytes = sum(sizes)
     if used_bytes <= budget_bytes:
         return BudgetPlan(name=name, budget_bytes=budget_bytes, used_bytes=used_bytes)
     planning = _Planning(store=store, left_bytes=used_bytes - budget_bytes, pins=find_pins(store))
+    # Nights that gave all they had need no replay: after a year that is nearly all of them.
+    holding = [folder for folder, size_bytes in zip(folders, sizes, strict=True) if size_bytes]
     ended = sorted(
-        _ended(folders, planning), key=lambda each: (each.state.clock.ended_at or 0.0, each.folder.sweep_id)
+        _ended(holding, planning), key=lambda each: (each.state.clock.ended_at or 0.0, each.folder.sweep_id)
     )
     if ended:
         _pin_best(ended[-1], planning)

@@ -17,6 +17,7 @@ from collections import defaultdict
 from raysweep.documents.stored_paths import to_reference
 from raysweep.runs.across_runs.champions import Champion, list_records
 from raysweep.runs.training import list_trainings, read_warm_start
+from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.store import Store
 
 Pins = dict[str, tuple[str, ...]]
@@ -37,8 +38,9 @@ def find_pins(store: Store) -> Pins:
             _pin(store, found, champion.replaced, f"the champion of {champion.name!r} before")
         for proposed in record.proposed:
             _pin(store, found, proposed, f"waits for approval as the champion of {proposed.name!r}")
-    for run_id in list_trainings(store):
-        reference = read_warm_start(store, run_id)
+    trainings = list_trainings(store)
+    starts = each_of(store, lambda run_id: read_warm_start(store, run_id), trainings)
+    for run_id, reference in zip(trainings, starts, strict=True):
         if reference and not store.exists(f"{run_id}/train_outcome.json"):
             found[reference].append(f"training {run_id} starts from it")
     return {reference: tuple(reasons) for reference, reasons in found.items()}

@@ -16,8 +16,9 @@ from raysweep.outcome import GateOutcome, Record
 from raysweep.outcome.formatting import show_duration
 from raysweep.outcome.summary import RunSummary
 from raysweep.runs.across_runs.verdicts import read_verdict
-from raysweep.runs.reading.summaries import each_of, read_summaries
+from raysweep.runs.reading.summaries import read_summaries
 from raysweep.specs.identity import RunId, slug
+from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.store import Store
 
 _GATE: Final = re.compile(r"(.*)/gate-([0-9a-f]{12})(?:/.*)?", re.DOTALL)

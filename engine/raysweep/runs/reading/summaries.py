@@ -8,9 +8,8 @@ A run that has not ended, or has no summary beside its outcome, is read from its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 from raysweep.errors import RaysweepError, StorageError
 from raysweep.outcome.summary import SUMMARY, RunSummary, summary_of_sweep, summary_of_training
@@ -20,13 +19,11 @@ from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder
 from raysweep.specs.identity import slug
 from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.sealed import unseal
 from raysweep.storage.objects.store import Store
 
-T = TypeVar("T")
-R = TypeVar("R")
 DEFAULT_STORAGE: Final = "~/raysweep"
-_THREADS: Final = 32
 _OUTCOMES: Final = {"sweep": "outcome.json", "train": "train_outcome.json"}
 _SOURCE: Final = "raysweep.sweep"
 """The tag of a training's spec that says which sweep its config is from."""
@@ -76,14 +73,6 @@ def read_summaries(store: Store, run_ids: Sequence[str], *, is_checked: bool = T
         return read_summary(store, run_id, is_checked=is_checked)
 
     return [run for run in each_of(store, read, run_ids) if run is not None]
-
-
-def each_of(store: Store, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """What is read of each item, in their order: several at a time where each read is a request."""
-    if len(items) <= 1 or store.local_path("sweep.json") is not None:
-        return [read(item) for item in items]
-    with ThreadPoolExecutor(min(_THREADS, len(items))) as pool:
-        return list(pool.map(read, items))
 
 
 def read_summary(store: Store, run_id: str, *, is_checked: bool = True) -> RunSummary | None:

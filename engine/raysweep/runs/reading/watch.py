@@ -17,7 +17,8 @@ from raysweep.outcome.summary import RunSummary
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.glances import glance
 from raysweep.runs.reading.status import RunStatus
-from raysweep.runs.reading.summaries import each_of, read_summary, stem_of
+from raysweep.runs.reading.summaries import read_summary, stem_of
+from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.store import Store
 
 RECHECK_S: Final = 30.0

@@ -144,6 +144,28 @@ def test_of_the_newest_sweep_the_best_stays_and_of_an_unfinished_one_all(sweeps:
     assert apply(store, 0) == [], "there is nothing left to give"
 
 
+def test_a_sweep_without_checkpoints_is_not_replayed(
+    sweeps: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A budget is kept every night: after a year nearly all sweeps of a name have nothing left to give."""
+    from raysweep.runs.across_runs import budget
+
+    old, new, _ = sweeps
+    store = old.folder.store
+    apply(store, plan_used(sweeps) - used(old))
+    assert used(old) == 0
+    replay, seen = budget._replay, list[str]()
+
+    def counted(folder: SweepFolder, record: Any) -> Any:
+        seen.append(folder.sweep_id)
+        return replay(folder, record)
+
+    monkeypatch.setattr(budget, "_replay", counted)
+    plan = plan_budget(store, "night", 0)
+    assert seen == [new.folder.sweep_id]
+    assert [why for _, why in plan.pinned] == ["the best of the newest sweep"]
+
+
 def test_the_outcome_names_no_checkpoint_that_is_gone(sweeps: list[Stored]) -> None:
     old = sweeps[0]
     apply(old.folder.store, 0)

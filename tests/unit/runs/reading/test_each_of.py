@@ -6,7 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from raysweep.runs.reading.summaries import each_of
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.parallel import each_of, folders_with
 
 
 class Remote:
@@ -34,3 +35,11 @@ def test_a_disk_is_read_on_the_callers_thread() -> None:
     store: Any = Local()
     assert set(each_of(store, lambda _: threading.get_ident(), range(8))) == {threading.get_ident()}
     assert each_of(store, lambda number: number, []) == []
+
+
+def test_only_folders_that_hold_the_object_are_found_in_order() -> None:
+    store = open_store("memory://folders-with")
+    for key in ("b/train.json", "a/sweep.json", "c/deep/train.json", "a/train.json", "d/train.json.old"):
+        store.put(key, b"x")
+    assert folders_with(store, "train.json") == ["a", "b"]
+    assert folders_with(store, "sweep.json") == ["a"]

@@ -1,0 +1,28 @@
+"""Reads many objects of a store, several at a time where each read is a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from raysweep.storage.objects.store import Store
+
+T = TypeVar("T")
+R = TypeVar("R")
+_THREADS: Final = 32
+
+
+def each_of(store: Store, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """What is read of each item, in their order. On a local disk it is read on this thread."""
+    if len(items) <= 1 or store.local_path("sweep.json") is not None:
+        return [read(item) for item in items]
+    with ThreadPoolExecutor(min(_THREADS, len(items))) as pool:
+        return list(pool.map(read, items))
+
+
+def folders_with(store: Store, name: str) -> list[str]:
+    """The folders that hold an object of this name, sorted; a request for each. Raises: StorageError."""
+    folders = store.list_folders()
+    has = each_of(store, lambda folder: store.exists(f"{folder}/{name}"), folders)
+    return [folder for folder, is_there in zip(folders, has, strict=True) if is_there]
