@@ -35,7 +35,7 @@ from tests.engine.programs import (
 
 pytestmark = [
     pytest.mark.ray,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1200),
     # Of Ray Train, in this process.
     pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*"),
 ]
@@ -80,7 +80,7 @@ def test_under_asha_the_programs_of_a_killed_controller_end_and_resume_from_thei
     (tmp_path / "pids" / "hold").touch()
     driver = drive(spec, address=address)
     # Of both trials that run: each has a checkpoint to resume from.
-    wait_for(lambda: {event.trial for event in events_of(storage, CheckpointCommitted)} >= {0, 1})
+    wait_for(lambda: {event.trial for event in events_of(storage, CheckpointCommitted)} >= {0, 1}, 600)
     os.kill(driver.pid, signal.SIGKILL)
     made = {event.trial: event.report + 1 for event in events_of(storage, CheckpointCommitted)}
     wait_for(lambda: not running(str(script)), 60)

@@ -27,7 +27,7 @@ from tests.engine.programs import (
 from tests.faults.nodes import driving, node_id, several_nodes
 from tests.insides import drain
 
-pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_a_program_on_a_drained_node_moves_with_its_checkpoint_and_leaves_nothin
     pids = tmp_path / "pids"
     (pids / "hold").touch()
     with driving(spec, cluster.address) as driver:
-        going = node_of(wait_for(lambda: reached(pids / "0", 2)), cluster)
+        going = node_of(wait_for(lambda: reached(pids / "0", 2), 600), cluster)
         drain(cluster.address, node_id(going), int((time.time() + 120) * 1000))
         wait_for(lambda: events_of(storage, NodeDraining))
         (pids / "hold").unlink()
