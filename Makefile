@@ -194,7 +194,8 @@ test-searchers: .venv-searchers/.stamps/dev
 
 ## test-programs: hydra apps, Hugging Face trainers and TensorBoard files as trials, with their packages, in an environment of its own
 test-programs: .venv-programs/.stamps/dev
-	.venv-programs/bin/python -m pytest -n 2 tests/engine/test_programs.py tests/engine/test_programs_killed.py tests/unit/programs
+	.venv-programs/bin/python -m pytest -n 2 tests/engine/test_programs.py tests/engine/test_programs_killed.py \
+		tests/faults/test_programs_drained.py tests/unit/programs
 
 ## test-trackers: trackers against their real servers and packages, in an environment of its own
 test-trackers: .venv-trackers/.stamps/dev
