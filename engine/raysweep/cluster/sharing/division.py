@@ -22,7 +22,6 @@ from typing import Final
 
 Bundle = Mapping[str, float]
 _EPSILON: Final = 1e-6
-_HALVINGS: Final = 50
 _TURN: Final = 0.25
 """A sweep keeps a slot until it has had so much more of late than one that wants it: starts cost time."""
 
@@ -114,44 +113,53 @@ def _fitting(claim: Claim, count: int, free: Bundle) -> int:
 def _ideal_slots(
     claims: Sequence[Claim], granted: Mapping[str, int], free: Bundle, total: Bundle
 ) -> dict[str, float]:
-    """The slots of each claim if slots could be split: all grow by their weights until something runs out."""
+    """The slots of each claim if slots could be split: all grow by their weights until something runs out.
+
+    The level is slots by weight and largest part of a resource. It rises from one claim that begins or ends
+    to grow to the next, or to where a resource is used up: the claims that need that one grow no more.
+    """
     speed = {claim.owner: claim.weight / _dominant(claim.bundle, total) for claim in claims}
     ideal = {owner: float(count) for owner, count in granted.items()}
-    left, growing, reached = dict(free), list(claims), 0.0
+    turns = [(ideal[c.owner] / speed[c.owner], 0, c) for c in claims if c.wants > granted[c.owner]]
+    turns += [(claim.wants / speed[claim.owner], 1, claim) for _, _, claim in turns]
+    turns.sort(key=lambda turn: turn[:2])
+    left, level = dict(free), 0.0
+    growing: dict[str, Claim] = {}
 
-    def at(claim: Claim, level: float) -> float:
-        return max(ideal[claim.owner], min(float(claim.wants), level * speed[claim.owner]))
+    def settle(claim: Claim) -> None:
+        if growing.pop(claim.owner, None) is not None:
+            ideal[claim.owner] = level * speed[claim.owner]
 
-    def fits(level: float) -> bool:
-        more = [(claim.bundle, at(claim, level) - ideal[claim.owner]) for claim in growing]
-        return all(
-            sum(bundle.get(name, 0.0) * count for bundle, count in more) <= amount + _EPSILON
-            for name, amount in left.items()
-        )
-
-    while growing:
-        low, high = reached, max([reached, *(claim.wants / speed[claim.owner] for claim in growing)])
-        if fits(high):
-            low = high
-        else:
-            for _ in range(_HALVINGS):
-                middle = (low + high) / 2
-                low, high = (middle, high) if fits(middle) else (low, middle)
-        for claim in growing:
-            grown = at(claim, low)
-            for name, amount in claim.bundle.items():
-                left[name] = left.get(name, 0.0) - (grown - ideal[claim.owner]) * amount
-            ideal[claim.owner] = grown
-        reached = low
-        spent = {name for name, amount in left.items() if amount <= 1e-4}
-        going = [
-            claim
-            for claim in growing
-            if ideal[claim.owner] < claim.wants - _EPSILON
-            and not any(amount > 0 and name in spent for name, amount in claim.bundle.items())
-        ]
-        growing = going if len(going) < len(growing) else []
+    for at, is_end, claim in turns:
+        while level < at and growing:
+            rates = _rates(growing.values(), speed)
+            end = min([at, *(level + max(0.0, left.get(name, 0.0)) / rate for name, rate in rates.items())])
+            for name, rate in rates.items():
+                left[name] = left.get(name, 0.0) - rate * (end - level)
+            level = end
+            for each in [each for each in growing.values() if _is_spent(each, left)]:
+                settle(each)
+        level = at
+        if is_end:
+            settle(claim)
+        elif not _is_spent(claim, left):
+            growing[claim.owner] = claim
     return ideal
+
+
+def _rates(growing: Iterable[Claim], speed: Mapping[str, float]) -> dict[str, float]:
+    """How much of each resource is taken while the level rises by one."""
+    rates: dict[str, float] = {}
+    for claim in growing:
+        for name, amount in claim.bundle.items():
+            if amount > 0:
+                rates[name] = rates.get(name, 0.0) + amount * speed[claim.owner]
+    return rates
+
+
+def _is_spent(claim: Claim, left: Bundle) -> bool:
+    """Whether a resource that the claim needs is used up."""
+    return any(amount > 0 and left.get(name, 0.0) <= _EPSILON for name, amount in claim.bundle.items())
 
 
 def _dominant(bundle: Bundle, total: Bundle) -> float:

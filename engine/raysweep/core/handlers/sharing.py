@@ -72,7 +72,8 @@ def wanted_slots(state: SweepState, capacity: int) -> int:
 def needed_slots(state: SweepState, at: float) -> int:
     """How many slots it takes from now on to run every trial by the deadline.
 
-    0: there is no deadline, the number of trials is not known, or not yet how long one takes.
+    0: there is no deadline, or the number of trials is not known. While it is not known how long a trial
+    takes, it is one at least: the first trial shows it.
     """
     clock, search = state.clock, state.search
     if clock.deadline_at is None or state.phase != "running":
@@ -81,9 +82,10 @@ def needed_slots(state: SweepState, at: float) -> int:
     left_s = clock.deadline_at - clock.ahead_s - at
     if wanted is None or left_s <= 0:
         return 0
-    trial_s = state.meter.mean_duration_s
-    if trial_s is None:
-        since = state.tally.running_since()
-        trial_s = at - since[0] if since is not None else 0.0
     trials = max(0, wanted - search.suggested) + len(state.line.active)
-    return ceil(_CAUTION * trials * max(0.0, trial_s) / left_s)
+    trial_s = state.meter.mean_duration_s
+    if trial_s is not None:
+        return ceil(_CAUTION * trials * trial_s / left_s)
+    since = state.tally.running_since()
+    so_far_s = max(0.0, at - since[0]) if since is not None else 0.0
+    return max(1, ceil(_CAUTION * trials * so_far_s / left_s))
