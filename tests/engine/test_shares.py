@@ -82,8 +82,14 @@ def test_three_sweeps_share_by_weight_a_deadline_overtakes_and_a_dead_one_gives_
 
     def steady(*whose: str) -> dict[str, float]:
         """The parts once all of them have run for some seconds."""
-        for who in whose:
-            wait_for(lambda who=who: runs.running(time.time() - 2.0).get(who))
+
+        def are_running() -> bool:
+            for driver in drivers.values():
+                if driver.process.poll() is not None:
+                    raise AssertionError(driver.finish(), driver.errors)
+            return all(runs.running(time.time() - 2.0).get(who) for who in whose)
+
+        wait_for(are_running)
         begun = time.time() + 8.0
         wait_until(begun + WINDOW_S + 1.5)
         found = runs.slots(begun, begun + WINDOW_S)
