@@ -28,8 +28,9 @@ WINDOW_S = float(os.environ.get("RAYSWEEP_SHARES_WINDOW_S", "20"))
 
 
 @pytest.fixture
-def shared_ray() -> Iterator[str]:
-    """The address of a Ray of its own."""
+def shared_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a Ray of its own, which asks the drivers for no token."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     process = subprocess.Popen([sys.executable, "-m", "tests.engine.shared"], cwd=ROOT, **pipes)
     assert process.stdout is not None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from itertools import groupby
 from math import floor, inf
 from typing import Final
@@ -97,8 +98,14 @@ def _divide_among(claims: Sequence[Claim], free: dict[str, float], total: Bundle
         used = claim.used - (_TURN / claim.weight if claim.holds > count else 0.0)
         return remainder <= 0, round(used, 6), -remainder, claim.owner
 
-    while hungry := [c for c in claims if slots[c.owner] < c.wants and _fitting(c, 1, free)]:
-        take(min(hungry, key=rank), 1)
+    hungry = [(rank(claim), claim) for claim in claims if slots[claim.owner] < claim.wants]
+    heapify(hungry)
+    while hungry:
+        _, claim = heappop(hungry)
+        if _fitting(claim, 1, free):
+            take(claim, 1)
+            if slots[claim.owner] < claim.wants:
+                heappush(hungry, (rank(claim), claim))
     return slots
 
 

@@ -37,6 +37,19 @@ def test_what_does_not_divide_is_divided_over_time() -> None:
     assert sum(sweep.opened for sweep in sweeps) < 80
 
 
+def test_more_sweeps_than_slots_take_turns() -> None:
+    cluster = SharedCluster(4)
+    sweeps = [cluster.sweep(f"s{number:02}", 20.0) for number in range(12)]
+    cluster.run_until(300.0)
+    cluster.idle_s = 0.0
+    parts = used(cluster, *sweeps, for_s=900.0)
+    assert sum(parts) > 0.95 * 4
+    assert cluster.idle_s <= 0.05 * 4 * 900
+    assert min(parts) > 0.5 * 4 / 12
+    assert max(parts) < 2 * 4 / 12
+
+
+@pytest.mark.slow
 def test_fifty_sweeps_on_eight_slots_take_turns() -> None:
     cluster = SharedCluster(8)
     sweeps = [cluster.sweep(f"s{number:02}", 20.0) for number in range(50)]
