@@ -102,11 +102,12 @@ def test_three_sweeps_share_by_weight_a_deadline_overtakes_and_a_dead_one_gives_
     assert [parts[who] for who in "abc"] == pytest.approx([4, 2, 2], rel=0.1)
     assert sum(parts.values()) >= 0.95 * CPUS
 
-    # A fourth: its part would be 1.6 slots, and 40 trials of 0.8 s in 20 s need two and more.
-    due = datetime.now(UTC) + timedelta(seconds=45)
-    late = begin("late", num_samples=120, stop={"deadline": due.isoformat()})
+    # A fourth: by its part, 1.6 slots, it would run fewer than 180 trials in 90 s, its start included.
+    due = datetime.now(UTC) + timedelta(seconds=90)
+    late = begin("late", num_samples=300, stop={"deadline": due.isoformat()})
     outcome = late.outcome()
-    assert outcome.counts == {"completed": 120}
+    print("late", outcome.counts, [each.slots for each in events(ShareChanged, name="late")])
+    assert outcome.counts == {"completed": 300}
     assert outcome.status == "completed"
 
     # One controller dies: its part is the others' when its lease has lapsed, and its own when it is back.

@@ -38,15 +38,15 @@ def test_what_does_not_divide_is_divided_over_time() -> None:
 
 
 def test_more_sweeps_than_slots_take_turns() -> None:
-    cluster = SharedCluster(4)
-    sweeps = [cluster.sweep(f"s{number:02}", 20.0) for number in range(12)]
+    cluster = SharedCluster(2)
+    sweeps = [cluster.sweep(f"s{number:02}", 20.0) for number in range(6)]
     cluster.run_until(300.0)
     cluster.idle_s = 0.0
     parts = used(cluster, *sweeps, for_s=900.0)
-    assert sum(parts) > 0.95 * 4
-    assert cluster.idle_s <= 0.05 * 4 * 900
-    assert min(parts) > 0.5 * 4 / 12
-    assert max(parts) < 2 * 4 / 12
+    assert sum(parts) > 0.95 * 2
+    assert cluster.idle_s <= 0.05 * 2 * 900
+    assert min(parts) > 0.5 * 2 / 6
+    assert max(parts) < 2 * 2 / 6
 
 
 @pytest.mark.slow
@@ -62,6 +62,7 @@ def test_fifty_sweeps_on_eight_slots_take_turns() -> None:
     assert max(parts) < 2 * 8 / 50
 
 
+@pytest.mark.slow
 def test_fifty_sweeps_come_and_go_with_weights_priorities_and_deadlines() -> None:
     cluster = SharedCluster(64, seed=3)
     draw = cluster.random
