@@ -82,13 +82,14 @@ def test_three_sweeps_share_by_weight_a_deadline_overtakes_and_a_dead_one_gives_
         return drive(spec, address=shared_ray)
 
     def steady(*whose: str) -> dict[str, float]:
-        """The parts once all of them have run for some seconds."""
+        """The parts once all of them have run for some seconds, and all slots are in use."""
 
         def are_running() -> bool:
             for driver in drivers.values():
                 if driver.process.poll() is not None:
                     raise AssertionError(driver.finish(), driver.errors)
-            return all(runs.running(time.time() - 2.0).get(who) for who in whose)
+            running = runs.running(time.time() - 2.0)
+            return all(running.get(who) for who in whose) and sum(running.values()) == CPUS
 
         wait_for(are_running)
         begun = time.time() + 8.0

@@ -223,10 +223,11 @@ class Controller:
         """What says how many slots other sweeps leave this one; None: it does not share the cluster."""
         if spec.share is None:
             return None
+        folder = self._held.folder
         return ShareWatch(
             spec,
             self.state,
-            Register(ClusterNotes(), self._held.folder.sweep_id, look_at_all),
+            Register(ClusterNotes(), f"{folder.store.url}/{folder.sweep_id}", look_at_all),
             self._slots.pool.find_groups,
             self.emit,
             self._threads.watching,

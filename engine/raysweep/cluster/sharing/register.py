@@ -15,7 +15,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import blake2b
 from typing import Final
 
 from raysweep.cluster.ray.waiting_order import Notes
@@ -47,6 +48,7 @@ class Share:
 
 
 ALONE: Final = Share(slots=None)
+_FIELDS: Final = frozenset(each.name for each in fields(Claim))
 Sight = tuple[Bundle, Bundle, Collection[str]]
 
 
@@ -55,7 +57,7 @@ class Register:
 
     Args:
         notes: The control store.
-        sweep_id: The sweep; leases of earlier controllers of it are removed.
+        sweep: Where the sweep is stored, and its id; leases of earlier controllers of it are removed.
         look_around: What is free on the cluster, what there is in all, the placement groups with a place.
         clock: Seconds that never go back.
     """
@@ -63,12 +65,12 @@ class Register:
     def __init__(
         self,
         notes: Notes,
-        sweep_id: str,
+        sweep: str,
         look_around: Callable[[], Sight],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._notes = notes
-        self._sweep = sweep_id.replace("/", "_")
+        self._sweep = blake2b(sweep.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
         self.owner = f"{self._sweep}/{os.urandom(4).hex()}"
         self._look_around = look_around
         self._clock = clock
@@ -151,7 +153,7 @@ class Register:
         try:
             lease = json.loads(text or "")
             renewals = int(lease.pop("renewals"))
-            claim = Claim(**lease)
+            claim = Claim(**{name: value for name, value in lease.items() if name in _FIELDS})
             _check(claim)
         except (ValueError, KeyError, TypeError, AttributeError):
             return None  # gone meanwhile, or of another version

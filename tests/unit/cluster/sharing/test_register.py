@@ -85,13 +85,27 @@ def test_the_lease_of_an_earlier_controller_of_the_sweep_counts_for_nothing() ->
         '{"renewals": 1, "owner": "x", "bundle": {"CPU": -1}, "wants": 5}',
         '{"renewals": 1, "owner": "x", "bundle": {"CPU": 1}, "wants": NaN}',
         '{"renewals": 1, "owner": "x", "bundle": {"CPU": 1}, "wants": "5"}',
-        '{"renewals": 1, "owner": "x", "bundle": {"CPU": 1}, "wants": 5, "of_a_later_version": 1}',
     ],
 )
 def test_a_lease_that_cannot_be_read_is_passed_over(text: str) -> None:
     cluster = Cluster()
     cluster.notes.put(f"{PREFIX}other/1", text)
     assert look(cluster.register("a")) == ALONE
+
+
+def test_a_lease_of_a_later_version_counts_as_far_as_it_is_known() -> None:
+    cluster = Cluster()
+    lease = {"renewals": 1, "owner": "x", "bundle": {"CPU": 1}, "wants": 5, "of_a_later_version": 1}
+    cluster.notes.put(f"{PREFIX}other/1", json.dumps(lease))
+    assert look(cluster.register("a")).slots == 4
+
+
+def test_sweeps_of_one_name_and_key_in_two_places_are_two() -> None:
+    cluster = Cluster()
+    first, second = cluster.register("s3://x/night-1"), cluster.register("s3://y/night-1")
+    look(first)
+    assert look(second).slots == 4
+    assert look(first).slots == 4
 
 
 def test_what_others_hold_is_left_to_them() -> None:
