@@ -43,11 +43,15 @@ def test_a_slot_beyond_the_share_is_closed_when_its_trial_ends_and_the_first_tha
     assert len(sweep.state.slots) == 2
 
 
-def test_slots_that_start_or_idle_are_given_back_at_once() -> None:
+def test_a_slot_that_starts_is_given_back_once_it_is_open() -> None:
     sweep = running(2, 10)
     sweep.send(ev.CapacityChanged, slots=4)
-    assert closed(share(sweep, 3)) == [3]
-    assert sweep.send(ev.SlotOpened, slot=3) == []
+    assert share(sweep, 3) == []
+    assert closed(sweep.send(ev.SlotOpened, slot=3)) == [3]
+    assert start_trial(2, 2) in sweep.send(ev.SlotOpened, slot=2)
+
+
+def test_slots_that_idle_are_given_back_at_once() -> None:
     adaptive = Sweep(num_samples=10, search="tpe")
     adaptive.start()
     adaptive.send(ev.CapacityChanged, slots=2)

@@ -33,12 +33,15 @@ def forget(state: SweepState) -> None:
 
 
 def give_back(state: SweepState, at: float, out: Out) -> None:
-    """Give back what is beyond the share: slots that start or idle now, those of trials that end later."""
+    """Give back what is beyond the share: slots that idle now, and later those whose trials end.
+
+    One that starts is closed once it is open: Ray may lose the resources of a placement group that is removed
+    while an actor in it is being created.
+    """
     excess = transitions.excess(state)
     if not excess:
         return
-    starting = [slot for slot in reversed(state.slots.values()) if not slot.is_open]
-    for slot in [*starting, *reversed(transitions.idle(state))][:excess]:
+    for slot in transitions.idle(state)[::-1][:excess]:
         transitions.close(state, slot, out)
     if state.room.is_hurried:
         _pause(state, at, out)
