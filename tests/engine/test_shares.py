@@ -115,7 +115,7 @@ def test_three_sweeps_share_by_weight_a_deadline_overtakes_and_a_dead_one_gives_
     drivers["a"].process.kill()
     killed_at = time.time()
     wait_for(lambda: sum(runs.running(time.time() - 1.5).get(who, 0) for who in "bc") == CPUS)
-    assert STALE_S - 3 < time.time() - killed_at < STALE_S + 20
+    assert STALE_S - 3 < time.time() - killed_at < STALE_S + 60  # four workers start as well
     drivers["a"] = begin("a", share={"weight": 2})
     parts = steady("a", "b", "c")
     assert [parts[who] for who in "abc"] == pytest.approx([4, 2, 2], rel=0.15)
@@ -148,4 +148,4 @@ def test_trials_with_checkpoints_pause_for_a_nearer_deadline_and_continue(
     # Those that were paused continue from where they were.
     wait_for(lambda: {int(line[1]) for line in lines() if line[0] == "resumed"} >= moved)
     assert all(int(line[3]) > 3 for line in lines() if line[0] == "resumed")
-    assert not driver.process.poll()
+    assert driver.process.poll() is None
