@@ -206,6 +206,8 @@ def draw_progress(
     rows.append(Text(show_best(progress), style="bold green" if progress.best else "dim"))
     if progress.opening and progress.is_at_work:
         rows.append(Text(_opening(progress), style="dim"))
+    if progress.shared and progress.is_at_work:
+        rows.append(Text(f"share: {progress.shared}", style="dim"))
     rows += [Text(line, style="yellow") for line in progress.slow]
     if progress.running:
         rows.append(_running_table(progress, now))

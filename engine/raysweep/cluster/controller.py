@@ -27,11 +27,14 @@ from raysweep.cluster.control.tracebacks import Tracebacks
 from raysweep.cluster.evaluators import Evaluators
 from raysweep.cluster.preparation import make_setup
 from raysweep.cluster.ray.connection import is_alone
+from raysweep.cluster.ray.demand import look_at_all
 from raysweep.cluster.ray.nodes import Room, find_room_or_why
 from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.cluster.search_thread import Asking
 from raysweep.cluster.server import LinkServer
 from raysweep.cluster.shared_flush import Durability
+from raysweep.cluster.sharing.register import Register
+from raysweep.cluster.sharing.watch import ShareWatch
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.cluster.threads import Threads
 from raysweep.cluster.trial_logs import LogKeepers
@@ -42,6 +45,7 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.errors import StorageError, SweepInterrupted
 from raysweep.messages import FromWorker
 from raysweep.outcome import SweepProgress
+from raysweep.raycompat.cluster import ClusterNotes
 from raysweep.runs.ownership.sweep_claim import OnProgress, Ownership
 from raysweep.space.amounts import Size
 from raysweep.specs import SweepSpec
@@ -156,16 +160,19 @@ class Controller:
         if self._evaluators is not None:
             await self._evaluators.open(FIRST_PLACE_S)
         beat = self._background.watch(self._heartbeat.run(self._look))
-        watch = self._background.watch(self._watch.run())
+        watches = [self._background.watch(self._watch.run())]
         try:
             self._begin()
+            if self._share is not None:
+                watches.append(self._background.watch(self._share.run()))
             if self._evaluators is not None and not self._evaluators.is_placed:
                 self._background.spawn(self._await_evaluators(self._evaluators))
             self.requests.begin()
             await self._done
         finally:
             beat.cancel()
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
             await self._close()
 
     async def _open(self) -> None:
@@ -204,12 +211,28 @@ class Controller:
             self._fail if self._connection.is_embedded else None,
             self._find_room,
         )
+        self._share = self._make_share(spec)
         self._carry |= self._make_carry()
         plan = faultplan.current()
         if plan is not None:
             self._carry = {
                 kind: plan.watch_command(kind.__name__, carry) for kind, carry in self._carry.items()
             }
+
+    def _make_share(self, spec: SweepSpec) -> ShareWatch | None:
+        """What says how many slots other sweeps leave this one; None: it does not share the cluster."""
+        if spec.share is None:
+            return None
+        folder = self._held.folder
+        return ShareWatch(
+            spec,
+            self.state,
+            Register(ClusterNotes(), f"{folder.store.url}/{folder.sweep_id}", look_at_all),
+            self._slots.pool.find_groups,
+            self.emit,
+            self._threads.watching,
+            self._clock,
+        )
 
     def _make_carry(self) -> dict[type[cmd.Command], Callable[[Any], None]]:
         """How each command of the core is carried out."""
@@ -246,6 +269,8 @@ class Controller:
         if self._evaluators is not None:
             self._evaluators.close()
         await self._slots.pool.leave()
+        if self._share is not None:
+            await self._share.leave()
         await asyncio.get_running_loop().run_in_executor(
             self._threads.watching, self._slots.pool.orphans.remove_last
         )
@@ -259,7 +284,10 @@ class Controller:
             self._core.begin(held.started)
             if held.changed is not None:
                 self._core.emit(held.changed)
-            self._watch.see_room(self._find_room(self.state.spec, self.state.room.excluded), self._note)
+            room = self._find_room(self.state.spec, self.state.room.excluded)
+            if self._share is not None:
+                self._share.see_first(room.slots)
+            self._watch.see_room(room, self._note)
         self._slots.flush()
 
     async def _await_evaluators(self, evaluators: Evaluators) -> None:

@@ -22,6 +22,7 @@ from raysweep.core.handlers import (
     repeats,
     reports,
     retention,
+    sharing,
     sizes,
     sweep_end,
     transitions,
@@ -38,10 +39,6 @@ from raysweep.specs import SweepSpec
 from raysweep.specs.code_digest import is_other_code
 
 Out = list[Command]
-# How long a trial on a node that is about to go may take to its next checkpoint: GRACE where it is unknown
-# when the node goes, else until MARGIN before.
-PREEMPT_GRACE_S: Final = 30.0
-PREEMPT_MARGIN_S: Final = 10.0
 # A clock that runs a little fast or slow is corrected all the time.
 NOTED_MOVE_S: Final = 60.0
 
@@ -100,6 +97,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     room.capacity, room.slot_failures, clock.timer_at = 0, 0, None
     room.no_room_since = room.no_memory_since = None
     room.draining.clear()
+    sharing.forget(state)
     out.extend(ExcludeNode(node=node) for node in room.excluded)
     orphans = [state.trials[number] for number in state.line.active if state.trials[number].state in ON_SLOT]
     for trial in orphans:
@@ -256,16 +254,7 @@ def _on_node_draining(state: SweepState, event: ev.NodeDraining, out: Out) -> No
             transitions.leave(state, slot, out)
             head = state.trials[slot.queue[0]] if slot.queue else None
             if head is not None and head.state == "running":
-                _preempt(state, head, event.at, event.deadline, out)
-
-
-def _preempt(state: SweepState, trial: Trial, at: float, deadline: float | None, out: Out) -> None:
-    """Ask a trial for a checkpoint, so that it can continue elsewhere, as long before the end as is wise."""
-    grace_s = PREEMPT_GRACE_S
-    if deadline is not None:
-        left = max(0.0, deadline - at)
-        grace_s = left - min(PREEMPT_MARGIN_S, left / 4)
-    transitions.ask_to_end(state, trial, "preempt", out, grace_s=grace_s, wants_checkpoint=True)
+                transitions.preempt(state, head, event.at, event.deadline, out)
 
 
 def _on_demand_stuck(state: SweepState, event: ev.DemandStuck, out: Out) -> None:
@@ -334,7 +323,7 @@ def _on_trial_started(state: SweepState, event: ev.TrialStarted, out: Out) -> No
     elif (
         state.room.draining and trial.slot is not None and state.slots[trial.slot].is_on(state.room.draining)
     ):
-        _preempt(state, trial, event.at, None, out)
+        transitions.preempt(state, trial, event.at, None, out)
 
 
 def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> None:
@@ -464,6 +453,7 @@ _HANDLERS: Final[dict[type[ev.Event], Callable[[SweepState, Never, Out], None]]]
     ev.ControllerStarted: _on_controller_started,
     ev.SpecChanged: _on_spec_changed,
     ev.CapacityChanged: _on_capacity_changed,
+    ev.ShareChanged: sharing.take,
     ev.SlotOpened: _on_slot_opened,
     ev.SlotDelayed: _on_slot_delayed,
     ev.NodeDraining: _on_node_draining,

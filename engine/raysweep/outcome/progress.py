@@ -70,6 +70,8 @@ class SweepProgress(Record):
     running: tuple[RunningTrial, ...] = ()
     slots: int = 0
     """How many trials can run at once."""
+    shared: str = ""
+    """Its share of the cluster, as `4 of 8 slots (2 sweeps beside it)`; empty: it has no limit."""
     deadline: float | None = None
     expected_end_at: float | None = None
     """When a limit will end a sweep without a number of samples, if its slots stay as they are."""

@@ -17,7 +17,7 @@ from raysweep.space.parsed import is_domain
 from raysweep.specs.sweep import SweepSpec
 
 _ABSENT = object()
-_ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "tags", "failure", "isolation")
+_ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "share", "tags", "failure", "isolation")
 # How checkpoints are moved, not which are kept.
 _SAFE_FIELDS = (
     "stop.min_trials",
@@ -53,8 +53,8 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     Nor is the storage path: a store may have several names, and be moved. A search that `new` leaves open is
     as in `old`.
     Safe are: more samples (null is more than any number, and may come with a first limit), a later or no
-    deadline, larger budgets or none, and any change of the concurrency, `autoscaled`, the isolation, the
-    tags, the failure policy, `stop.min_trials`, how checkpoints are moved, or how much all of them may
+    deadline, larger budgets or none, and any change of the concurrency, `autoscaled`, `share`, the isolation,
+    the tags, the failure policy, `stop.min_trials`, how checkpoints are moved, or how much all of them may
     take up, and which part of this cluster's GPUs `gpu_memory` is (`_SAFE_FIELDS`).
 
     Args:

@@ -113,11 +113,11 @@ Trainable = Annotated[
 
 
 def anywhere(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A spec's fields without tags and callbacks, and as if it had the default storage path.
+    """A spec's fields without tags, callbacks and share, and as if it had the default storage path.
 
     What is stored is the same run under every name of its store, and after a move.
     """
-    kept = {name: value for name, value in fields.items() if name not in ("tags", "callbacks")}
+    kept = {name: value for name, value in fields.items() if name not in ("tags", "callbacks", "share")}
     return kept | ({"storage_path": DEFAULT_STORAGE} if "storage_path" in kept else {})
 
 

@@ -35,6 +35,7 @@ from raysweep.specs.sweep_fields import SweepFields
 from raysweep.specs.sweep_parts import (
     Isolation,
     Memory,
+    ShareSpec,
     WorkerIsolation,
     join_metrics,
     split_metrics,
@@ -77,6 +78,7 @@ class SweepSpec(SweepFields):
             score: str = "last",
             max_concurrent_trials: int | None = None,
             autoscaled: bool = False,
+            share: ShareSpec | Mapping[str, Any] | None = None,
             failure: FailurePolicy | Mapping[str, Any] = ...,
             checkpoint: CheckpointPolicy | Mapping[str, Any] = ...,
             stop: StopPolicy | Mapping[str, Any] = ...,
@@ -119,6 +121,8 @@ class SweepSpec(SweepFields):
             fields.pop("callbacks", None)
         if self.evaluate is None:
             fields.pop("evaluate", None)
+        if self.share is None:
+            fields.pop("share", None)
         return join_metrics(fields, self.others)
 
     def to_stored(self) -> dict[str, Any]:
@@ -127,7 +131,7 @@ class SweepSpec(SweepFields):
         return self.to_dict() | ({"callbacks": callbacks} if callbacks else {})
 
     def digest(self) -> str:
-        """32 hex digits over everything except tags, callbacks and storage path: equal for equal specs.
+        """32 hex digits over all but tags, callbacks, share and storage path: equal for equal specs.
 
         A search that is left open counts as such, and not as the kind that it is by the number of samples.
         """

@@ -36,6 +36,7 @@ from raysweep.specs.sweep_parts import (
     ParamSpace,
     Points,
     RepeatSpec,
+    ShareSpec,
     WarmStartFrom,
 )
 
@@ -142,6 +143,11 @@ class SweepFields(SpecDocument):
     """The cluster adds nodes on demand (KubeRay, `ray up`): ask for workers also where no node has room now.
 
     As many as `max_concurrent_trials`, which must be set.
+    """
+    share: ShareSpec | None = None
+    """Shares the cluster with the other sweeps that have this field, by weight and priority.
+
+    Default: it takes the slots that it gets and keeps them. It is not part of the digest.
     """
     failure: FailurePolicy = FailurePolicy()
     """What is done when trials fail."""

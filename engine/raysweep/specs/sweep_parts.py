@@ -40,6 +40,15 @@ class WorkerIsolation(SpecModel):
     """Its options."""
 
 
+class ShareSpec(SpecModel):
+    """The part of a cluster that a sweep gets beside other sweeps."""
+
+    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
+    """How much it gets for each slot of a sweep with weight 1, while both want more than there is."""
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """A sweep of a higher priority gets all that it wants before one of a lower gets anything."""
+
+
 def _isolation(given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     if not isinstance(given, Mapping):
         return given if isinstance(given, WorkerIsolation) else handler(given)

@@ -149,6 +149,8 @@ def get_context() -> TrialContext:
 def should_checkpoint() -> bool:
     """Whether the trial has been asked for a checkpoint: its node is about to go, or the sweep is ending.
 
+    Or its slot is wanted by a sweep with a nearer deadline, on a cluster that they share.
+
     A trial that checkpoints seldom reports one as soon as this is true; it ends there, and continues from it
     on another node, or when the sweep is resumed. One that checkpoints with every report need not ask.
 

@@ -308,6 +308,14 @@ def _kinds_seen() -> Iterator[type[Any] | str]:
 
 def test_the_journals_have_nearly_all_events_commands_and_reasons_to_stop() -> None:
     known = {*get_args(ev.Event), *get_args(cmd.Command), *get_args(StopReason)}
-    # Ray and workers report these four, and the simulator has neither; the two reasons are rare.
-    rest = {ev.DemandStuck, ev.CheckpointDamaged, ev.CheckpointFailed, ev.TrialNoted, "resume", "damage"}
+    # Ray and workers report these, and the simulator has neither; the two reasons are rare.
+    rest = {
+        ev.ShareChanged,
+        ev.DemandStuck,
+        ev.CheckpointDamaged,
+        ev.CheckpointFailed,
+        ev.TrialNoted,
+        "resume",
+        "damage",
+    }
     assert known - set(_kinds_seen()) == rest

@@ -92,6 +92,13 @@ def look_for_room() -> tuple[Bundle, set[str]] | None:
     return _sum(map(_plain, available.values())), _placed(available)
 
 
+def look_at_all() -> tuple[Bundle, Bundle, set[str]]:
+    """What is free on the cluster, what there is in all, and the placement groups that have a place."""
+    available = cluster.free_by_node()
+    total = _sum(map(_plain, cluster.total_by_node().values()))
+    return _sum(map(_plain, available.values())), total, _placed(available)
+
+
 def _placed(available: Mapping[str, Bundle]) -> set[str]:
     return {_group_of(name) for node in available.values() for name in node if "_group_" in name}
 

@@ -12,6 +12,7 @@ from raysweep.core.handlers import (
     large_trials,
     reopen,
     sequential,
+    sharing,
     sweep_end,
     transitions,
     unreported,
@@ -52,6 +53,8 @@ def advance(state: SweepState, at: float, out: Out) -> None:
             _wake(state, at, out)
         if room.draining or room.excluded:
             _close_leaving(state, out)
+        if room.share is not None:
+            sharing.give_back(state, at, out)
         if line.hungry_for_memory or state.tally.may_have_large:
             large_trials.place(state, out)
         may_begin = not rules.ends.has_end or sweep_end.admits(state, at)

@@ -82,7 +82,7 @@ def place(state: SweepState, out: Out) -> None:
             transitions.close(state, slot, out)
     elif is_opening(state):
         _make_way(state, wanted, out)
-    elif wanted and (trial := _next(state, wanted)) is not None:
+    elif wanted and not transitions.excess(state) and (trial := _next(state, wanted)) is not None:
         if len(state.slots) >= transitions.slot_limit(state):
             spare = _spare(state, wanted)
             if not spare:

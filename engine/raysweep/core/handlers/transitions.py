@@ -31,6 +31,10 @@ SHORT_TRIAL_S: Final = 1.0
 AHEAD_S: Final = 0.05
 MAX_DEPTH: Final = 64
 MAX_NOTES: Final = 100
+# How long a trial on a node that is about to go may take to its next checkpoint: GRACE where it is unknown
+# when the node goes, else until MARGIN before.
+PREEMPT_GRACE_S: Final = 30.0
+PREEMPT_MARGIN_S: Final = 10.0
 # Workers that failed to start, one after the other: then no more are started until something changes.
 MAX_SLOT_FAILURES: Final = 3
 # Who stops for one of these was to continue, which the end of the sweep forbids.
@@ -159,8 +163,16 @@ def cut_unbegun(state: SweepState, at: float) -> None:
     line.waiting.clear()
 
 
+def excess(state: SweepState) -> int:
+    """How many slots the sweep has beyond its share of the cluster."""
+    share = state.room.share
+    return 0 if share is None else max(0, len(state.slots) - share)
+
+
 def depth(state: SweepState) -> int:
     """How many trials a slot may hold, the running one included."""
+    if excess(state):
+        return 1  # the first that is done gives its slot back
     mean = state.meter.mean_duration_s
     if mean is None or mean >= SHORT_TRIAL_S or not state.rules.search.is_blind or sequential.is_kept(state):
         return 1
@@ -185,7 +197,13 @@ def mark_hungry(state: SweepState, slot: Slot) -> None:
 
 
 def slot_limit(state: SweepState) -> int:
-    """How many slots there may be."""
+    """How many slots there may be now."""
+    limit, share = limit_alone(state), state.room.share
+    return limit if share is None else min(limit, share)
+
+
+def limit_alone(state: SweepState) -> int:
+    """How many slots there may be if no other sweep shares the cluster."""
     limit = state.rules.slots.max_concurrent
     return state.room.capacity if limit is None else min(limit, state.room.capacity)
 
@@ -288,6 +306,15 @@ def ask_to_end(
             wants_checkpoint=wants_checkpoint,
         )
     )
+
+
+def preempt(state: SweepState, trial: Trial, at: float, deadline: float | None, out: Out) -> None:
+    """Ask a trial for a checkpoint, so that it can continue elsewhere, as long before the end as is wise."""
+    grace_s = PREEMPT_GRACE_S
+    if deadline is not None:
+        left = max(0.0, deadline - at)
+        grace_s = left - min(PREEMPT_MARGIN_S, left / 4)
+    ask_to_end(state, trial, "preempt", out, grace_s=grace_s, wants_checkpoint=True)
 
 
 def ask_all_to_end(state: SweepState, reason: StopReason, out: Out) -> None:

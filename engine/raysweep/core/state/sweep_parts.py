@@ -119,6 +119,12 @@ class Room:
 
     capacity: int = 0
     """How many slots the cluster has room for."""
+    share: int | None = None
+    """How many slots other sweeps leave this one; None: as many as it likes."""
+    beside: int = 0
+    """How many other sweeps share the cluster."""
+    is_hurried: bool = False
+    """Whether a sweep with a nearer deadline waits for the slots beyond the share."""
     nodes: int = 1
     """How many nodes the cluster has."""
     largest_memory: int = 0

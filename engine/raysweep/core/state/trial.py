@@ -155,7 +155,7 @@ class Slot:
 
 
 def is_preempted(trial: Trial) -> bool:
-    """Whether the trial continues until its next checkpoint, because its node is about to go."""
+    """Whether the trial continues until its next checkpoint, and continues from it elsewhere or later."""
     return trial.state == "stopping" and trial.stop_reason == "preempt"
 
 

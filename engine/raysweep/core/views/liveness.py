@@ -44,6 +44,8 @@ def explain_stuck(state: SweepState, under_way: UnderWay) -> str:
         return f"no trial runs any more, and the sweep neither ends nor leaves ({_where(state)})"
     if line.waiting and (under_way.timer_at is None or under_way.timer_at > min(line.waiting.values())):
         return f"trials {sorted(line.waiting)} wait for a moment that no timer is set to"
+    if state.room.share == 0:
+        return ""  # other sweeps have all of the cluster for now
     if not state.room.capacity:
         return _explain_no_room(state, under_way)
     return _explain_idle(state, under_way)

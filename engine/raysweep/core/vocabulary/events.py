@@ -8,6 +8,7 @@ reads no clock. Replaying a sweep's events in order rebuilds its state exactly.
 | `ControllerStarted` | the controller, right after it claimed a generation |
 | `SpecChanged` | the controller, when a safe change of the spec was accepted |
 | `CapacityChanged` | the cluster shell: how many slots the cluster can hold |
+| `ShareChanged` | the cluster shell: how many slots other sweeps leave this one |
 | `SlotOpened`, `SlotDelayed`, `SlotFailed`, `SlotLost` | the cluster shell, about one worker in its group |
 | `NodeDraining`, `DemandStuck` | the cluster shell, about the cluster |
 | `ConfigsSuggested` | the search shell, in answer to `SuggestConfigs` |
@@ -99,6 +100,20 @@ class CapacityChanged:
     problem: str = ""
     beyond: tuple[str, ...] = ()
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareChanged:
+    """The sweep shares the cluster (`share`), and may have `slots` slots; None: as many as it likes.
+
+    `beside`: how many other sweeps share the cluster. `is_hurried`: a sweep with a nearer deadline waits for
+    the slots beyond that, so trials that have a checkpoint give theirs back before they end.
+    """
+
+    at: float
+    slots: int | None = None
+    beside: int = 0
+    is_hurried: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,6 +398,7 @@ Event = (
     ControllerStarted
     | SpecChanged
     | CapacityChanged
+    | ShareChanged
     | SlotOpened
     | SlotDelayed
     | SlotFailed

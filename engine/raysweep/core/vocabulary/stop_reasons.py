@@ -12,7 +12,7 @@
 | `damage` | goes back to an older checkpoint | no: it makes them again | nothing |
 | `sweep` | ends with the sweep | no | a checkpoint: the sweep may continue some day |
 | `interrupt` | continues with the next controller | yes | a checkpoint |
-| `preempt` | continues on another node | yes | a checkpoint |
+| `preempt` | continues on another node, or when its sweep has a slot again | yes | a checkpoint |
 | `ending` | ends in time with the sweep | yes | its last report |
 
 Core and workers go by this table alone: what a worker may still send is in the message that stops it.

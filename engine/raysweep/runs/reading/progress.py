@@ -50,10 +50,19 @@ def make_progress(
         running=_running(state),
         slots=sum(slot.is_open for slot in state.slots.values()),
         opening=sum(not slot.is_open for slot in state.slots.values()),
+        shared=_shared(state),
         deadline=clock.deadline_at,
         expected_end_at=end.at + clock.ahead_s if end is not None else None,
         notes=(*state.notes[-MAX_NOTES:], *([state.end.why] if state.end.is_interrupted else [])),
     )
+
+
+def _shared(state: SweepState) -> str:
+    room = state.room
+    if room.share is None or state.phase != "running":
+        return ""
+    beside = "1 sweep" if room.beside == 1 else f"{room.beside} sweeps"
+    return f"{room.share} of {room.capacity} slots ({beside} beside it)"
 
 
 def _status(state: SweepState) -> ProgressStatus:

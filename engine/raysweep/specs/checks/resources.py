@@ -106,3 +106,15 @@ def check_isolation(spec: SweepFields) -> None:
             "set max_concurrent_trials to the number of trials to run at once",
             ("autoscaled",),
         )
+
+
+def check_share(spec: SweepFields) -> None:
+    """See that there are slots to share, of a cluster with a size. Raises Problem."""
+    if spec.share is None:
+        return
+    if spec.isolation == "inline":
+        problem = "an inline sweep takes nothing of the cluster, so it has nothing to share"
+        raise Problem(problem, "leave share out, or choose another isolation", ("share",))
+    if spec.autoscaled:
+        problem = "cannot be combined with autoscaled: a cluster that grows has no size to divide"
+        raise Problem(problem, "leave one of them out", ("share",))

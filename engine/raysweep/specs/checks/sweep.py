@@ -14,6 +14,7 @@ from raysweep.specs.checks.resources import (
     check_end,
     check_isolation,
     check_scaling,
+    check_share,
 )
 from raysweep.specs.checks.search import (
     check_costs,
@@ -47,4 +48,5 @@ def check_sweep(spec: SweepFields) -> None:
     check_memory(spec)
     check_scheduler(spec.scheduler, spec.param_space, spec.num_samples, spec.max_concurrent_trials)
     check_isolation(spec)
+    check_share(spec)
     check_evaluate(spec)

@@ -58,3 +58,14 @@ def test_only_so_much_is_shown() -> None:
     assert seen(sweep).notes == tuple(f"note {number}" for number in range(30 - MAX_NOTES, 30))
     many = running(MAX_RUNNING + 5)
     assert [trial.number for trial in seen(many).running] == list(range(MAX_RUNNING))
+
+
+def test_the_share_of_a_cluster_is_shown_while_others_share_it() -> None:
+    sweep = running(4, trials=9)
+    assert seen(sweep).shared == ""
+    sweep.send(ev.ShareChanged, slots=2, beside=1)
+    assert seen(sweep).shared == "2 of 4 slots (1 sweep beside it)"
+    sweep.send(ev.ShareChanged, slots=1, beside=2)
+    assert seen(sweep).shared == "1 of 4 slots (2 sweeps beside it)"
+    sweep.send(ev.ShareChanged, slots=None)
+    assert seen(sweep).shared == ""

@@ -1,0 +1,94 @@
+"""The share of a cluster: what the sweep wants of it, and how slots beyond its share are given back.
+
+A slot beyond the share is closed when it has no trial. No slot is chosen before that: whichever trial ends
+first gives its slot back. Where a sweep with a nearer deadline waits for the slots (`Room.is_hurried`),
+trials that have stored a checkpoint are asked for another one, and continue from it later. A trial that
+never stored one would start anew: it keeps its slot until it ends.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from raysweep.core.handlers import large_trials, sweep_end, transitions
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.commands import Command
+
+Out = list[Command]
+_CAUTION: Final = 1.25
+"""So much longer than the mean may trials take that a sweep counts on."""
+
+
+def take(state: SweepState, event: ev.ShareChanged, out: Out) -> None:
+    """The share is another."""
+    room = state.room
+    room.share, room.beside, room.is_hurried = event.slots, event.beside, event.is_hurried
+
+
+def forget(state: SweepState) -> None:
+    """A new controller has not looked at the other sweeps yet."""
+    state.room.share, state.room.beside, state.room.is_hurried = None, 0, False
+
+
+def give_back(state: SweepState, at: float, out: Out) -> None:
+    """Give back what is beyond the share: slots that idle now, and later those whose trials end.
+
+    One that starts is closed once it is open: Ray may lose the resources of a placement group that is removed
+    while an actor in it is being created.
+    """
+    excess = transitions.excess(state)
+    if not excess:
+        return
+    for slot in transitions.idle(state)[::-1][:excess]:
+        transitions.close(state, slot, out)
+    if state.room.is_hurried:
+        _pause(state, at, out)
+
+
+def _pause(state: SweepState, at: float, out: Out) -> None:
+    """Ask as many trials as have slots beyond the share for a checkpoint, the newest trials first."""
+    heads = [state.trials[slot.queue[0]] for slot in state.slots.values() if slot.queue]
+    ending = sum(trial.state == "stopping" for trial in heads)
+    can_pause = [trial for trial in heads if trial.state == "running" and trial.checkpoint is not None]
+    can_pause.sort(key=lambda trial: trial.number, reverse=True)
+    for trial in can_pause[: max(0, transitions.excess(state) - ending)]:
+        transitions.preempt(state, trial, at, None, out)
+
+
+def wanted_slots(state: SweepState, capacity: int) -> int:
+    """How many slots the sweep could use now, if it had the cluster, which holds `capacity`, for itself."""
+    if state.phase != "running" or state.end.is_interrupted:
+        return 0
+    most, wanted = state.rules.slots.max_concurrent, sweep_end.wanted_trials(state)
+    limit = capacity if most is None else min(most, capacity)
+    if state.search.is_exhausted:
+        waiting = len(state.line.waiting) + large_trials.count_in_reach(state)
+        limit = min(limit, state.tally.busy_slots + waiting)
+    elif wanted is not None:
+        paused, beyond = state.line.counts.get("paused", 0), len(large_trials.out_of_reach(state))
+        limit = min(limit, wanted - state.search.suggested + len(state.line.active) - paused - beyond)
+    return max(0, limit)
+
+
+def needed_slots(state: SweepState, at: float) -> int:
+    """How many slots it takes from now on to run every trial by the deadline.
+
+    0: there is no deadline, or the number of trials is not known. While it is not known how long a trial
+    takes, it is one at least: the first trial shows it.
+    """
+    clock, search = state.clock, state.search
+    if clock.deadline_at is None or state.phase != "running":
+        return 0
+    wanted = search.suggested if search.is_exhausted else sweep_end.wanted_trials(state)
+    left_s = clock.deadline_at - clock.ahead_s - at
+    if wanted is None or left_s <= 0:
+        return 0
+    trials = max(0, wanted - search.suggested) + len(state.line.active)
+    trial_s = state.meter.mean_duration_s
+    if trial_s is not None:
+        return ceil(_CAUTION * trials * trial_s / left_s)
+    since = state.tally.running_since()
+    so_far_s = max(0.0, at - since[0]) if since is not None else 0.0
+    return max(1, ceil(_CAUTION * trials * so_far_s / left_s))
