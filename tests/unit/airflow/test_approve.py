@@ -277,8 +277,8 @@ def test_what_the_gate_says_is_not_said_twice(options: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("maybe", "approval: 'maybe' is no approval"),
-        ({"timeout": "soon"}, "approval.timeout: 'soon' is no duration"),
+        ("maybe", "approval: 'maybe' is not an approval"),
+        ({"timeout": "soon"}, "approval.timeout: 'soon' is not a duration"),
         ({"timout": 5}, "approval.timout"),
     ],
 )

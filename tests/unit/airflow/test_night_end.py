@@ -67,5 +67,5 @@ def test_gate_and_training_end_with_the_night(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operator", [GateOperator, TrainOperator])
 def test_a_wrong_deadline_is_refused_where_the_dag_is_read(operator: Any) -> None:
-    with pytest.raises(SpecError, match="deadline: 'Berln' is no time zone"):
+    with pytest.raises(SpecError, match="deadline: 'Berln' is not a time zone"):
         operator(task_id="t", spec="night.yaml", outcome={}, deadline="06:00 Berln")

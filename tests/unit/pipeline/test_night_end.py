@@ -119,5 +119,5 @@ def test_a_pipeline_says_that_its_training_was_not_begun(
 def test_an_end_needs_a_gate_or_a_training(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"deadline: applies to gate and training; use sweep\.stop\.deadline"):
         PipelineSpec.model_validate({"sweep": make_spec(tmp_path), "deadline": "06:00 Europe/Berlin"})
-    with pytest.raises(SpecError, match="deadline: 'Berln' is no time zone"):
+    with pytest.raises(SpecError, match="deadline: 'Berln' is not a time zone"):
         read_deadline("06:00 Berln")

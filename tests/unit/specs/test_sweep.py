@@ -237,6 +237,7 @@ def test_storage_paths_have_one_spelling(fields: dict[str, Any]) -> None:
 def test_digest_covers_everything_but_tags_and_storage_path(spec: SweepSpec) -> None:
     assert spec.replace(tags={"who": "me"}).digest() == spec.digest()
     assert spec.replace(storage_path="s3://elsewhere/x").digest() == spec.digest()
+    assert spec.replace(share={"weight": 2}).digest() == spec.digest()
     spec = spec.replace(max_concurrent_trials=7)  # which `autoscaled` needs
     changed = {
         "name": "other",
@@ -267,7 +268,8 @@ def test_digest_covers_everything_but_tags_and_storage_path(spec: SweepSpec) -> 
         "warm_start": "last",
         "tune": {"checkpoint_frequency": 2},
     }
-    assert set(changed) | {"program", "tags", "callbacks", "storage_path"} == set(SweepSpec.model_fields)
+    outside = {"tags", "callbacks", "share", "storage_path"}
+    assert set(changed) | {"program"} | outside == set(SweepSpec.model_fields)
     digests = {spec.replace(**{field: value}).digest() for field, value in changed.items()}
     program = {"command": changed["command"], "program": {"arguments": "hydra"}}
     digests.add(spec.replace(**program).digest())
@@ -311,8 +313,8 @@ def test_replace_validates(spec: SweepSpec) -> None:
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
     # `others` stand in `metric` and `mode`; of `trainable` and `command` the spec has one.
-    # `callbacks` and `evaluate` are written where they are given.
-    absent = ("others", "command", "program", "callbacks", "evaluate")
+    # `callbacks`, `evaluate` and `share` are written where they are given.
+    absent = ("others", "command", "program", "callbacks", "evaluate", "share")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 
