@@ -12,7 +12,7 @@ from raysweep.storage.formats import other_format
 from raysweep.storage.objects.sealed import decode_sealed, seal_parts
 from raysweep.storage.objects.store import Store
 
-SNAPSHOT_FORMAT = 3
+SNAPSHOT_FORMAT = 4
 """Raise it with any change of the fields of the state."""
 SNAPSHOTS_KEPT = 2
 

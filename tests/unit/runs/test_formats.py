@@ -62,7 +62,7 @@ VERSIONS: Final = {
 }
 """By format its version, and the version that this test was written for."""
 
-STATE: Final = "fa08e6161668dd31"
+STATE: Final = "3822d8ebf6dee51e"
 """The digest of the fields of snapshots of `SNAPSHOT_FORMAT`."""
 
 
