@@ -71,7 +71,7 @@ def test_it_is_refused_with_its_translation(given: Any, tool: str, domain: str) 
         with pytest.raises(SpecError) as caught:
             make(space)
         text = str(caught.value)
-        assert f"a search space as {tool} writes it" in text
+        assert f"a search space in the format of {tool}" in text
         assert domain in text
         assert caught.value.field.endswith(".x")
     make({"x": {"const": given}, "y": {"uniform": [0, 1]}})
