@@ -214,7 +214,7 @@ OTHERS: Final[dict[Callable[[Path], None], str]] = {
     read_history: "has raysweep_history.format 2; this version, raysweep {}, reads",
     read_store: "store.json: has format_version 2; this version",
     read_champions: "has format_version 5; this version, raysweep {}, reads format_version 4",
-    read_plan: "plan.json: has format 5; this version, raysweep {}, reads format 3",
+    read_plan: "plan.json: has format 4; this version, raysweep {}, reads format 3",
     read_manifest: "has version 3; this version, raysweep {}, reads version 2",
     read_request: "format",
 }
