@@ -104,14 +104,14 @@ class Airflow(LocalAirflow):
                 base_url=f"{self.address}/api/v2",
                 headers={"Authorization": f"Bearer {token}"},
                 trust_env=False,
-                timeout=30,
+                timeout=120,
             )
         return _answer(self._client.request(method, path, json=body, params=query))
 
     def _plain(self, method: str, path: str, body: Any = None) -> Any:
-        return _answer(httpx.request(method, f"{self.address}{path}", json=body, trust_env=False, timeout=10))
+        return _answer(httpx.request(method, f"{self.address}{path}", json=body, trust_env=False, timeout=60))
 
-    def wait_for_dag(self, dag_id: str, timeout_s: float = 60.0) -> None:
+    def wait_for_dag(self, dag_id: str, timeout_s: float = 180.0) -> None:
         """Wait until a DAG is known, and make it run."""
 
         def is_known() -> bool:
