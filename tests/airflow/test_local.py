@@ -117,5 +117,5 @@ def test_a_night_that_fails_says_why(tmp_path: Path) -> None:
 def test_an_example_that_is_not_there(tmp_path: Path) -> None:
     refused = nightly(tmp_path, "--example", "nothing")
     assert refused.returncode == 2
-    assert "nothing.yaml" in refused.stderr
+    assert "nothing/sweep.yaml" in refused.stderr
     assert not (tmp_path / "airflow").exists()
