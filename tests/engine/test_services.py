@@ -59,7 +59,7 @@ def test_a_server_that_never_becomes_ready_ends_the_sweep_and_says_so(
     spec["program"]["service"] |= {"ready": "http://127.0.0.1:{port}9/health", "ready_timeout_s": 0.5}
     outcome = rs.run_sweep(rs.SweepSpec.model_validate(spec), key="k")
     assert outcome.status == "failed"
-    assert "serve.py was not ready within 0.5 s (program.service.ready_timeout_s)" in str(outcome)
+    assert "server.py was not ready within 0.5 s (program.service.ready_timeout_s)" in str(outcome)
     assert outcome.counts.get("completed", 0) == 0
     assert len(outcome.trials) < 30, "the breaker ends it early"
     assert not left()
