@@ -27,7 +27,7 @@ def registered(
 ) -> dict[str, str]:
     """Register what is promoted; what the step's result says of it, empty without a registry.
 
-    Raises: SpecError, StorageError. A registry that does not answer is said, and costs nothing.
+    Raises: SpecError, StorageError. A registry that does not answer is logged, and costs nothing.
     """
     if not registry:
         return {}

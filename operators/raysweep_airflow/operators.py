@@ -220,7 +220,7 @@ class TrainOperator(JobOperator):
         registry: Where the model of a promoted champion is registered: `mlflow`, `{"mlflow": {...}}` or an
             import path, as a pipeline's. Default: nowhere.
         deadline: As of the `GateOperator`, the training ends by then; one that, by how long earlier ones
-            took, would not is not begun: the task is skipped, and says so.
+            took, would not is not begun: the task is skipped, and its log has the reason.
         conn_id, address, job, on_clear, deferrable: As of the `SweepOperator`.
     """
 

@@ -29,10 +29,7 @@ from raysweep.errors import (
 )
 from raysweep.jobs import ClusterConnection, JobOptions, RunningJob
 from raysweep.jobs.notes import ProgressLines
-from raysweep.jobs.sync import run_sync
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.provision import NightCluster, bring_up
-from raysweep.provision.lifetime import ended, remove_after
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.specs.outline import outline, outline_changes
@@ -53,6 +50,7 @@ from raysweep_airflow.ends import extra_of, summary_of
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, ReportLink, SweepLink, job_url, page_url, report_url
+from raysweep_airflow.night_clusters import after, brought_up, night_of
 from raysweep_airflow.page.place import Place as JobPlace
 from raysweep_airflow.tries import Do, Record, decide, generation_of, is_cleared, still_due
 from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
@@ -121,7 +119,7 @@ class Try:
         self.intent = Intent()
         self.access: Access | None = None
         self.record: Record | None = None
-        self.night = self._night_of(operator.address)
+        self.night = night_of(operator.address, context)
         self.base: RunView
 
     def run(self) -> Any:
@@ -143,7 +141,8 @@ class Try:
             return self.finish(attempt.ended)
         operator.check_begin(attempt.request)
         if self.night is not None:
-            return self._run_job(attempt, self._brought_up(self.night, attempt))
+            self.access = brought_up(self.night, attempt.request.run.id, self.log.info)
+            return self._run_job(attempt, self.access)
         return self.finish(self._run_here(attempt)) if access is None else self._run_job(attempt, access)
 
     def complete(self, event: Mapping[str, Any]) -> Any:
@@ -155,7 +154,7 @@ class Try:
             self.log.warning("job %s ended for an earlier try, which was marked: continuing", end.job.job_id)
             return self.run()
         if self.night is not None:
-            result = self._after(self.night, end.job.run_id, result)
+            result = after(self.night, end.job.run_id, result)
         return self.finish(result)
 
     def finish(self, end: Outcome | RaysweepError) -> Any:
@@ -185,30 +184,6 @@ class Try:
             if isinstance(asset, Asset):
                 self.context["outlet_events"][asset].extra = extra_of(result)
         self.log.info("%s; %s", result["why"] or result["status"], result["outcome_uri"])
-        return result
-
-    # --- the cluster of the task
-
-    def _night_of(self, address: Any) -> NightCluster | None:
-        """The cluster that is brought up for the task; its manifest is beside the DAG."""
-        night = NightCluster.of(address)
-        if night is None:
-            return None
-        return night.replace(rayjob=str(documents.find(night.manifest, self.context, "address.rayjob")))
-
-    def _brought_up(self, night: NightCluster, attempt: Attempt) -> Access:
-        cluster = run_sync(lambda: bring_up(night, attempt.request.run.id, tell=self.log.info))
-        self.access = Access(cluster=cluster, dashboard_url=cluster.address)
-        return self.access
-
-    def _after(
-        self, night: NightCluster, run_id: str, result: Outcome | RaysweepError
-    ) -> Outcome | RaysweepError:
-        """Remove the cluster where nothing continues on it; the result, or how the cluster was lost."""
-        if isinstance(result, RaysweepError):
-            error = result
-            return run_sync(lambda: ended(night, run_id, error))
-        remove_after(night, run_id)
         return result
 
     # --- the run
