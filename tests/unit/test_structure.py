@@ -38,6 +38,8 @@ def checkout(tmp_path: Path) -> Path:
     both = "from tests.unit.helper import HELPER\nfrom tests.unit.test_a import HELPER\n"
     (tmp_path / "tests/unit/test_b.py").write_text(both)
     (tmp_path / "tests/unit/test_long.py").write_text("\n" * 501)
+    (tmp_path / "operators").mkdir()
+    (tmp_path / "operators/work.py").write_text("\n" * 502)
     (tmp_path / "docs/adr").mkdir(parents=True)
     (tmp_path / "docs/adr/0001-x.md").write_text("three words here")
     (tmp_path / "CHANGELOG.md").write_text("# Changes\n")
@@ -52,7 +54,10 @@ def test_each_kind_is_counted_and_named(checkout: Path) -> None:
         "private imports of Ray": [f"raysweep.cluster.peek: {RAY}.state"],
         "branches by behaviour": ["raysweep.core:2"],
         "imports of a test module by another": ["tests.unit.test_b: tests.unit.test_a"],
-        "test files over 500 lines": ["tests.unit.test_long: 501 lines"],
+        "files over 500 lines": [
+            "operators/work.py: 502 lines",
+            "tests/unit/test_long.py: 501 lines",
+        ],
     }
     assert report.figures["loose modules at the top"] == 2
     assert report.figures["decisions (ADRs), and their words"] == "1 3"
@@ -65,7 +70,8 @@ def test_a_figure_over_its_limit_is_named_with_its_places(checkout: Path) -> Non
         f"private imports of Ray: 1, the limit is 0:\n  raysweep.cluster.peek: {RAY}.state",
         "branches by behaviour: 1, the limit is 0:\n  raysweep.core:2",
         "imports of a test module by another: 1, the limit is 0:\n  tests.unit.test_b: tests.unit.test_a",
-        "test files over 500 lines: 1, the limit is 0:\n  tests.unit.test_long: 501 lines",
+        "files over 500 lines: 2, the limit is 0:\n"
+        "  operators/work.py: 502 lines\n  tests/unit/test_long.py: 501 lines",
     ]
 
 

@@ -69,7 +69,9 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     if event.generation <= controller.generation:
         return
     # The heartbeat goes by the wall clock, which may have been set since.
-    seen_at = max(clock.last_at, min(event.at, (event.seen_at or 0.0) - clock.ahead_s))
+    seen_at = clock.last_at
+    if event.seen_at is not None:
+        seen_at = max(seen_at, min(event.at, event.seen_at - clock.ahead_s))
     clock.ahead_s = 0.0
     sweep_end.wait_no_longer(state, clock.last_at, event.at)
     if controller.generation:
