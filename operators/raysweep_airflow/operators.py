@@ -288,7 +288,7 @@ class TrainOperator(JobOperator):
         from raysweep.specs import TrainSpec
 
         ends_at = ending(self.deadline, self.outcome)
-        return with_best(ending_by(TrainSpec.from_any(fields), ends_at), self.outcome)
+        return with_best(ending_by(TrainSpec.from_any(fields), ends_at, self.outcome), self.outcome)
 
     def key(self, context: Mapping[str, Any], asked: Spec) -> str:
         from raysweep.pipeline import training_key
