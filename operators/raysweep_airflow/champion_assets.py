@@ -1,7 +1,7 @@
 """Outlets of gate and approval: an event for each promotion, and the champion in the asset's state.
 
-The champion's file is the truth (`raysweep.runs.across_runs.champions`). An asset is told what is in it when a
-gate or an approval ends, so what `raysweep rollback` does is seen by the asset after the next night.
+The champion's file is the truth (`raysweep.runs.across_runs.champions`). When a gate
+or an approval ends, its assets get what is in that file: a rollback shows after the next night.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _fields(champion: Champion) -> dict[str, Any]:
 
 
 def _store(operator: Any, context: Any, asset: Asset, fields: dict[str, Any]) -> None:
-    """Keep the champion in the asset's state, since Airflow 3.3. It is a copy: a failure costs a line in the log."""
+    """Keep the champion in the asset's state, since Airflow 3.3. It is a copy: a failure is logged."""
     stores = context.get("asset_state_store")
     if stores is None:
         return

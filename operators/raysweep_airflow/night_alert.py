@@ -71,7 +71,7 @@ class NightEnd(BaseDeadlineReference):
 def deadline_alert(
     spec: Any, callback: AsyncCallback | SyncCallback, *, before: timedelta = timedelta(0)
 ) -> DeadlineAlert:
-    """`DAG(deadline=deadline_alert("night.yaml", callback))`: call back if a run has not ended by its night's end.
+    """`DAG(deadline=deadline_alert("night.yaml", callback))`: call back where a run ends too late.
 
     Args:
         spec: Where the deadline is: a pipeline's file, spec or fields (`deadline`, else its sweep's

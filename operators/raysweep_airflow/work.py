@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-
 from raysweep.errors import (
     ClusterAuthError,
     ConnectionUnreadableError,

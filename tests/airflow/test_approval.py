@@ -132,7 +132,10 @@ def test_approved_rejected_and_silent_nights(desk: Desk) -> None:
     assert desk.ended(fourth, "success", "success")["promoted"] is True
     events, state = desk.asset(first, second, third, fourth)
     # One for each promotion, and each data set has its champion.
-    assert [(each["source_run_id"], each["partition_key"]) for each in events] == [(first, None), (fourth, "west")]
+    assert [(each["source_run_id"], each["partition_key"]) for each in events] == [
+        (first, None),
+        (fourth, "west"),
+    ]
     told = [each["extra"]["champion"] for each in events]
     assert [each["sweep_id"] for each in told] == ["n1", "n4"]
     assert told[0] | {"spec_digest": "spec-n1", "trial_id": "00000"} == told[0]

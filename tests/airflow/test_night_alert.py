@@ -1,4 +1,4 @@
-"""A deadline alert by the end of a night on a real Airflow: its scheduler computes it, its triggerer calls."""
+"""A deadline alert by the end of a night on a real Airflow: scheduler and triggerer carry it out."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ def _what_is_promoted_is_trained(seen: NightSeen) -> Iterator[str]:
 
 
 def _what_a_person_decides_holds(seen: NightSeen) -> Iterator[str]:
-    """Task, champion, evidence, registry and training tell of one decision: the person's first, or silence's."""
+    """Task, champion, evidence, registry and training tell of one decision: the first one, or silence's."""
     if seen.approval is None:
         return
     approval, own = seen.approval, {run.run_id for run in seen.runs_of("sweep")}

@@ -317,7 +317,9 @@ class Player:
             left=left,
             quiet_at=max(ends, default=self.began_at) if not running else None,
             outages_s=self.outages_s,
-            approval=site.approval(self.plan.answer, self.hands.approval(self.run)) if self.plan.answer else None,
+            approval=site.approval(self.plan.answer, self.hands.approval(self.run))
+            if self.plan.answer
+            else None,
         )
         found = lies(seen)
         result = Result(

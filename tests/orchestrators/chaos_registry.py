@@ -1,4 +1,4 @@
-"""A registry of models in a file, as the contract has it: a release is registered once, however often asked."""
+"""A registry of models in a file, by the contract: a release is registered once, however often asked."""
 
 from __future__ import annotations
 

@@ -396,5 +396,7 @@ def test_a_person_answers_in_each_way_where_people_do_nothing_else(seed: int) ->
         assert bool(plan.answer) is not acts
         assert plan.answer or all(event.when != "asking" for event in plan.events)
     assert any(event.when == "asking" for plan in plans for event in plan.events)
-    others: set[Answer] = {draw(name, seed, night).answer for name in ("loop", "prefect") for night in range(30)}
+    others: set[Answer] = {
+        draw(name, seed, night).answer for name in ("loop", "prefect") for night in range(30)
+    }
     assert others == {""}

@@ -56,7 +56,7 @@ def ending_by(
 ) -> TrainSpec:
     """The training with the end of the night as its deadline, or with its own where that is earlier.
 
-    Its own time of day counts from the sweep's start, as the night's does: every try has to get the same moment.
+    Its own time of day counts from the sweep's start, as the night's does: every try gets the same moment.
 
     Args:
         train: The training.

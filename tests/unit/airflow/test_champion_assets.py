@@ -75,7 +75,10 @@ def test_each_data_set_is_a_partition_with_its_own_champion(tmp_path: Path) -> N
     assert event.partition_keys == {"west"}
     event, _ = announced(handed(tmp_path, "n2", 0.4, "east"), state)
     assert event.partition_keys == {"east"}
-    assert {key: each["sweep_id"] for key, each in state.items()} == {"champion.west": "n1", "champion.east": "n2"}
+    assert {key: each["sweep_id"] for key, each in state.items()} == {
+        "champion.west": "n1",
+        "champion.east": "n2",
+    }
 
 
 def test_a_task_that_is_cleared_after_the_next_promotion_announces_nothing(tmp_path: Path) -> None:
