@@ -64,6 +64,7 @@ class Player:
     site: Site
     hands: Hands
     plan: Plan
+    limit_s: float = NIGHT_S
     began_at: float = field(default_factory=time.time)
     run: str = ""
     acts: list[Act] = field(default_factory=list)
@@ -77,7 +78,7 @@ class Player:
 
     def play(self) -> Result:
         """Begin it, let happen what is planned, wait for its end, and judge it."""
-        site, events, deadline = self.site, list(self.plan.events), time.monotonic() + NIGHT_S
+        site, events, deadline = self.site, list(self.plan.events), time.monotonic() + self.limit_s
         self._before, champion = site.names(), site.champion()
         begin = self.hands.begin_child if self.plan.is_child else self.hands.begin
         self.run = begin(_night(self.plan, site))
