@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from raysweep.errors import SpecError
 
-try:
-    from airflow.sdk import BaseDeadlineReference, DeadlineAlert
-except ImportError as error:
-    problem = f"requires Airflow 3.3 or newer ({error})"
-    raise SpecError("deadline_alert", problem, "update Airflow, or leave the DAG's deadline out") from None
-
 if TYPE_CHECKING:
-    from airflow.sdk import AsyncCallback, SyncCallback
+    from airflow.sdk.definitions.callback import AsyncCallback, SyncCallback
+    from airflow.sdk.definitions.deadline import BaseDeadlineReference, DeadlineAlert
     from sqlalchemy.orm import Session
+else:
+    try:
+        from airflow.sdk import BaseDeadlineReference, DeadlineAlert
+    except ImportError as error:
+        problem = f"requires Airflow 3.3 or newer ({error})"
+        fix = "update Airflow, or leave the DAG's deadline out"
+        raise SpecError("deadline_alert", problem, fix) from None
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
