@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from raysweep_airflow.approval import ApproveOperator
     from raysweep_airflow.hooks import RaySweepHook
+    from raysweep_airflow.night_alert import deadline_alert
     from raysweep_airflow.operators import GateOperator, SweepOperator, TrainOperator
     from raysweep_airflow.results import top_k
     from raysweep_airflow.retries import retry_policy
@@ -31,6 +32,7 @@ _HOME = {
     "SweepOperator": "operators",
     "SweepTrigger": "triggers",
     "TrainOperator": "operators",
+    "deadline_alert": "night_alert",
     "retry_policy": "retries",
     "top_k": "results",
 }
@@ -43,6 +45,7 @@ __all__ = [
     "SweepTrigger",
     "TrainOperator",
     "__version__",
+    "deadline_alert",
     "retry_policy",
     "top_k",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow.sdk import Asset, Param
+from airflow.sdk import Param
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.timezone import utcnow
 
@@ -173,13 +173,11 @@ class ApproveOperator(ApprovalOperator):
 
     def _end(self, context: Any, result: dict[str, Any], decision: Decision | None = None) -> dict[str, Any]:
         """Hand the result on; skip what is downstream where nothing is promoted."""
-        from raysweep_airflow.ends import extra_of
+        from raysweep_airflow.champion_assets import announce
 
         result |= registered(self.registry, result, self.log)
         self.result = result
-        for asset in self.outlets:
-            if isinstance(asset, Asset):
-                context["outlet_events"][asset].extra = extra_of(result)
+        announce(self, context, result)
         if result.get("promoted") is not False:
             return result
         self.log.info("%s", (result.get("gate") or {}).get("why") or "not promoted")

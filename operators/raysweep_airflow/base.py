@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator, BaseOperatorLink
+from airflow.sdk import Asset, BaseOperator, BaseOperatorLink
 from pydantic import SecretStr
 
 from raysweep.errors import SpecError
@@ -111,6 +111,14 @@ class JobOperator(BaseOperator):
         from raysweep_airflow.identity import TaskId
 
         return TaskId.of(context).key
+
+    def announce(self, context: Any, result: Mapping[str, Any]) -> None:
+        """Say in the events of the task's outlets what it hands on. Raises: StorageError."""
+        from raysweep_airflow.ends import extra_of
+
+        for asset in self.outlets:
+            if isinstance(asset, Asset):
+                context["outlet_events"][asset].extra = extra_of(result)
 
     def options(self, options: JobOptions) -> JobOptions:
         """How the job is submitted, from what the DAG says of it."""

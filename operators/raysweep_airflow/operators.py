@@ -191,6 +191,11 @@ class GateOperator(JobOperator):
         listed = len(self.outcome.get("top_k", ())) if isinstance(self.outcome, Mapping) else 5
         return brief(handed_on(with_gate(gate.outcome, verdict)), top_k=max(1, listed))
 
+    def announce(self, context: Any, result: Mapping[str, Any]) -> None:
+        from raysweep_airflow.champion_assets import announce
+
+        announce(self, context, result)
+
     def lineage(self, result: Mapping[str, Any]) -> Lineage:
         from raysweep_airflow.lineage import of_gate
 
@@ -288,7 +293,7 @@ class TrainOperator(JobOperator):
         from raysweep.specs import TrainSpec
 
         ends_at = ending(self.deadline, self.outcome)
-        return with_best(ending_by(TrainSpec.from_any(fields), ends_at), self.outcome)
+        return with_best(ending_by(TrainSpec.from_any(fields), ends_at, self.outcome), self.outcome)
 
     def key(self, context: Mapping[str, Any], asked: Spec) -> str:
         from raysweep.pipeline import training_key

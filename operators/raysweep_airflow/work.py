@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import Asset
-
 from raysweep.errors import (
     ClusterAuthError,
     ConnectionUnreadableError,
@@ -46,7 +44,7 @@ from raysweep.step import (
 from raysweep_airflow import documents
 from raysweep_airflow.compat import AirflowException, store_of
 from raysweep_airflow.deadlines import margin_of, with_deadline
-from raysweep_airflow.ends import extra_of, summary_of
+from raysweep_airflow.ends import summary_of
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, ReportLink, SweepLink, job_url, page_url, report_url
@@ -180,9 +178,7 @@ class Try:
 
     def _hand_on(self, result: dict[str, Any]) -> dict[str, Any]:
         self.operator.result = result
-        for asset in self.operator.outlets:
-            if isinstance(asset, Asset):
-                self.context["outlet_events"][asset].extra = extra_of(result)
+        self.operator.announce(self.context, result)
         self.log.info("%s; %s", result["why"] or result["status"], result["outcome_uri"])
         return result
 

@@ -36,9 +36,11 @@ class Desk:
     def __init__(self, airflow: Airflow, storage: Path) -> None:
         self.airflow, self.storage = airflow, storage
 
-    def begin(self, key: str, score: float, timeout: float = 3600.0) -> tuple[str, dict[str, Any]]:
+    def begin(
+        self, key: str, score: float, timeout: float = 3600.0, data: str | None = None
+    ) -> tuple[str, dict[str, Any]]:
         """A night with this score; returns the run, and what its gate handed on."""
-        verdict = night(self.storage, key, score, approval=ApprovalSpec(timeout=timeout))
+        verdict = night(self.storage, key, score, approval=ApprovalSpec(timeout=timeout), data=data)
         outcome = brief(
             with_gate(swept(key, score).model_copy(update={"uri": f"{self.storage}/{key}"}), verdict)
         )
@@ -78,6 +80,16 @@ class Desk:
         told = [each.decision for each in chain.entries if each.key == key and each.decision is not None]
         return champion.key if champion is not None else "", [(each.by, each.approved) for each in told]
 
+    def asset(self, *run_ids: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The events that these runs gave the asset of the champion, and its state."""
+        path, name = "/assets/events", "flights-champion"
+        found = self.airflow.call("GET", path, name_pattern=name, source_dag_id="approved", limit=100)
+        events = [each for each in found["asset_events"] if each["source_run_id"] in run_ids]
+        (asset,) = self.airflow.call("GET", "/assets", name_pattern=name)["assets"]
+        answer = self.airflow.call("GET", f"/assets/{asset['id']}/state-store")
+        rows = next(value for value in answer.values() if isinstance(value, list))
+        return events, {row["key"]: row["value"] for row in rows}
+
     @staticmethod
     def _path(dag_id: str, run_id: str) -> str:
         return f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
@@ -114,6 +126,21 @@ def test_approved_rejected_and_silent_nights(desk: Desk) -> None:
     desk.waits(third)
     assert desk.ended(third, "success", "skipped")["promoted"] is False
     assert desk.truth("n3") == ("n1", [("silence", False)])
+
+    fourth, outcome = desk.begin("n4", 0.4, data="west")
+    desk.decide(outcome, approved=True)
+    assert desk.ended(fourth, "success", "success")["promoted"] is True
+    events, state = desk.asset(first, second, third, fourth)
+    # One for each promotion, and each data set has its champion.
+    assert [(each["source_run_id"], each["partition_key"]) for each in events] == [
+        (first, None),
+        (fourth, "west"),
+    ]
+    told = [each["extra"]["champion"] for each in events]
+    assert [each["sweep_id"] for each in told] == ["n1", "n4"]
+    assert told[0] | {"spec_digest": "spec-n1", "trial_id": "00000"} == told[0]
+    assert told[0]["uri"].endswith("/n1/checkpoints/00000/3")
+    assert state == {"champion": told[0], "champion.west": told[1]}
 
 
 def test_what_is_approved_twice_is_approved_once(desk: Desk) -> None:

@@ -97,7 +97,7 @@ def _train(
     """The training, or why the end of the night kept it from being begun."""
     train, late = spec.train, ""
     if train is not None and ends_at is not None and outcome.promoted is not False:
-        train = ending_by(train, ends_at)
+        train = ending_by(train, ends_at, outcome)
         late = why_not_begun(training_request(train, outcome, key), ends_at)
     return (None, late) if late else (train_best(train, outcome, key=key, **place), "")
 

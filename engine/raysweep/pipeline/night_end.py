@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.wall_clock import resolve_deadline
-from raysweep.errors import RaysweepError
+from raysweep.errors import RaysweepError, SpecError
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.outcome.formatting import show_duration
 from raysweep.runs.reading.summaries import ids_of, read_summaries
@@ -51,12 +51,29 @@ def night_end(
     return resolve_deadline(deadline, outcome.started_at)
 
 
-def ending_by(train: TrainSpec, ends_at: datetime | None) -> TrainSpec:
-    """The training with the end of the night as its deadline, unless it has an earlier one of its own."""
-    own = train.stop.deadline
-    if ends_at is None or isinstance(own, str) or (own is not None and own <= ends_at):
+def ending_by(
+    train: TrainSpec, ends_at: datetime | None, given: SweepOutcome | Mapping[str, Any] | None
+) -> TrainSpec:
+    """The training with the end of the night as its deadline, or with its own where that is earlier.
+
+    Its own time of day counts from the sweep's start, as the night's does: every try gets the same moment.
+
+    Args:
+        train: The training.
+        ends_at: When the night ends; None: whenever, and the training stays as it is.
+        given: The sweep's outcome, or the brief of it.
+
+    Raises: SpecError, SweepNotFoundError, StorageError: The sweep's outcome cannot be read.
+    """
+    if ends_at is None:
         return train
-    return train.replace(stop=train.stop.replace(deadline=ends_at))
+    deadline = train.stop.deadline
+    if isinstance(deadline, str) and given is None:
+        problem = f"{deadline} counts from the start of the sweep, and the training has none"
+        raise SpecError("stop.deadline", problem, "give a date and time, or leave it out")
+    own = night_end(deadline, given)
+    earlier = ends_at if own is None else min(own, ends_at)
+    return train.replace(stop=train.stop.replace(deadline=earlier))
 
 
 def why_not_begun(
@@ -78,9 +95,12 @@ def why_not_begun(
     if ends_at is None or RunView("train", spec.storage_path, run.id).has_spec():
         return ""
     left_s = ends_at.timestamp() - (time.time() if now is None else now)
-    at = ends_at.isoformat(timespec="minutes")[11:]
+    at = _time_of(ends_at)
     if left_s <= 0:
         return f"training not begun: the night ended at {at}"
+    own = spec.stop.deadline
+    if isinstance(own, datetime) and own.timestamp() <= ends_at.timestamp() - left_s:
+        return f"training not begun: its stop.deadline was {_time_of(own)}"
     took = _took(spec)
     if not took or median(took) <= left_s:
         return ""
@@ -88,6 +108,10 @@ def why_not_begun(
     if len(took) == 1:
         before = f"the one before took {show_duration(took[0])}"
     return f"training not begun: {before}, and the night ends in {show_duration(left_s)} ({at})"
+
+
+def _time_of(moment: datetime) -> str:
+    return moment.isoformat(timespec="minutes")[11:]
 
 
 def _took(spec: TrainSpec) -> list[float]:

@@ -7,7 +7,15 @@ from typing import Any, Final
 
 from airflow.plugins_manager import AirflowPlugin
 
+from raysweep.errors import SpecError
 from raysweep_airflow.marks import Marks
+
+try:
+    from raysweep_airflow.night_alert import NightEnd
+
+    REFERENCES: list[Any] = [NightEnd]
+except SpecError:  # before Airflow 3.3
+    REFERENCES = []
 
 PREFIX: Final = "/raysweep"
 # Relative: Airflow may be served under a path of its own. `{MAP_INDEX}` stays as it is for unmapped tasks.
@@ -15,10 +23,14 @@ HREF: Final = "raysweep/dags/{DAG_ID}/sweep?run_id={RUN_ID}&task_id={TASK_ID}&ma
 
 
 class RaysweepPlugin(AirflowPlugin):
-    """The page as a FastAPI app under `/raysweep`, and as the tab `Sweep` of task instances; the listener."""
+    """The page as a FastAPI app under `/raysweep`, and as the tab `Sweep` of task instances.
+
+    Besides, the listener and the reference of deadline alerts.
+    """
 
     name = "raysweep"
     listeners = [Marks()]  # noqa: RUF012  as Airflow declares it
+    deadline_references = REFERENCES
     external_views = [  # noqa: RUF012  as Airflow declares it
         {"name": "Sweep", "href": HREF, "destination": "task_instance", "url_route": "raysweep"}
     ]

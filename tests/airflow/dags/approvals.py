@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, Asset, task
 
 from raysweep_airflow import ApproveOperator, GateOperator, SweepOperator, TrainOperator
 
 ARGUMENTS = {"retries": 2, "retry_delay": timedelta(seconds=1)}
 PLAIN: dict[str, Any] = {"schedule": None, "catchup": False, "render_template_as_native_obj": True}
+CHAMPION = Asset("flights-champion")
 SPEC = "{{ dag_run.conf['sweep'] }}"
 
 with DAG("night_approved", default_args=ARGUMENTS, **PLAIN):
@@ -33,6 +34,7 @@ with DAG("approved", default_args=ARGUMENTS, **PLAIN):
         task_id="approve",
         outcome="{{ dag_run.conf['outcome'] }}",
         check_every=timedelta(seconds=45),
+        outlets=[CHAMPION],
     )
 
     @task

@@ -94,10 +94,15 @@ def configs(prepared: GateRun) -> list[dict[str, Any]]:
 
 
 def night(
-    storage: Path, name: str, *scores: float, shift: float = 0.0, approval: ApprovalSpec | None = None
+    storage: Path,
+    name: str,
+    *scores: float,
+    shift: float = 0.0,
+    approval: ApprovalSpec | None = None,
+    data: str | None = None,
 ) -> GateOutcome:
     """A night whose gate gives each config its own x, a shift, and a little by the seed."""
-    gate = GateSpec(confirm_top_k=1, min_improvement=0.02)
+    gate = GateSpec(confirm_top_k=1, min_improvement=0.02, data=data)
     outcome: SweepOutcome = swept(name, *scores).model_copy(
         update={"code_digest": f"code-{name}", "spec_digest": f"spec-{name}", "usage": Usage(cpu_hours=2.0)}
     )

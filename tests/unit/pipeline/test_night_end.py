@@ -83,12 +83,31 @@ def test_a_time_of_day_counts_from_the_sweeps_start(tmp_path: Path) -> None:
 
 def test_the_training_gets_the_nights_end_unless_its_own_is_earlier(tmp_path: Path) -> None:
     spec = request(tmp_path, "n").spec
-    assert ending_by(spec, ENDS).stop.deadline == ENDS
+    began = swept("n1", 0.5).model_copy(update={"started_at": (ENDS - timedelta(hours=8)).timestamp()})
+    assert ending_by(spec, ENDS, began).stop.deadline == ENDS
     early, after = ENDS - timedelta(hours=1), ENDS + timedelta(hours=1)
-    for own, wanted in ((early, early), (after, ENDS), ("05:00 UTC", "05:00 UTC")):
+    times: tuple[tuple[Any, datetime], ...] = (
+        (early, early),
+        (after, ENDS),
+        ("05:00 Europe/Berlin", early),
+        ("07:00 Europe/Berlin", ENDS),
+        ("21:00 UTC", ENDS),  # the sweep began then: it means the next evening
+    )
+    for own, wanted in times:
         given = spec.replace(stop=spec.stop.replace(deadline=own))
-        assert ending_by(given, ENDS).stop.deadline == wanted
-    assert ending_by(spec, None) is spec
+        assert ending_by(given, ENDS, began).stop.deadline == wanted
+    assert ending_by(spec, None, began) is spec
+    with pytest.raises(SpecError, match="counts from the start of the sweep, and the training has none"):
+        ending_by(spec.replace(stop=spec.stop.replace(deadline="05:00 UTC")), ENDS, None)
+
+
+def test_a_training_whose_own_deadline_has_passed_is_not_begun(tmp_path: Path) -> None:
+    asked = request(tmp_path, "tonight")
+    own = ENDS - timedelta(hours=1)
+    asked = RunRequest.of(asked.spec.replace(stop=asked.spec.stop.replace(deadline=own)), "tonight")
+    said = "training not begun: its stop.deadline was 04:00+00:00"
+    assert why_not_begun(asked, ENDS, now=own.timestamp()) == said
+    assert why_not_begun(asked, ENDS, now=own.timestamp() - 1.0) == ""
 
 
 def test_the_gate_ends_with_the_night(tmp_path: Path) -> None:

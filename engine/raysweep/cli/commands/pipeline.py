@@ -113,7 +113,7 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     skipped = why_not_trained(outcome) if spec.train is not None else ""
     trained: TrainOutcome | None = None
     if spec.train is not None and not skipped:
-        asked = training_request(ending_by(spec.train, ends_at), outcome, key)
+        asked = training_request(ending_by(spec.train, ends_at, outcome), outcome, key)
         skipped = why_not_begun(asked, ends_at)
         ended = None if skipped else _submitted(asked, there, how, job)
         if not skipped and not isinstance(ended, TrainOutcome):
