@@ -4,6 +4,8 @@
 (() => {
   const rs = window.raysweep;
   const { el } = rs;
+  // Characters of data above which the head of the page is shown before the rest is drawn.
+  const LARGE = 2_000_000;
 
   function makeModel(data) {
     const states = rs.decode(data.trials.state);
@@ -161,7 +163,14 @@
   rs.show = show;
   const block = document.getElementById("data");
   if (block) {
-    const data = JSON.parse(block.textContent);
-    rs.model = (data.figure ? figure : show)(data, document.getElementById("page"));
+    const text = block.textContent;
+    const draw = () => {
+      const data = JSON.parse(text);
+      rs.model = (data.figure ? figure : show)(data, document.getElementById("page"));
+    };
+    if (text.length < LARGE) draw();
+    // A page in the background gets no frames: then it is drawn without them.
+    else if (document.hidden) setTimeout(draw, 0);
+    else requestAnimationFrame(() => setTimeout(draw, 0));
   }
 })();
