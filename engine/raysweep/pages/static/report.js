@@ -4,8 +4,6 @@
 (() => {
   const rs = window.raysweep;
   const { el } = rs;
-  // Characters of data above which the head of the page is shown before the rest is drawn.
-  const LARGE = 2_000_000;
 
   function makeModel(data) {
     const states = rs.decode(data.trials.state);
@@ -163,14 +161,7 @@
   rs.show = show;
   const block = document.getElementById("data");
   if (block) {
-    const text = block.textContent;
-    const draw = () => {
-      const data = JSON.parse(text);
-      rs.model = (data.figure ? figure : show)(data, document.getElementById("page"));
-    };
-    if (text.length < LARGE) draw();
-    // A page in the background gets no frames: then it is drawn without them.
-    else if (document.hidden) setTimeout(draw, 0);
-    else requestAnimationFrame(() => setTimeout(draw, 0));
+    const data = JSON.parse(block.textContent);
+    rs.model = (data.figure ? figure : show)(data, document.getElementById("page"));
   }
 })();
