@@ -17,6 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m devtools.pictures", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"{', '.join(GROUPS)}; default: all")
     parser.add_argument("--example", choices=gallery.EXAMPLES, help="of the gallery, this one only")
+    parser.add_argument(
+        "--redraw", action="store_true", help="reports of the gallery from the data in them; no sweep runs"
+    )
     parser.add_argument("--check", action="store_true", help="make nothing; say which are stale")
     given = parser.parse_args(argv)
     unknown = sorted(set(given.groups) - set(GROUPS))
@@ -31,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             match group:
                 case "gallery":
                     for name in (given.example,) if given.example else gallery.EXAMPLES:
-                        gallery.make(name, browser)
+                        (gallery.redraw if given.redraw else gallery.make)(name, browser)
                         stale.record((f"gallery-{name}.html",))
                 case "report":
                     report.make(browser)

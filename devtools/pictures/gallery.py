@@ -6,7 +6,10 @@ An example is a folder of `examples/` with a trainable, `sweep.yaml`, `dag.py` a
 
 from __future__ import annotations
 
+import html
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from devtools.pictures.browser import Browser
+from raysweep.pages.page import render
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 REPORTS: Final = ROOT / "docs/gallery"
@@ -48,3 +52,20 @@ def make(name: str, browser: Browser) -> None:
         ):
             subprocess.run([*command, "--storage", storage], cwd=ROOT, env=environment, check=True)
     browser.take(report.as_uri(), f"gallery-{name}")
+
+
+def redraw(name: str, browser: Browser) -> None:
+    """Draw the example's report with the page parts of today, from the data in it; no sweep runs."""
+    report = REPORTS / f"{name}.html"
+    report.write_text(redrawn(report.read_text("utf-8")), encoding="utf-8")
+    browser.take(report.as_uri(), f"gallery-{name}")
+
+
+def redrawn(page: str) -> str:
+    """A report's page, drawn anew from its data."""
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    title = re.search(r"<title>(.*?)</title>", page, re.DOTALL)
+    assert data is not None
+    assert title is not None
+    document = json.loads(data[1])
+    return render(html.unescape(title[1]), document, document["verdict"])

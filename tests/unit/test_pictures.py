@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from devtools.pictures import stale
+from devtools.pictures import gallery, stale
+from raysweep.pages.page import render
 
 STYLES = "engine/raysweep/pages/static/page.css"
 ARTIFACTS = "flows/raysweep_prefect/artifacts.py"
@@ -52,6 +53,13 @@ def test_of_other_parts_those_are_stale_that_show_them(root: Path) -> None:
     (root / ARTIFACTS).write_text("TABLE = 2")
     (line,) = stale.find_problems(root)
     assert line.startswith("docs/images/prefect-ended-light.png: the page parts")
+
+
+def test_a_report_is_drawn_anew_from_the_data_in_it() -> None:
+    said = "The sweep is <complete>."
+    page = render("a & b: completed", {"verdict": said, "label": "</script>"}, said)
+    older = page.replace("const rs", "const older").replace("<style>", "<style>main {}")
+    assert gallery.redrawn(older) == page != older
 
 
 def add_by_hand(root: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from raysweep.delivery.feed import Feed
-from raysweep.errors import RaysweepError
+from raysweep.documents.validation import Problem
+from raysweep.errors import RaysweepError, SpecError
 from raysweep.export.source import Advance, Exported, read_outcome
 from raysweep.hooks.base import CallbackSetup, SinkDownError
 from raysweep.hooks.events import HOOKS, Report
-from raysweep.hooks.mlflow import Mlflow, MlflowOptions
+from raysweep.hooks.mlflow import VARIABLE, Mlflow, MlflowOptions, check_address
 from raysweep.hooks.spec import CallbackSpec
 from raysweep.runs.folder import SweepFolder
 
@@ -77,6 +79,13 @@ def _options(callbacks: Sequence[CallbackSpec], tracking_uri: str | None) -> Mlf
     """Those of the sweep's own callback, so that its runs are found; with this address, if there is one."""
     own = next((each.options for each in callbacks if isinstance(each.options, MlflowOptions)), None)
     given = {} if own is None else own.model_dump(mode="json")
-    return MlflowOptions.model_validate(
-        given | ({} if tracking_uri is None else {"tracking_uri": tracking_uri})
-    )
+    if tracking_uri is not None:
+        try:
+            given["tracking_uri"] = check_address(tracking_uri)
+        except Problem as problem:
+            raise SpecError("--out", problem.issues[0].problem, problem.issues[0].fix) from None
+    options = MlflowOptions.model_validate(given)
+    if options.tracking_uri is None and not os.environ.get(VARIABLE, "").strip():
+        fix = f"write --out http://host:5000, or set {VARIABLE}"
+        raise SpecError("--out", f"names no MLflow server, and {VARIABLE} is not set", fix)
+    return options

@@ -85,4 +85,7 @@ def _listed(given: Any) -> Any:
     raise Problem(f"expected a list of callbacks, got {show(given)}", f'write ["mlflow", "{CLASS_EXAMPLE}"]')
 
 
-Callbacks = Annotated[tuple[CallbackSpec, ...], BeforeValidator(_listed)]
+Callbacks = Annotated[
+    tuple[CallbackSpec, ...],
+    BeforeValidator(_listed, json_schema_input_type=tuple[CallbackSpec, ...] | CallbackSpec | None),
+]

@@ -15,9 +15,11 @@ from raysweep.errors import SweepNotFoundError
 from raysweep.pages.document import make_document
 from raysweep.pages.failures import config_pairs
 from raysweep.pages.page import as_json
+from raysweep.runs.across_runs.verdicts import FOLDER as GATES
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.whole_sweep import WholeReader
+from raysweep.storage.objects.store import ObjectInfo
 
 SCRIPTS: Final = (
     "base.js",
@@ -38,6 +40,8 @@ _CHANGING: Final = frozenset(
     {"made_at", "read_at", "seen_at", "elapsed_s", "expected_end_at", "estimate", "timeline", "poll_s"}
 )
 """What the time alone changes: running attempts grow in the timeline."""
+
+_End = tuple[ObjectInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +70,15 @@ class Seen:
 
 
 class LiveSweep:
-    """One sweep whose page is open. A large one is read less often."""
+    """One sweep whose page is open. A large one is read less often, an ended one once."""
 
     def __init__(self, folder: SweepFolder) -> None:
         self._folder = folder
         self._reader = WholeReader(folder, is_strict=False)
         self._lock = threading.Lock()
         self._seen: Seen | None = None
+        self._end: _End | None = None
+        """What was stored of its end before it was read."""
         self._took_s = 0.0
 
     def read(self) -> Seen | None:
@@ -85,6 +91,9 @@ class LiveSweep:
             seen = self._seen
             if seen is not None and time.time() - seen.made_at < max(FRESH_S, BUSY_SHARE * self._took_s):
                 return seen
+            end = self._look_at_end()
+            if seen is not None and end is not None and end == self._end:
+                return seen
             began = time.monotonic()
             try:
                 whole = self._reader.read()
@@ -92,9 +101,17 @@ class LiveSweep:
                 return None
             document = make_document(whole)
             self._took_s = time.monotonic() - began
-            poll_s = max(POLL_S, BUSY_SHARE * self._took_s)
-            self._seen = Seen(whole.status, document, poll_s, time.time())
+            poll_s = POLL_S if end is not None else max(POLL_S, BUSY_SHARE * self._took_s)
+            self._seen, self._end = Seen(whole.status, document, poll_s, time.time()), end
             return self._seen
+
+    def _look_at_end(self) -> _End | None:
+        """The objects of a sweep's end: its outcome, and its gates' decisions. None: it has not ended."""
+        store, sweep_id = self._folder.store, self._folder.sweep_id
+        outcome = store.head(f"{sweep_id}/outcome.json")
+        if outcome is None:
+            return None
+        return outcome, *sorted(store.list(f"{sweep_id}/{GATES}"), key=lambda info: info.key)
 
 
 def training_document(status: RunStatus) -> dict[str, Any]:

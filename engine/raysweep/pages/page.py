@@ -41,17 +41,19 @@ def policy(text: str, style: str) -> str:
     )
 
 
-def render(title: str, data: Mapping[str, Any]) -> str:
+def render(title: str, data: Mapping[str, Any], summary: str = "") -> str:
     """The page of a report.
 
     Args:
         title: Of the window; any text.
         data: What the script shows: JSON. NaN and infinity become null.
+        summary: What is shown with the title until the script has drawn the page, and where none runs.
     """
     text, style = script(), asset(STYLE)
     return _PAGE.format(
         policy=html.escape(policy(text, style)),
         title=html.escape(title),
+        summary=html.escape(summary),
         style=style,
         data=as_block(data),
         script=text,
@@ -99,7 +101,9 @@ _PAGE: Final = """<!doctype html>
 <body>
 <a class="skip" href="#page">Skip to the report</a>
 <nav id="nav" aria-label="Sections"></nav>
-<main id="page" tabindex="-1" aria-busy="true"></main>
+<main id="page" tabindex="-1" aria-busy="true">
+<header class="head"><h1>{title}</h1><p class="verdict">{summary}</p></header>
+</main>
 <p id="said" class="unseen" role="status" aria-live="polite"></p>
 <noscript><p class="plain">This page draws with JavaScript, which is off here.</p></noscript>
 <script type="application/json" id="data">{data}</script>

@@ -87,8 +87,8 @@ def _repeats(whole: WholeSweep) -> Iterator[str]:
     if second is None:
         return
     lead = abs(first.mean - second.mean)
-    text = f"The next config is {show_number(lead)} behind"
-    if not first.std:
+    text = f"The next config is {show_number(lead)} behind" if lead else "The next config has the same mean"
+    if not first.std or not lead:
         yield f"{text}."
     elif lead <= first.std:
         yield f"{text}, less than one standard deviation: the two may be equally good."
@@ -103,7 +103,9 @@ def _lead(whole: WholeSweep, ranked: Sequence[TrialOutcome], best: TrialOutcome)
     lead = abs(scores[0] - scores[1])
     spread = abs(scores[0] - scores[len(scores) // 2])
     near = sum(abs(scores[0] - score) <= _CLOSE * spread for score in scores) - 1 if spread else 0
-    text = f"The next best trial is {show_number(lead)} behind"
+    text = (
+        f"The next best trial is {show_number(lead)} behind" if lead else "Another trial has the same score"
+    )
     if near > 1:
         text += f"; {near} trials are within 1 % of the distance to the median"
     yield f"{text}. Each config ran once, so chance is not measured; repeat: 3 in the spec measures it."

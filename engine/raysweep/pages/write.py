@@ -14,7 +14,7 @@ from raysweep.pages.page import render
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.lookup import find_sweep
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.whole_sweep import read_whole
+from raysweep.runs.reading.whole_sweep import OnProgress, read_whole
 
 
 def write_report(
@@ -23,6 +23,7 @@ def write_report(
     *,
     storage: str | None = None,
     compare: Sequence[str] = (),
+    on_progress: OnProgress | None = None,
 ) -> Path:
     """Write a sweep's report: one HTML file that needs nothing else. The sweep may still run.
 
@@ -32,6 +33,7 @@ def write_report(
             file that is there is replaced.
         storage: The storage path; default: `~/raysweep`. A URI needs none.
         compare: Other sweeps to show beside it, named in the same way.
+        on_progress: Is told what is done, how much of it is done, and how much there is; 0: not known.
 
     Returns:
         The file.
@@ -44,7 +46,7 @@ def write_report(
     folder = find_sweep(sweep, storage)
     others = others_of(compare, storage or folder.store.url)
     target = _target(path, folder.sweep_id)
-    text = report_text(folder, others)
+    text = report_text(folder, others, on_progress)
     made = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         made.write_text(text, encoding="utf-8")
@@ -55,12 +57,19 @@ def write_report(
     return target
 
 
-def report_text(folder: SweepFolder, others: Sequence[Other] = ()) -> str:
+def report_text(
+    folder: SweepFolder,
+    others: Sequence[Other] = (),
+    on_progress: OnProgress | None = None,
+) -> str:
     """The report as HTML. Raises: as `write_report`."""
     with without_collector():
-        whole = read_whole(folder)
+        whole = read_whole(folder, on_progress)
+        if on_progress is not None:
+            on_progress("writing the report", 0, 0)
         name = whole.status.name or folder.sweep_id
-        return render(f"{name}: {whole.status.status}", make_document(whole, others))
+        document = make_document(whole, others)
+        return render(f"{name}: {whole.status.status}", document, document["verdict"])
 
 
 def others_of(names: Sequence[str], storage: str) -> list[Other]:

@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any, Final, Self
 
 import orjson
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.digest import digest_of
@@ -110,6 +110,13 @@ Trainable = Annotated[
     PlainSerializer(trainable_name, return_type=str),
     WithJsonSchema({"type": "string", "minLength": 1}),
 ]
+ImportPath = Annotated[str, Field(min_length=1)]
+"""What stands in a JSON Schema for a model that reads an import path too."""
+
+
+def as_given(given: Any) -> Any:
+    """For fields whose model reads more forms than its own schema says: the field's schema adds them."""
+    return given
 
 
 def anywhere(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem
 from raysweep.specs.bundles import ProcessResources
 from raysweep.specs.command import Command
-from raysweep.specs.document import Trainable
-from raysweep.specs.program import RUNNER, ProgramSpec, with_runner
+from raysweep.specs.document import ImportPath, Trainable, as_given
+from raysweep.specs.program import RUNNER, ProgramSpec, require_command, with_runner
 
 BY_TRAINER: Final = "raysweep.worker.validation:validate"
 """What `trainable` is where the trial's trainer of Ray Train has a `validation_config`, which evaluates."""
@@ -105,3 +114,14 @@ class EvaluateSpec(SpecModel):
     def is_by_trainer(self) -> bool:
         """Whether what evaluates is the `validation_config` of a trial's trainer."""
         return self.trainable == BY_TRAINER
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core, handler))
+        return require_command(schema)
+
+
+Evaluate = Annotated[
+    EvaluateSpec | None,
+    BeforeValidator(as_given, json_schema_input_type=EvaluateSpec | ImportPath | None),
+]

@@ -22,7 +22,7 @@ from raysweep.space.parsed import is_domain
 from raysweep.space.where import Where
 from raysweep.specs.command import Command
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
-from raysweep.specs.evaluate import EvaluateSpec
+from raysweep.specs.evaluate import Evaluate
 from raysweep.specs.identity import Kind
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.specs.program import ProgramSpec
@@ -169,7 +169,7 @@ class SweepFields(SpecDocument):
     For example `[mlflow, {webhook: {url_from: SLACK_URL}}, "my_module:Mine"]`. They are not part of the
     digest, and may change whenever the sweep is resumed.
     """
-    evaluate: EvaluateSpec | None = None
+    evaluate: Evaluate = None
     """What evaluates the trials' checkpoints apart from training, in resources of its own."""
     storage_path: StoragePath = DEFAULT_STORAGE
     """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""

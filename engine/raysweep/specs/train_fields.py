@@ -19,7 +19,7 @@ from raysweep.specs.program import ProgramSpec
 from raysweep.specs.scaling import Scaling
 from raysweep.specs.train_parts import (
     DataAddress,
-    DatasetSource,
+    Dataset,
     Framework,
     Schedule,
     TrainFailure,
@@ -76,7 +76,7 @@ class TrainFields(SpecDocument):
 
     For the model card, which says what lay there; the trainable takes what it reads from its config.
     """
-    datasets: dict[str, DatasetSource] = Field(default_factory=dict)
+    datasets: dict[str, Dataset] = Field(default_factory=dict)
     """Ray Data sets by name, of which each worker gets its part: `ray.train.get_dataset_shard(name)`."""
     warm_start_checkpoint: Annotated[str, Field(min_length=1)] | None = None
     """The URI of a checkpoint to start from."""

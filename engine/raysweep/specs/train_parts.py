@@ -22,7 +22,7 @@ from raysweep.documents.json_values import plain
 from raysweep.documents.trainable import check_reference
 from raysweep.documents.tuples import marked
 from raysweep.documents.validation import Problem, did_you_mean, show
-from raysweep.specs.document import Trainable, check_storage_path
+from raysweep.specs.document import ImportPath, Trainable, as_given, check_storage_path
 from raysweep.specs.policies import Deadline, PositiveSeconds, Seconds
 
 DataAddress = Annotated[str, AfterValidator(check_storage_path)]
@@ -129,6 +129,11 @@ class DatasetSource(SpecModel):
         if self.function is not None and (self.files is not None or self.format != "parquet"):
             raise Problem("has a function, and files", example)
         return self
+
+
+Dataset = Annotated[
+    DatasetSource, BeforeValidator(as_given, json_schema_input_type=DatasetSource | ImportPath)
+]
 
 
 _SCHEDULE_FIX: Final = (

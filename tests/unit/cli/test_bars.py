@@ -11,6 +11,8 @@ from rich.console import Console
 
 from raysweep.cli.bars import LINE_EVERY_S, progress_bar
 from raysweep.jobs.packaging import pack_working_dir
+from raysweep.pages import write_report
+from raysweep.runs.reading import whole_sweep
 from raysweep.verify import verify_sweep
 from tests.unit.pages.sweeps import store
 
@@ -52,6 +54,15 @@ def test_lines_now_and_then_without_a_terminal() -> None:
         "exporting reports: 20,000 of 100,000",
         "exporting reports: 30,000 of 100,000",
     ]
+
+
+def test_a_report_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_sweep, "TOLD_EVERY", 10)
+    folder, _ = store(tmp_path / "store")
+    told: list[tuple[str, int, int]] = []
+    write_report(folder.uri, tmp_path, on_progress=lambda *each: told.append(each))
+    assert told[:2] == [("reading the journal", 10, 0), ("reading the journal", 20, 0)]
+    assert told[-1] == ("writing the report", 0, 0)
 
 
 @pytest.mark.parametrize("is_quick", [False, True])

@@ -74,7 +74,7 @@ def test_without_an_address_is_one_line(tmp_path: Path, cli: Cli, monkeypatch: p
     folder, _ = store(tmp_path / "store")
     ran = cli("export", folder.uri, "--to", "mlflow")
     assert (ran.code, ran.out) == (2, "")
-    assert "MLFLOW_TRACKING_URI is not set" in ran.err
+    assert "--out: names no MLflow server, and MLFLOW_TRACKING_URI is not set; write --out http" in ran.err
     ran = cli("export", folder.uri, "--to", "mlflow", "--out", "runs/")
     assert (ran.code, ran.out) == (2, "")
-    assert "'runs/' is not a web address" in ran.err
+    assert "--out: 'runs/' is not a web address; write http://host:5000" in ran.err

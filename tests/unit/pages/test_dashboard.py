@@ -105,6 +105,29 @@ def test_of_a_sweep_in_which_nothing_happens_nothing_is_sent(
         assert Asked(address, f"{path}?known={answer['version']}").status == 200
 
 
+def test_an_ended_sweep_is_read_once_until_its_end_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FRESH_S", "BUSY_SHARE"):
+        monkeypatch.setattr(live, name, 0.0)
+    folder, outcome = store(tmp_path)
+    reads: list[str] = []
+    read = WholeReader.read
+    monkeypatch.setattr(WholeReader, "read", lambda self: (reads.append("read"), read(self))[1])
+    with serving(str(tmp_path), Access(), 0) as (address, _):
+        path = f"/api/runs/{folder.sweep_id}"
+        first = Asked(address, path).json
+        assert first["shown"]["document"]["sweep"]["has_ended"]
+        assert Asked(address, f"{path}?known={first['version']}").status == 204
+        assert Asked(address, path).json == first
+        assert len(reads) == 1
+        folder.store.delete(f"{folder.sweep_id}/outcome.json")
+        folder.write_outcome_if_absent(outcome.model_copy(update={"notes": ("added",)}))
+        again = Asked(address, f"{path}?known={first['version']}").json
+        assert again["shown"]["document"]["sweep"]["notes"] == ["added"]
+        assert len(reads) == 2
+
+
 def test_a_log_is_read_and_a_missing_one_is_told(address: str, root: Path) -> None:
     name = sweep_of(root)
     assert Asked(address, f"/api/runs/{name}/log?trial=2").json["shown"]["text"] == "hello\n"

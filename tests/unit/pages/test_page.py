@@ -42,6 +42,14 @@ def test_data_cannot_leave_its_block(text: str) -> None:
     assert f"<title>{html.escape(text)}</title>" in page
 
 
+def test_title_and_summary_are_there_before_the_script_runs() -> None:
+    page = render("<i>n</i>: completed", {}, "<b>The sweep</b> is complete.").partition("</main>")[0]
+    assert "<h1>&lt;i&gt;n&lt;/i&gt;: completed</h1>" in page
+    assert "&lt;b&gt;The sweep&lt;/b&gt; is complete." in page
+    assert "<i>" not in page
+    assert "<b>" not in page
+
+
 def test_text_that_is_not_valid_unicode_is_replaced() -> None:
     assert json.loads(as_block({"a": "x\ud800y", "b": float("nan")})) == {"a": "x?y", "b": None}
 

@@ -61,6 +61,32 @@ def test_what_the_schema_refuses_the_model_refuses(fields: dict[str, Any], data:
         assert "\n" not in str(caught.value)
 
 
+FORMS: list[Any] = [
+    *(None, True, 1, 3, 0.5, [], {}, "", "m:C", "mlflow", "min", "2h", "1GB", "champion", "s3://b/c"),
+    *("loss < 1", ["a"], ["m:C"], ["mlflow"], [{"mlflow": {}}], ["loss < 1"], [{"x": 1}], [None], [3]),
+    *({"mlflow": None}, {"a": "m:C"}, {"x": 1}, {"a": {"files": "/x"}}, {"trainable": "m:C"}),
+    {"command": ["a"]},
+]
+"""Short forms, among them some that a field reads beside a mapping or a list."""
+
+
+@pytest.mark.parametrize(("model", "schema"), [(SweepSpec, SWEEP_SCHEMA), (TrainSpec, TRAIN_SCHEMA)])
+def test_the_schema_accepts_each_short_form_that_the_model_accepts(
+    model: type[SweepSpec] | type[TrainSpec], schema: jsonschema.Draft202012Validator, fields: dict[str, Any]
+) -> None:
+    base = {name: value for name, value in fields.items() if name in model.model_fields}
+    accepted = set()
+    for name in model.model_fields:
+        for form in FORMS:
+            try:
+                model(**{**base, name: form})
+            except SpecError:
+                continue
+            accepted.add(name)
+            assert schema.is_valid({**base, name: form}), f"{name}: {form}"
+    assert accepted > {"trainable", "storage_path", "tags"}
+
+
 @given(
     st.recursive(
         CONSTANTS | st.text(alphabet="0123456789eE+-._:xonyf~ <#*&!%'\"\n", max_size=6),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import typer
 
+from raysweep.cli.bars import progress_bar
 from raysweep.cli.consoles import print_json
 from raysweep.cli.exit_codes import DONE
 from raysweep.pages import write_report
@@ -24,7 +25,10 @@ class Wanted:
 
 def make_report(name: str, storage: str | None, wanted: Wanted) -> int:
     """Write the report and say where it is."""
-    path = write_report(name, wanted.output, storage=storage, compare=wanted.compare).resolve()
+    with progress_bar() as advance:
+        path = write_report(
+            name, wanted.output, storage=storage, compare=wanted.compare, on_progress=advance
+        ).resolve()
     if wanted.is_json:
         print_json({"path": str(path), "size_bytes": path.stat().st_size})
     else:

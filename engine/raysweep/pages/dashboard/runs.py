@@ -16,7 +16,7 @@ from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
 from raysweep.outcome.formatting import show_config
 from raysweep.pages.dashboard.nights import NightReader
 from raysweep.pages.failures import config_pairs
-from raysweep.pages.live import POLL_S, Answer, LiveSweep, answer, training_document
+from raysweep.pages.live import POLL_S, Answer, LiveSweep, Seen, answer, training_document
 from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.reading.glances import glance, glance_training
@@ -54,6 +54,7 @@ class Runs:
         self._nights_lock = threading.Lock()
         self._listed_at = 0.0
         self._runs: OrderedDict[str, LiveSweep] = OrderedDict()
+        self._answers: dict[str, tuple[Seen, Answer]] = {}
 
     def close(self) -> None:
         """End its threads."""
@@ -153,7 +154,11 @@ class Runs:
         seen = self._kept(name).read()
         if seen is None:
             raise SweepNotFoundError(name, self.store.url)
-        return answer({"view": "sweep", "document": seen.document, "poll_s": seen.poll_s})
+        made = self._answers.get(name)
+        if made is None or made[0] is not seen:
+            shown = {"view": "sweep", "document": seen.document, "poll_s": seen.poll_s}
+            made = self._answers[name] = seen, answer(shown)
+        return made[1]
 
     def folder(self, name: str) -> SweepFolder:
         """A sweep's folder. Raises: SweepNotFoundError, StorageError."""
@@ -197,7 +202,8 @@ class Runs:
             run = self._runs.pop(name, None) or LiveSweep(SweepFolder(self.store, name))
             self._runs[name] = run
             while len(self._runs) > KEPT_RUNS:
-                self._runs.popitem(last=False)
+                left, _ = self._runs.popitem(last=False)
+                self._answers.pop(left, None)
             return run
 
     def log(self, name: str, trial: int, attempt: int | None) -> Answer:

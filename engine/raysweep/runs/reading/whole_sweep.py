@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from raysweep.estimates.seen import MAX_TRIALS as MAX_SEEN
 from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.outcome.estimate import NOTHING
 from raysweep.outcome.record import without_collector
+from raysweep.outcome.trials import Trials
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import HolderWatch
 from raysweep.runs.ownership.replay import damaged_record
@@ -35,6 +36,10 @@ from raysweep.specs import SweepSpec
 
 MAX_METRICS: Final = 8
 """Of this many metrics the curves are kept: those that rank the trials, then the first that came up."""
+TOLD_EVERY: Final = 2000
+"""How many records of the journal are read between two calls of `on_progress`."""
+OnProgress = Callable[[str, int, int], None]
+"""Told what is done, how much of it is done, and how much there is; 0: not known."""
 _NAN: Final = float("nan")
 
 
@@ -97,8 +102,12 @@ class WholeSweep:
     """Why there are no curves: the journal could not be read."""
 
 
-def read_whole(folder: SweepFolder) -> WholeSweep:
+def read_whole(folder: SweepFolder, on_progress: OnProgress | None = None) -> WholeSweep:
     """Read everything of a sweep.
+
+    Args:
+        folder: The sweep.
+        on_progress: Is told how many records of the journal are read.
 
     Raises:
         SweepNotFoundError: There is no such sweep.
@@ -106,7 +115,7 @@ def read_whole(folder: SweepFolder) -> WholeSweep:
         StorageError, SweepDamagedError, JournalDamagedError: It cannot be read. A damaged journal of a sweep
             that has ended is told in `problem` instead.
     """
-    return WholeReader(folder).read()
+    return WholeReader(folder, on_progress=on_progress).read()
 
 
 class WholeReader:
@@ -115,10 +124,17 @@ class WholeReader:
     Args:
         folder: The sweep.
         is_strict: A journal that cannot be read raises where there is no outcome; else the heartbeat is used.
+        on_progress: As for `read_whole`.
     """
 
-    def __init__(self, folder: SweepFolder, *, is_strict: bool = True) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: SweepFolder,
+        *,
+        is_strict: bool = True,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._folder, self._on_progress = folder, on_progress
         self._is_strict = is_strict
         self._watch = HolderWatch()
         self._collector: _Collector | None = None
@@ -133,6 +149,9 @@ class WholeReader:
         # The heartbeat first: what it knows is in the journal by then.
         heartbeat = folder.read_progress()
         outcome = folder.read_outcome()
+        if outcome is not None:
+            # All of it is looked at several times: a stored trial would be read anew each time.
+            outcome = outcome.model_copy(update={"trials": Trials(tuple(outcome.trials))})
         found, problem = _Collected(), ""
         try:
             with without_collector():
@@ -193,7 +212,7 @@ class WholeReader:
         collector, self._collector = self._collector, None
         if collector is None or collector.record != record:
             collector = _Collector(record, self._folder)
-        found = collector.read()
+        found = collector.read(self._on_progress)
         self._collector = collector
         return found
 
@@ -220,9 +239,11 @@ class _Collector:
         self.found = _Collected(state=self.state)
         self._metrics: dict[str, None] = {name: None for name in (spec.metric, *spec.others) if name}
 
-    def read(self) -> _Collected:
+    def read(self, on_progress: OnProgress | None) -> _Collected:
         """Take what came since the last call."""
         for number, line in enumerate(self._journal.read(), start=1):
+            if on_progress is not None and number % TOLD_EVERY == 0:
+                on_progress("reading the journal", number, 0)
             try:
                 event = decode(line)
             except ValueError as error:
