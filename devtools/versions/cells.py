@@ -114,18 +114,24 @@ AIRFLOW_SAMPLE: Final[Sample] = {
 PREFECT_SAMPLE: Final[Sample] = {
     "tasks and blocks": ("tests/prefect/test_parts.py",),
     "a flow": ("tests/prefect/test_nightly.py::test_a_night_of_commands_needs_no_trainable",),
-    "command line": ("tests/unit/cli/test_trials.py", "tests/unit/cli/test_pipeline_options.py"),
+    "command line": ("tests/unit/cli/test_trials.py",),
 }
 PYTHON_SAMPLE: Final[Sample] = {
-    "core": ("tests/unit/core/test_step.py", "tests/unit/worker"),
+    "core": (
+        "tests/unit/core/test_step.py",
+        "tests/unit/worker/process",
+        "tests/unit/worker/test_link.py",
+        "tests/unit/worker/test_machine.py",
+        "tests/unit/worker/test_session.py",
+    ),
     "sweeps": _SWEEPS,
     "training steps": _TRAIN[:1],
 }
 OPTUNA_SAMPLE: Final[Sample] = {
-    "searchers": ("tests/unit/search",),
+    "searchers": ("tests/unit/search/test_optuna_tpe.py", "tests/unit/search/test_constraints.py"),
 }
 TORCH_SAMPLE: Final[Sample] = {
-    "searchers": ("tests/unit/search", "-k", "gp"),
+    "searchers": ("tests/unit/search/test_gp.py",),
     "gangs": (_DDP,),
     "training steps": ("tests/engine/test_training.py::test_torch_workers_share_a_process_group",),
 }

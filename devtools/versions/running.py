@@ -159,7 +159,7 @@ def run_part(cell: Cell, python: Path, part: str, arguments: Sequence[str]) -> P
     with log.open("wb") as output:
         try:
             subprocess.run(
-                ["nice", "-n", "10", python, "-m", "pytest", *options, *arguments, "-m", _marks(arguments)],
+                [python, "-m", "pytest", *options, *arguments, "-m", _marks(arguments)],
                 cwd=ROOT,
                 env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""},
                 stdout=output,
@@ -204,9 +204,7 @@ def _constraints(cell: Cell, folder: Path) -> Path:
 
 
 def _install(*arguments: str) -> None:
-    done = subprocess.run(
-        ["nice", "-n", "10", UV, *arguments], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    done = subprocess.run([UV, *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         raise NoEnvironment(" ".join(lines)[:600] or f"uv ended with {done.returncode}")
