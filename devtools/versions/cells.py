@@ -10,7 +10,7 @@ from raysweep.tested import TRAINS_SINCE
 
 PYTHON: Final = "3.11"
 NEWEST_RAY: Final = "ray[default,train]==2.60.0"
-NEWEST: Final = ("ray", "typer")
+NEWEST: Final = ("optuna", "ray", "typer")
 """Packages that are the newest in a row whose other packages are those of an earlier day."""
 
 Sample = Mapping[str, Sequence[str]]
@@ -127,8 +127,10 @@ PYTHON_SAMPLE: Final[Sample] = {
     "sweeps": _SWEEPS,
     "training steps": _TRAIN[:1],
 }
-OPTUNA_SAMPLE: Final[Sample] = {
-    "searchers": ("tests/unit/search/test_optuna_tpe.py", "tests/unit/search/test_constraints.py"),
+_UNCONSTRAINED: Final = "tests/unit/search/test_optuna_tpe.py::test_constraints_require_optuna_5"
+OPTUNA_SAMPLE: Final[dict[str, Sequence[str]]] = {
+    "searchers": ("tests/unit/search/test_optuna_tpe.py",),
+    "constraints": ("tests/unit/search/test_constraints.py",),
 }
 TORCH_SAMPLE: Final[Sample] = {
     "searchers": ("tests/unit/search/test_gp.py",),
@@ -237,7 +239,8 @@ CELLS: Final[Sequence[Cell]] = (
             version=version,
             extras="ray,search",
             packages=(f"optuna=={version}", NEWEST_RAY),
-            sample=OPTUNA_SAMPLE,
+            sample=OPTUNA_SAMPLE if version >= "5" else OPTUNA_SAMPLE | {"constraints": (_UNCONSTRAINED,)},
+            requires={} if version >= "5" else {"constraints": "5.0"},
         )
         for version in _OPTUNAS
     ),

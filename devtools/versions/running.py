@@ -24,6 +24,8 @@ PART_S: Final = 900.0
 """How long the tests of one part may take."""
 TODAY: Final = "2100-01-01"
 """A day that excludes no release."""
+EXPERIMENTAL: Final = "optuna.exceptions.ExperimentalWarning"
+"""Optuna 4 gives it for arguments that are usual in Optuna 5."""
 OLD_NAMES: Final = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
 """The tests treat warnings as errors. A row has packages of many ages, with older names of each other."""
 
@@ -148,7 +150,10 @@ def run_part(cell: Cell, python: Path, part: str, arguments: Sequence[str]) -> P
         "-n0",
         "-p",
         "no:cacheprovider",
-        *(f"-Wdefault::{name}" for name in OLD_NAMES),
+        *(
+            f"-Wdefault::{name}"
+            for name in (*OLD_NAMES, *([EXPERIMENTAL] if cell.product == "optuna" else []))
+        ),
         "--tb=short",
         "-o",
         "junit_family=xunit1",
