@@ -152,9 +152,12 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
     environment = {**os.environ, "PYTHONPATH": path, "RAY_AUTH_MODE": "token"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as first:
         assert first.stderr is not None
+        seen = []
         for line in first.stderr:
+            seen.append(line)
             if line.strip() == "step 4":
                 break
+        assert seen[-1].strip() == "step 4", "".join(seen)
         (folder,) = (path for path in storage_path.iterdir() if path.is_dir())
         with pytest.raises(SweepHeldError, match=f"process {first.pid}"):
             find_at_rest(RunFolder(open_store(storage_path), folder.name))
