@@ -21,7 +21,7 @@ from pathlib import Path
 import pendulum
 from airflow.sdk import DAG, Param
 
-from raysweep_airflow import ApproveOperator, GateOperator, SweepOperator, TrainOperator
+from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
 
 SPECS = Path(__file__).resolve().parents[1] / "examples"
 # The code of the trials, for the cluster; `pip` and the like go in here too.
@@ -86,7 +86,11 @@ with DAG(
         job=JOB,
         execution_timeout=STEP,
     )
-    last = ApproveOperator(task_id="approve", outcome=gate.output) if APPROVAL else gate
+    last = gate
+    if APPROVAL:
+        from raysweep_airflow import ApproveOperator  # requires Airflow 3.1
+
+        last = ApproveOperator(task_id="approve", outcome=gate.output)
     train = TrainOperator(
         task_id="train", spec="night_train.yaml", outcome=last.output, job=JOB, execution_timeout=STEP
     )

@@ -22,19 +22,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.list:
         sys.stdout.write("".join(f"{cell.name}\n" for cell in CELLS))
         return 0
-    kept = results.read()
     wanted = [] if asked.page else [cell for cell in CELLS if _is_wanted(cell.name, cell.product, asked.only)]
     if not asked.page and not wanted:
         parser.error(f"no cell is named {' '.join(asked.only)}; --list shows the names")
     for cell in wanted:
-        earlier = kept.get(cell.name, {}).get("parts", {}) if asked.part else {}
+        earlier = results.read().get(cell.name, {}).get("parts", {}) if asked.part else {}
 
         def keep(result: running.Result, name: str = cell.name, earlier: Any = earlier) -> None:
             found = result.to_dict()
-            kept[name] = found | {"parts": {**earlier, **found["parts"]}}
-            results.write(kept)
+            # Another run may have written since this one began.
+            results.write(results.read() | {name: found | {"parts": {**earlier, **found["parts"]}}})
 
         running.run(cell, _say, keep, asked.part)
+    kept = results.read()
     pages.write(kept)
     failed = [cell.name for cell in wanted if not results.is_tested(cell, kept.get(cell.name))]
     if failed:

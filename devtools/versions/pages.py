@@ -20,7 +20,8 @@ HEAD: Final = """\
 # Versions
 
 Each row is an environment in which a sample of the tests ran. A cell shows how many tests passed,
-and how many failed. *not run* means that nothing is known.
+and how many failed. *not run* means that nothing is known. *requires 2.56* means that this version is
+too old for the part, and that the tests of its refusal passed.
 
 `make test-versions` runs all rows and writes this page. `python -m devtools.versions --only ray-2.50`
 runs one row, `--page` writes the page alone. The results, with the names of the tests that failed,
@@ -76,11 +77,13 @@ def _row(
         return [cell.version, *["" for _ in others], *[NOT_RUN for _ in parts], ""]
     about = {"python": found["python"], "ray": found["packages"].get("ray", "")}
     name = cell.version if is_tested(cell, found) else f"{cell.version} (not tested)"
-    shown = [_shown(found["parts"].get(part)) for part in parts]
+    shown = [_shown(found["parts"].get(part), cell.requires.get(part, "")) for part in parts]
     return [name, *(about[each] for each in others), *shown, found["date"]]
 
 
-def _shown(part: Mapping[str, Any] | None) -> str:
+def _shown(part: Mapping[str, Any] | None, requires: str) -> str:
+    if requires and part is not None and part["result"] == "passed":
+        return f"requires {requires}"
     if part is None or part["result"] == "skipped":
         return NOT_RUN
     if part["result"] == "passed":

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Param
 from airflow.sdk.definitions.param import ParamsDict
-from airflow.sdk.timezone import utcnow
 
 from raysweep.errors import SpecError, StorageUnavailableError
 from raysweep_airflow.arguments import checked, registered
@@ -24,6 +23,7 @@ from raysweep_airflow.links import page_url, report_url
 try:
     from airflow.providers.standard.operators.hitl import ApprovalOperator
     from airflow.providers.standard.triggers.hitl import HITLTrigger
+    from airflow.sdk.timezone import utcnow
 except (
     ImportError,
     AirflowException,

@@ -14,7 +14,7 @@ from airflow.sdk import Asset, BaseOperator, BaseOperatorLink
 from pydantic import SecretStr
 
 from raysweep.errors import SpecError
-from raysweep_airflow.compat import conf
+from raysweep_airflow.compat import conf, renders_native
 from raysweep_airflow.links import LINKS
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class JobOperator(BaseOperator):
                 dag.get_template_env(force_sandboxed=True) if dag is not None else self.get_template_env()
             ),
             context=context,
-            is_native=self._should_render_native(dag),
+            is_native=renders_native(self, dag),
             schema=lambda: schema_of(model),
             other=lambda each: self.render_template(each, context),
         )

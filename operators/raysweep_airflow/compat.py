@@ -52,6 +52,7 @@ __all__ = [
     "TaskAwaitingInput",
     "TryStore",
     "conf",
+    "renders_native",
     "store_of",
 ]
 
@@ -75,6 +76,14 @@ class TryStore:
     def set(self, key: str, value: Any, retention: timedelta | None = None) -> None:
         """Keep a value for this try."""
         self._values[key] = value
+
+
+def renders_native(operator: Any, dag: Any) -> bool:
+    """Whether the operator's templates give Python objects; before Airflow 3.2 only its DAG may say so."""
+    asked = getattr(operator, "_should_render_native", None)
+    if asked is not None:
+        return bool(asked(dag))
+    return dag is not None and bool(dag.render_template_as_native_obj)
 
 
 def store_of(context: Mapping[str, Any]) -> Any:

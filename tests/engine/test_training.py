@@ -129,7 +129,8 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
                     log.write(f"from {step}\\n")
                 while step < 12:
                     step += 1
-                    time.sleep(config["pause_s"] if found is None else 0)
+                    if found is None:  # the first run is killed: its sixth step lasts until then
+                        time.sleep(config["pause_s"] if step < 6 else 60)
                     with tempfile.TemporaryDirectory() as folder:
                         (Path(folder) / "step.json").write_text(json.dumps(step))
                         rs.report({"step": step}, checkpoint=folder)
@@ -151,9 +152,12 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
     environment = {**os.environ, "PYTHONPATH": path, "RAY_AUTH_MODE": "token"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as first:
         assert first.stderr is not None
+        seen = []
         for line in first.stderr:
+            seen.append(line)
             if line.strip() == "step 4":
                 break
+        assert seen[-1].strip() == "step 4", "".join(seen)
         (folder,) = (path for path in storage_path.iterdir() if path.is_dir())
         with pytest.raises(SweepHeldError, match=f"process {first.pid}"):
             find_at_rest(RunFolder(open_store(storage_path), folder.name))

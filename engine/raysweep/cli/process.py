@@ -42,15 +42,19 @@ def is_debugging() -> bool:
 
 
 def _call(arguments: list[str]) -> int:
-    from typer.exceptions import TyperException
+    import typer
 
     from raysweep.cli.app import app
+
+    # The base of typer's errors is TyperException since 0.29, and was ClickException before.
+    bases = typer.BadParameter.__mro__
+    base = bases[bases.index(Exception) - 1]
 
     if not arguments:
         arguments = ["--help"]
     try:
         task = app(arguments, prog_name="raysweep", standalone_mode=False)
-    except TyperException as error:
+    except base as error:
         command = next((word for word in arguments[:1] if word in _commands()), "")
         hint = f"raysweep {command} --help" if command else "raysweep --help"
         # "Value error, " is pydantic's, from inside typer.

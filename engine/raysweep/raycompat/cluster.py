@@ -52,10 +52,19 @@ class NodeKind:
     max_count: int | None
 
 
+def _accessor() -> Any:
+    """The connection to what the cluster's head knows."""
+    connect = getattr(state, "_connect_and_get_accessor", None)
+    if connect is not None:
+        return connect()
+    state._check_connected()  # type: ignore[attr-defined]  # Ray 2.50
+    return state.global_state_accessor
+
+
 def read_load() -> Load:
     """What waits for resources at present."""
     usage: Any = gcs_pb2.ResourceUsageBatchData.FromString(  # type: ignore[attr-defined]
-        state._connect_and_get_accessor().get_all_resource_usage()
+        _accessor().get_all_resource_usage()
     )
     return Load(
         demands=[
@@ -146,7 +155,7 @@ class ClusterNotes:
 def find_groups_of(actors: Collection[str]) -> list[bytes]:
     """The ids of the placement groups that these actors made and that hold resources, or wait for them."""
     table: Any = gcs_pb2.PlacementGroupTableData  # type: ignore[attr-defined]
-    rows = map(table.FromString, state._connect_and_get_accessor().get_placement_group_table())
+    rows = map(table.FromString, _accessor().get_placement_group_table())
     return [
         row.placement_group_id
         for row in rows

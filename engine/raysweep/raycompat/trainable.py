@@ -31,6 +31,14 @@ FILLED_IN: Final = frozenset(
 """What Tune adds to each result that says where and when, not what came out."""
 
 
+class _NoLogger:
+    """The results are the sweep's: nothing is written in the folder of an attempt."""
+
+    def on_result(self, result: Any) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
 def can_save(cls: type[Any]) -> bool:
     """Whether the class has a `save_checkpoint` of its own."""
     return cls.save_checkpoint is not Trainable.save_checkpoint
@@ -42,8 +50,14 @@ def make(cls: type[Any], config: dict[str, Any], info: SimpleNamespace, folder: 
     def take_folder(self: Any) -> None:
         self._logdir = str(folder())
 
-    # A class of its own, as the folder that Tune would make is in the user's home, and stays there.
-    placed = type(cls.__name__, (cls,), {"_setup_logdir": take_folder, "__module__": cls.__module__})
+    def take_no_logger(self: Any, config: Any, logger_creator: Any = None) -> None:
+        take_folder(self)
+        self._result_logger = _NoLogger()
+
+    # A class of its own, as the folder that Tune would make is in the user's home, and stays there. Ray 2.54
+    # and older makes it together with a logger of results.
+    own = {"_setup_logdir": take_folder, "_create_logger": take_no_logger, "__module__": cls.__module__}
+    placed = type(cls.__name__, (cls,), own)
     return placed({**config, TRIAL_INFO: info})
 
 

@@ -30,12 +30,14 @@ from ray.train.v2._internal.execution.failure_handling import (
     FailurePolicy,
     create_failure_policy,
 )
+from ray.train.v2._internal.execution.worker_group.placement_group_handle import (
+    DefaultPlacementGroupHandle,
+)
 from ray.train.v2._internal.util import ObjectRefWrapper
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import WorkerGroupError
 
 from raysweep.raycompat.dataplace import DataPlace
-from raysweep.raycompat.placement import DefaultPlacementGroupHandle
 from raysweep.raycompat.preemption import HAS_NOTICES, PreemptionError, PreemptionInfo
 from raysweep.raycompat.train import (
     POLL_FASTEST_S,

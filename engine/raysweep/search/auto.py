@@ -9,7 +9,7 @@ from pydantic import Field
 
 from raysweep.search.base import Searcher, SearchSetup
 from raysweep.search.machinery.model import around, modes_of, refuse_grid
-from raysweep.search.options import CostAwareOptions, needs_packages
+from raysweep.search.options import CostAwareOptions, check_optuna, needs_packages
 from raysweep.space.branches import switch_paths
 
 
@@ -37,6 +37,7 @@ class AutoOptions(CostAwareOptions):
         refuse_grid(setup.space.searched, "auto")
         with needs_packages("auto", "ray", "optuna"):
             from raysweep.search.models.auto import AutoModel
+        check_optuna(setup)
         with needs_packages("cost_attr", "gp", "torch", "scipy"):
             model = AutoModel(
                 setup.model_space,

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from raysweep.search.base import Searcher, SearchSetup
 from raysweep.search.machinery.model import around, refuse_grid
-from raysweep.search.options import CostAwareOptions, needs_packages
+from raysweep.search.options import CostAwareOptions, check_optuna, needs_packages
 
 
 class GpOptions(CostAwareOptions):
@@ -31,4 +31,5 @@ class GpOptions(CostAwareOptions):
         refuse_grid(setup.space.searched, "gp")
         with needs_packages("gp", "gp", "torch", "scipy", "optuna"):
             from raysweep.search.models.gp import GpModel
+        check_optuna(setup)
         return around(GpModel(setup.model_space, setup.seed, setup.mode, self), setup)

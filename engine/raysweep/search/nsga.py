@@ -9,7 +9,7 @@ from pydantic import Field
 from raysweep.schedulers.options import Metrics
 from raysweep.search.base import Searcher, SearchSetup
 from raysweep.search.machinery.model import around, modes_of, refuse_grid
-from raysweep.search.options import SearchOptions, needs_packages
+from raysweep.search.options import SearchOptions, check_optuna, needs_packages
 
 
 class Nsga2Options(SearchOptions):
@@ -36,6 +36,7 @@ class Nsga2Options(SearchOptions):
         refuse_grid(setup.space.searched, self.called)
         with needs_packages(self.called, "ray", "optuna"):
             from raysweep.search.models.nsga import NsgaModel
+        check_optuna(setup)
         return around(NsgaModel(setup.model_space, setup.seed, modes_of(setup), self), setup)
 
 

@@ -41,6 +41,21 @@ def needs_packages(kind: str, extra: str, *packages: str) -> Iterator[None]:
         raise SpecError("search", problem, f"pip install raysweep[{extra}]") from error
 
 
+def check_optuna(setup: SearchSetup) -> None:
+    """Check that the constraints can be given to Optuna.
+
+    Raises: SpecError: Its trials have no constraints, as before Optuna 5.
+    """
+    if not setup.constraints:
+        return
+    from optuna import __version__
+    from optuna.trial import FrozenTrial
+
+    if not hasattr(FrozenTrial, "constraints"):
+        problem = f"requires Optuna 5 in this search (got {__version__})"
+        raise SpecError("constraints", problem, "upgrade optuna, or set search: random")
+
+
 class SearchOptions(SpecModel):
     """What the engine wants to know of a search before it has a searcher."""
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from raysweep.search.base import Searcher, SearchSetup
 from raysweep.search.machinery.model import around, modes_of, refuse_grid
-from raysweep.search.options import SearchOptions, needs_packages
+from raysweep.search.options import SearchOptions, check_optuna, needs_packages
 
 TPE_RESULTS: Final = 2000
 
@@ -38,4 +38,5 @@ class TpeOptions(SearchOptions):
         refuse_grid(setup.space.searched, "tpe")
         with needs_packages("tpe", "ray", "optuna"):
             from raysweep.search.models.tpe import TpeModel
+        check_optuna(setup)
         return around(TpeModel(setup.model_space, setup.seed, modes_of(setup), self), setup)

@@ -5,15 +5,20 @@ The ranges are in `ranges.py`, which `python -m devtools.versions` writes; the t
 
 from __future__ import annotations
 
+import platform
 import re
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Final
 
+from raysweep.errors import SpecError
 from raysweep.tested.ranges import RANGES
 
 PACKAGES: Final = {"ray": "ray", "airflow": "apache-airflow", "prefect": "prefect"}
 """The distribution of each product that a driver may run beside."""
+TRAINS_SINCE: Final = (2, 56)
+"""The oldest Ray with the parts of Ray Train that `raycompat` replaces: an older one makes its workers in
+another way, has another callback for data sets, and no state of a validation."""
 LABELS: Final = {"ray": "Ray", "airflow": "Airflow", "prefect": "Prefect", "python": "Python"}
 
 
@@ -38,13 +43,31 @@ def untested(product: str, version: str) -> str:
 
 def untested_here() -> list[str]:
     """The lines about what is installed beside raysweep in this environment."""
-    found = []
+    found = [untested("python", platform.python_version())]
     for product, package in PACKAGES.items():
         try:
             found.append(untested(product, installed(package)))
         except PackageNotFoundError:
             continue
     return [line for line in found if line]
+
+
+def check_training(version: str = "") -> None:
+    """Check that training with Ray Train works on this Ray.
+
+    Args:
+        version: Of Ray; empty: of the Ray that is installed.
+
+    Raises: SpecError: It is too old.
+    """
+    numbers = _minor(version or installed("ray"))
+    if numbers is not None and numbers < TRAINS_SINCE:
+        raise SpecError(
+            "ray",
+            f"training with Ray Train requires Ray {TRAINS_SINCE[0]}.{TRAINS_SINCE[1]} or newer"
+            f" (got {version or installed('ray')})",
+            "upgrade Ray; sweeps without Ray Train run on it",
+        )
 
 
 def _minor(version: str) -> tuple[int, int] | None:

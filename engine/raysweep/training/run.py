@@ -31,6 +31,7 @@ from raysweep.runs.training import RunFolder
 from raysweep.specs import RunRequest, TrainSpec, load_trainable
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
+from raysweep.tested import check_training
 from raysweep.training.checkpoint_list import SNAPSHOT, check_snapshot
 from raysweep.training.checkpoints import Keeper
 from raysweep.training.data_digest import digest_data, try_to_digest
@@ -68,6 +69,7 @@ def run_training(
         folder.freeze_spec(spec, key)
         _keep_card(folder, spec, finished)  # the process that trained may have died before it did
         return finished
+    check_training()
     _check_code(spec)
     if spec.warm_start_checkpoint is not None:
         check_warm_start(spec.warm_start_checkpoint)

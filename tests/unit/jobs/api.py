@@ -34,6 +34,7 @@ class Api:
     logs: dict[str, str] = field(default_factory=dict)
     submit_delay_s: float = 0.0
     address: str = ""
+    ray_version: str = "2.60.0"
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, method: str, part: str) -> int:
@@ -47,7 +48,9 @@ class Api:
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         if path == "/api/version":
-            return 200, json.dumps({"version": "4", "ray_version": "2.60.0", "session_name": "s"}).encode()
+            return 200, json.dumps(
+                {"version": "4", "ray_version": self.ray_version, "session_name": "s"}
+            ).encode()
         if path.startswith("/api/packages/gcs/"):
             return self._package(method, path.rpartition("/")[2], body)
         if path == "/api/jobs/" and method == "GET":

@@ -20,7 +20,7 @@ from ray.tune.trainable import util as tune_util
 from raysweep.documents import tune_objects
 from raysweep.raycompat import calls, trainable
 from raysweep.raycompat.trainworker import TrainWorker
-from tests.unit.raycompat.moved import check_uses, parameters
+from tests.unit.raycompat.moved import check_uses, parameters, ray_version, since
 
 
 def test_tunes_calls_look_where_the_session_is_put() -> None:
@@ -42,6 +42,7 @@ def test_tunes_calls_look_where_the_session_is_put() -> None:
     check_uses(trainable_fn_utils._in_tune_session, "world_rank is None")
 
 
+@since(2, 54)
 def test_trains_calls_look_where_the_worker_is_put() -> None:
     assert importlib.import_module(calls.TRAIN_WORKER) is train_fn_utils
     check_uses(train_fn_utils.get_train_fn_utils, "return _train_fn_utils")
@@ -81,7 +82,8 @@ def test_the_wrappers_hold_what_is_read_of_them() -> None:
 
 def test_a_class_takes_its_folder_and_its_trial_as_they_are_given(tmp_path: Path) -> None:
     source = inspect.getsource(ray.tune.Trainable)
-    for used in ("self._setup_logdir()", "self.config.pop(TRIAL_INFO, None)", "checkpoint_result.metrics"):
+    folder = "self._setup_logdir()" if ray_version() >= (2, 56) else "self._create_logger(self.config"
+    for used in (folder, "self.config.pop(TRIAL_INFO, None)", "checkpoint_result.metrics"):
         assert used in source
     assert TRIAL_INFO == "__trial_info__"
     state = inspect.getsource(ray.tune.Trainable.get_state)

@@ -13,7 +13,7 @@ from ray.util.placement_group import PlacementGroup
 
 from raysweep.raycompat import cluster
 from raysweep.raycompat.cluster import Demand, NodeKind, WaitingGroup
-from tests.unit.raycompat.moved import parameters
+from tests.unit.raycompat.moved import parameters, ray_version
 
 TABLE: Any = gcs_pb2.PlacementGroupTableData  # type: ignore[attr-defined]
 ACTOR = b"\x01\x02"
@@ -49,7 +49,7 @@ class Answers:
 @pytest.mark.parametrize(
     "name",
     [
-        "_connect_and_get_accessor",
+        "_connect_and_get_accessor" if ray_version() > (2, 50) else "_check_connected",
         "available_resources_per_node",
         "get_cluster_config",
         "get_draining_nodes",

@@ -276,12 +276,16 @@ def test_what_a_workers_checkpoints_go_through_is_there_and_is_used() -> None:
     assert "checkpoint, checkpoint_dir_name\n" in inspect.getsource(TrainContext._upload_checkpoint)
     check_uses(TrainContext._sync_checkpoint_dir_name_across_ranks, "make_default_checkpoint_dir_name()")
     assert report.count("self._upload_checkpoint(") == 2, "waiting and in the background"
-    assert "is_managed_checkpoint(" in report
     check_uses(DistributedTrainFnUtils.get_checkpoint, "get_internal_train_context().get_checkpoint()")
     assert parameters(TrainContext.get_checkpoint) == ["self"]
     for name in ("build_checkpoint_path_from_name", "extract_checkpoint_dir_name_from_path"):
         assert hasattr(StorageContext, name)
     check_uses(StorageContext, "def _check_validation_file(self)", "def experiment_fs_path(self)")
+
+
+@since(2, 58)
+def test_a_checkpoint_that_is_stored_already_is_not_uploaded_again() -> None:
+    check_uses(TrainContext.report, "is_managed_checkpoint(")
 
 
 def test_a_checkpoint_is_restored_once_its_path_is_asked_for(tmp_path: Path) -> None:

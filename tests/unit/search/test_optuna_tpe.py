@@ -139,6 +139,24 @@ def test_asks_are_optunas(multivariate: bool, liar: bool) -> None:
             ours.tell(number, config["u"], "completed")
 
 
+def test_constraints_require_optuna_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optuna.trial.FrozenTrial", type("TrialOfOptuna4", (), {}))
+    spec = SweepSpec(
+        name="s",
+        trainable="m:f",
+        param_space=SMALL,
+        metric="m",
+        mode="max",
+        search="tpe",
+        constraints=["k <= 1"],
+    )
+    with pytest.raises(
+        SpecError, match=r"constraints: requires Optuna 5 in this search \(got .*upgrade optuna"
+    ):
+        make_searcher(spec, 3)
+
+
+@pytest.mark.skipif(optuna.__version__ < "5", reason="Optuna 4 has other defaults")
 def test_the_default_is_optunas_own() -> None:
     """With no option set, neither here nor there, the asks are the same."""
     ours = searcher(SMALL, 40, seed=3)

@@ -326,7 +326,8 @@ def _finite(values: list[float]) -> list[float]:
 
 def _penalty(trial: FrozenTrial) -> float:
     """How far a trial is from satisfying the constraints; 0: it does."""
-    return sum(max(each, 0.0) for each in trial.constraints.values())
+    found: dict[str, float] = getattr(trial, "constraints", {})  # since Optuna 5
+    return sum(max(each, 0.0) for each in found.values())
 
 
 def _with_value(trial: FrozenTrial, value: float) -> FrozenTrial:

@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from raysweep.search.base import Result, derived_seed
 from raysweep.search.machinery.cells import LeafPath
 from raysweep.search.machinery.model import unconditional
-from raysweep.search.models.optuna_model import Modes, constraints_of, quiet_study
+from raysweep.search.models.optuna_model import Modes, constraints_of, make_trial, quiet_study
 from raysweep.search.models.optuna_params import params_of
 from raysweep.space.parsed import Space
 
@@ -109,7 +109,7 @@ class NsgaModel:
         return {param.name: param.to_param(values[param.path]) for param in self._params}
 
     def _individual(self, number: int, params: Mapping[str, Any], result: Result) -> FrozenTrial:
-        trial = create_trial(
+        trial = make_trial(
             params=dict(params),
             distributions=self._distributions,
             values=result.values,

@@ -122,7 +122,7 @@ class OptunaModel(ABC):
         known = [param for param in self._params if self._space.is_reached(param.path, leaves)]
         params = {param.name: param.to_param(leaves[param.path]) for param in known}
         distributions = {name: self._distributions[name] for name in params}
-        return create_trial(params=params, distributions=distributions, **state)
+        return make_trial(params=params, distributions=distributions, **state)
 
 
 def constraints_of(result: Result) -> dict[str, float] | None:
@@ -132,7 +132,12 @@ def constraints_of(result: Result) -> dict[str, float] | None:
 
 def _constraint_attrs(result: Result) -> dict[str, Any]:
     """The attributes of a trial with these constraints: as `Trial.set_constraint` does, and where."""
-    return create_trial(state=TrialState.RUNNING, constraints=constraints_of(result)).system_attrs
+    return make_trial(state=TrialState.RUNNING, constraints=constraints_of(result)).system_attrs
+
+
+def make_trial(*, constraints: dict[str, float] | None = None, **state: Any) -> FrozenTrial:
+    """As Optuna's `create_trial`, which knows constraints since Optuna 5; see `check_optuna`."""
+    return create_trial(**state, **({"constraints": constraints} if constraints else {}))
 
 
 def quiet_study(mode: Modes, storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:

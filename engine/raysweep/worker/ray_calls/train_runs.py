@@ -24,6 +24,7 @@ from raysweep import trial as trial_api
 from raysweep.errors import RaysweepError, SpecError, TrialStopped
 from raysweep.messages import Validation
 from raysweep.raycompat import calls as compat
+from raysweep.tested import check_training
 from raysweep.threads import start_thread
 from raysweep.worker.process.import_hooks import Door, Doors
 from raysweep.worker.ray_calls.tune_calls import Calls, report_flat
@@ -195,8 +196,9 @@ class _Runs:
         """In the place of `trainer.fit()`: the same result, and the same errors.
 
         Raises: TrialStopped: The trial should end now; the run's workers are gone. SpecError: The trial does
-            not hold what the trainer asks for. RaysweepError: See `_check_order`.
+            not hold what the trainer asks for, or Ray is too old. RaysweepError: See `_check_order`.
         """
+        check_training()
         from raysweep.raycompat.trialdata import DataRefused
 
         if not self._running.acquire(blocking=False):
