@@ -41,7 +41,7 @@ _PHRASES: Final = {
 }
 _CELL_END: Final = re.compile(r"(?<!\\)\|")
 _CODE: Final = re.compile(r"`[^`]*`")
-_NO_WORDS: Final = re.compile(r"(?<=\])\([^)\s]*\)|<!--.*?-->|</?[a-z]+(?: [a-z]+=[^<>\n]*)?>|\|", re.DOTALL)
+_NO_WORDS: Final = re.compile(r"(?<=\])\([^)\s]*\)|\|")
 _WORD: Final = re.compile(r"\w")
 _LINE_END: Final = re.compile(r"\n[ \t#>]*")
 
