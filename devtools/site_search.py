@@ -25,7 +25,7 @@ FIRST: Final = 10
 
 
 def found(words: str, sections: Sequence[Mapping[str, str]]) -> list[str]:
-    """The places of the first sections that have all the words, those with most of them in the title first."""
+    """The places of the first sections that have all the words; most of them in the title come first."""
     wanted = words.lower().split()
     ranked = sorted(
         (

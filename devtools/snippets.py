@@ -53,7 +53,9 @@ def find(root: Path) -> list[Finding]:
     """All broken snippets of a checkout."""
     pages = (path for path in files(root) if path.suffix == ".md")
     return [
-        found for path in pages for found in of_page(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+        found
+        for path in pages
+        for found in of_page(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
     ]
 
 
@@ -62,7 +64,13 @@ def of_page(name: str, text: str) -> Iterator[Finding]:
     for block in _BLOCK.finditer(text):
         language, body = block[2], block[3]
         line = text.count("\n", 0, block.start(3)) + 1
-        of_language = {"python": python, "yaml": yaml, "": commands, "bash": commands, "console": commands}.get(language)
+        of_language = {
+            "python": python,
+            "yaml": yaml,
+            "": commands,
+            "bash": commands,
+            "console": commands,
+        }.get(language)
         for offset, problem in of_language(body) if of_language else ():
             yield Finding(name, line + offset, problem, "mend the snippet")
 
@@ -120,7 +128,9 @@ def kind_of(given: Mapping[str, Any]) -> type[SpecDocument] | None:
 def check(given: Mapping[str, Any], kind: type[SpecDocument]) -> None:
     """Validate a part of a spec, with the fields that each must have. Raises SpecError."""
     code = {} if kind is PipelineSpec or "command" in given else _CODE
-    files_of = {name for name in ("sweep", "train") if kind is PipelineSpec and isinstance(given.get(name), str)}
+    files_of = {
+        name for name in ("sweep", "train") if kind is PipelineSpec and isinstance(given.get(name), str)
+    }
     whole = BASES[kind] | code | {name: value for name, value in given.items() if name not in files_of}
     while True:
         try:

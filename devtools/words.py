@@ -1,10 +1,10 @@
-"""Finds phrases that plain English avoids, prose that is not wrapped, and table cells that are prose; counts words.
+"""Finds phrases that plain English avoids, prose that is not wrapped, and long table cells; counts words.
 
 `make check` runs it over the documentation and over each line of the packages: names, comments, docstrings
 and messages. A phrase is listed with what to write instead. Lines of code, tables and links are as long as
 they need to be; other lines of the documentation have at most 100 columns. A cell of a table has at most 25
-words. The documentation has at most `MAX_WORDS` words: those of prose, headings and table cells, without blocks
-of code, the bars of tables and the targets of links.
+words. The documentation has at most `MAX_WORDS` words: those of prose, headings and table cells, without
+blocks of code, the bars of tables and the targets of links.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def long_cells(name: str, text: str) -> Iterator[Finding]:
 
 
 def count(text: str) -> int:
-    """How many words of a page a person reads. A number is a word; a bar, an arrow and a link's target are none."""
+    """How many words of a page a person reads. A number is a word; a bar or a link's target is not."""
     lines, is_code = [], False
     for line in text.splitlines():
         is_fence = line.lstrip().startswith("```")

@@ -41,4 +41,7 @@ def test_what_is_not_found_fails_the_command(tmp_path: Path, capsys: pytest.Capt
     index.write_text(json.dumps({"docs": SECTIONS[1:]}))
     assert main(index) == 1
     assert "search: 'resume'" in capsys.readouterr().out
-    assert "mkdocs build --strict --quiet\n\t$(BIN)/python -m devtools.site_search" in (ROOT / "Makefile").read_text()
+    assert (
+        "mkdocs build --strict --quiet\n\t$(BIN)/python -m devtools.site_search"
+        in (ROOT / "Makefile").read_text()
+    )

@@ -23,7 +23,11 @@ def test_the_documentation_has_no_broken_snippet() -> None:
         ("python\nfrom raysweep.jbos import Cluster", 4, "there is no module raysweep.jbos"),
         ("python\nx = 1\ndef f(:", 5, "not Python: invalid syntax"),
         ("yaml\nstop: {deadlin: 06:00 Europe/Berlin}", 4, "stop.deadlin: unknown field 'deadlin'"),
-        ("yaml\nscheduler: {asha: {max_t: 3, grace_period: 9}}", 4, "scheduler.asha.grace_period: 9 is above max_t"),
+        (
+            "yaml\nscheduler: {asha: {max_t: 3, grace_period: 9}}",
+            4,
+            "scheduler.asha.grace_period: 9 is above max_t",
+        ),
         ("yaml\nsweep: a.yaml\ngate: {seeds: none}\ntrain: b.yaml", 4, "gate.seeds"),
         ("yaml\na: [1", 4, "YAML: not valid YAML at line"),
         ("bash\nraysweep sweep s.yaml \\\n  --kee first", 4, "raysweep sweep: No such option"),

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from devtools.words import INSTEAD, MAX_CELL_WORDS, MAX_WORDS, count, counts, find, long_cells, long_lines, main, phrases
+from devtools.words import (
+    INSTEAD,
+    MAX_CELL_WORDS,
+    MAX_WORDS,
+    count,
+    counts,
+    find,
+    long_cells,
+    long_lines,
+    main,
+    phrases,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
