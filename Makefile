@@ -277,8 +277,10 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/python -m devtools.structure --check
 	$(BIN)/python -m devtools.words
+	$(BIN)/python -m devtools.snippets
 	$(BIN)/python -m devtools.pictures --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m devtools.site_search
 
 BENCH ?=
 ## bench: beside Ray Tune and bare Ray in one run, as JSON (BENCH=noop)

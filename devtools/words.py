@@ -1,9 +1,10 @@
-"""Finds phrases that plain English avoids, prose that is not wrapped, and table cells that are prose.
+"""Finds phrases that plain English avoids, prose that is not wrapped, and long table cells; counts words.
 
 `make check` runs it over the documentation and over each line of the packages: names, comments, docstrings
 and messages. A phrase is listed with what to write instead. Lines of code, tables and links are as long as
 they need to be; other lines of the documentation have at most 100 columns. A cell of a table has at most 25
-words.
+words. The documentation has at most `MAX_WORDS` words: those of prose, headings and table cells, without
+blocks of code, the bars of tables and the targets of links.
 """
 
 from __future__ import annotations
@@ -33,11 +34,15 @@ PAGES: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs")
 PACKAGES: Final = ("engine", "operators", "flows", "dags", "examples")
 MAX_COLUMNS: Final = 100
 MAX_CELL_WORDS: Final = 25
+MAX_WORDS: Final = 45_000
+"""Of all pages. Lower it when pages get shorter; a page that grows makes another one shorter."""
 _PHRASES: Final = {
     re.compile(rf"\b{phrase}\b".replace(" ", r"\s+"), re.IGNORECASE): new for phrase, new in INSTEAD.items()
 }
 _CELL_END: Final = re.compile(r"(?<!\\)\|")
 _CODE: Final = re.compile(r"`[^`]*`")
+_NO_WORDS: Final = re.compile(r"(?<=\])\([^)\s]*\)|\|")
+_WORD: Final = re.compile(r"\w")
 _LINE_END: Final = re.compile(r"\n[ \t#>]*")
 
 
@@ -109,14 +114,39 @@ def long_cells(name: str, text: str) -> Iterator[Finding]:
                 yield Finding(name, number, found, f"write at most {MAX_CELL_WORDS}, or a list")
 
 
+def count(text: str) -> int:
+    """How many words of a page a person reads. A number is a word; a bar or a link's target is not."""
+    lines, is_code = [], False
+    for line in text.splitlines():
+        is_fence = line.lstrip().startswith("```")
+        is_code = is_code != is_fence
+        if not is_code and not is_fence:
+            lines.append(line)
+    return sum(1 for word in _NO_WORDS.sub(" ", "\n".join(lines)).split() if _WORD.search(word))
+
+
+def counts(root: Path) -> dict[str, int]:
+    """The words of each page of the documentation."""
+    pages = (path for path in files(root) if path.suffix == ".md")
+    return {path.relative_to(root).as_posix(): count(path.read_text(encoding="utf-8")) for path in pages}
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Print the findings; 1 if there are any."""
+    """Print the findings and the number of words; 1 if there are findings or too many words."""
     parser = argparse.ArgumentParser(prog="python -m devtools.words", description=__doc__)
     parser.add_argument("root", nargs="?", type=Path, default=Path())
-    found = find(parser.parse_args(argv).root.resolve())
+    parser.add_argument("--pages", action="store_true", help="also print the words of each page")
+    args = parser.parse_args(argv)
+    root = args.root.resolve()
+    found, pages = find(root), counts(root)
     for each in found:
         print(each)  # noqa: T201
-    return 1 if found else 0
+    for name, words in sorted(pages.items(), key=lambda page: page[1]) if args.pages else ():
+        print(f"{words:6,} {name}")  # noqa: T201
+    total = sum(pages.values())
+    fix = "" if total <= MAX_WORDS else "; shorten a page (--pages lists them)"
+    print(f"the documentation has {total:,} words, of at most {MAX_WORDS:,}{fix}")  # noqa: T201
+    return 1 if found or fix else 0
 
 
 if __name__ == "__main__":

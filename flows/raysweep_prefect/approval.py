@@ -38,7 +38,7 @@ class ApprovalForm(RunInput):
 
     approved: bool = Field(description="Whether it becomes champion, and is trained.")
     by: str = Field(default="", description="Who decides; default: the flow run.")
-    note: str = Field(default="", description="Why; the evidence says it.")
+    note: str = Field(default="", description="The reason, stored in the evidence.")
 
 
 def approved_gate(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec) -> GateOutcome:

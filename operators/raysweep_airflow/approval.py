@@ -87,7 +87,7 @@ class ApproveOperator(ApprovalOperator):
             raise SpecError("check_every", f"is {check_every}", f"give {SOONEST_S:g} seconds or more")
         super().__init__(
             subject="Promote the candidate?",
-            params={"note": Param("", type="string", description="Why; the evidence says it.")},
+            params={"note": Param("", type="string", description="The reason, stored in the evidence.")},
             assigned_users=assigned_users,
             response_timeout=check_every,
             **kwargs,

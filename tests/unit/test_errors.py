@@ -90,8 +90,8 @@ def test_each_class_has_the_section_that_its_message_links_to(error: BaseExcepti
     # As MkDocs and GitHub make an anchor of a heading.
     assert docs_of(error) == docs_of(type(error)) == f"docs/errors.md#{name.lower()}"
     if isinstance(error, RaysweepError):
-        retryable = "retryable" if error.retryable else "not retryable"
-        assert f"Exit code {error.exit_code}, {retryable}." in section
+        retryable = ", retryable" if error.retryable else ""
+        assert f"Exit code {error.exit_code}{retryable}." in section
     first = " ".join((type(error).__doc__ or "").split("\n\n")[0].split())
     assert first in " ".join(section.split()), "it says what the class says"
 

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from devtools.words import INSTEAD, MAX_CELL_WORDS, find, long_cells, long_lines, main, phrases
+from devtools.words import (
+    INSTEAD,
+    MAX_CELL_WORDS,
+    MAX_WORDS,
+    count,
+    counts,
+    find,
+    long_cells,
+    long_lines,
+    main,
+    phrases,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,6 +69,35 @@ def test_a_bar_in_code_ends_no_cell_and_blocks_of_code_are_no_tables() -> None:
     page = f"| `{half}|{half}` |\n```\n| {half}{half} |\n```\n| {half} | {half} |\n"
     (found,) = long_cells("docs/page.md", page)
     assert found.line == 1
+
+
+def test_the_documentation_is_within_its_bound() -> None:
+    assert sum(counts(ROOT).values()) <= MAX_WORDS
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# A heading\n\nThree more words.", 5),
+        ("| a | b |\n|---|---|\n| one `code` | 7.3 µs |", 6),
+        ("```python\nno = words\n```\nafter", 1),
+        ("[a link](https://example.org/long) and [one](page.md#part)", 4),
+        ("a < b -- c → `<bytes>`", 4),
+    ],
+)
+def test_words_are_those_that_a_person_reads(text: str, words: int) -> None:
+    assert count(text) == words
+
+
+def test_a_page_that_grows_fails_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "README.md"
+    page.write_text("word\n" * MAX_WORDS)
+    assert main([str(tmp_path)]) == 0
+    page.write_text("word\n" * (MAX_WORDS + 1))
+    assert main([str(tmp_path), "--pages"]) == 1
+    out = capsys.readouterr().out
+    assert f"{MAX_WORDS + 1:6,} README.md" in out
+    assert f"the documentation has {MAX_WORDS + 1:,} words, of at most {MAX_WORDS:,}; shorten a page" in out
 
 
 def test_a_finding_fails_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

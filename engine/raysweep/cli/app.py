@@ -69,7 +69,10 @@ def _main(
 @app.command()
 def init(
     folder: Annotated[
-        str, typer.Argument(metavar="[FOLDER]", help="Made where there is none. Default: this folder.")
+        str,
+        typer.Argument(
+            metavar="[FOLDER]", help="The folder; created if it is missing. Default: this folder."
+        ),
     ] = ".",
     as_json: AsJson = False,
 ) -> Task:
@@ -270,7 +273,7 @@ def cancel(
     name: SweepName,
     storage: StoredAt = None,
     address: JobsAddress = None,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the outcome says it.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, stored in the outcome.")] = "",
     as_json: AsJson = False,
 ) -> Task:
     """Cancel a sweep, wherever it runs; its trials end.
@@ -315,7 +318,7 @@ def logs(
 @app.command()
 def clusters(
     manifest: Annotated[str, typer.Argument(metavar="MANIFEST", help="The manifest: names the namespace.")],
-    remove: Annotated[bool, typer.Option("--remove", help="Delete those that are left over.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete clusters that no run uses.")] = False,
     as_json: AsJson = False,
 ) -> Task:
     """List the clusters that were brought up for runs on Kubernetes, and which are left over."""

@@ -34,7 +34,7 @@ def approve(
         ),
     ],
     reject: Annotated[bool, typer.Option("--reject", help="Reject it: nothing is promoted.")] = False,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="Why; the evidence says it.")] = "",
+    note: Annotated[str, typer.Option(metavar="TEXT", help="The reason, stored in the evidence.")] = "",
     by: _BY = "",
     metric: _METRIC = None,
     data: _DATA = None,
@@ -86,7 +86,7 @@ def rollback(
             metavar="NIGHT", help="The night of an earlier champion. Default: the one before the newest."
         ),
     ] = None,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why; the evidence says it.")] = "",
+    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason, stored in the evidence.")] = "",
     by: _BY = "",
     metric: _METRIC = None,
     data: _DATA = None,

@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
                         arrived.append(message)
         except ValueError as error:
             if self.worker is not None:
-                log.error("the link of worker %s is closed, for it says %s", self.worker, error)
+                log.error("closed the link of worker %s: %s", self.worker, error)
             self.abort()  # else a stranger: it sent something that is no frame of ours
         if arrived and self.worker is not None:
             self._server.on_messages(self.worker, arrived)

@@ -63,8 +63,8 @@ class Plugins(Generic[PolicyT]):
         if not getattr(found, "resumable", True):
             raise SpecError(
                 self._field,
-                f"{kind!r} says that it is not resumable: a sweep that is killed could not continue",
-                f"give it state that can be had back, and take resumable = False out; {self._suite_fix()}",
+                f"{kind!r} sets resumable = False: a killed sweep could not continue",
+                f"make its state restorable and remove resumable = False; {self._suite_fix()}",
             )
         self._loaded[kind] = found
         return found
@@ -77,8 +77,8 @@ class Plugins(Generic[PolicyT]):
         """
         cls = self._loaded.get(kind)
         if cls is None:
-            problem = f"{kind!r} is not imported by those who only look at a sweep"
-            raise SpecError(self._field, problem, "who runs it, or verifies it, imports it")
+            problem = f"{kind!r} is imported only where the sweep runs or is verified"
+            raise SpecError(self._field, problem, "use `raysweep verify`, or run the sweep")
         checked = self._options(kind, cls, options.model_dump())
         try:
             return cast(PolicyT, user_code.call(cls, checked, setup))

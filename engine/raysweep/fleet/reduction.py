@@ -221,7 +221,7 @@ class GangReports:
         if len(set(made)) < len(made):
             double = next(name for name in made if made.count(name) > 1)
             raise _Difference(
-                f"{double!r} is what scaling.metrics calls the metric of another rank: name it otherwise"
+                f"{double!r} has the name that scaling.metrics gives to another rank's metric: rename it"
             )
         return _Plan(all_keys, tuple(columns), tuple(made))
 

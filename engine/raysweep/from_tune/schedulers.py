@@ -155,7 +155,7 @@ _INSTEAD: Final = {
 
 def _replay(scheduler: Any) -> Objection:
     """The replacement of a `PopulationBasedTrainingReplay`: the schedule that it has read."""
-    problem = "PopulationBasedTrainingReplay trains one model by a schedule, and that is no sweep"
+    problem = "PopulationBasedTrainingReplay trains one model by a schedule; it is not a sweep"
     ask = "in the trainable ask rs.get_context().config_at(step, config), which in a trial gives its config"
     if not scheduler._policy:
         return Objection(
@@ -169,7 +169,7 @@ def _replay(scheduler: Any) -> Objection:
 
 def _object(scheduler: Any, kind: str, param_space: Mapping[str, Any]) -> Iterator[Objection]:
     if scheduler._time_attr == _CLOCK:
-        problem = f"{_CLOCK} is Tune's own clock, and no time that a trial reports"
+        problem = f"{_CLOCK} is Tune's own clock, which trials do not report"
         fix = 'give time_attr="training_iteration", or what your trainable reports'
         yield Objection("time_attr", problem, fix)
     if getattr(scheduler, "_stop_last_trials", True) is False:

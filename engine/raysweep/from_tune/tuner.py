@@ -189,7 +189,7 @@ class _Reading:
         if "time_budget_s" not in found.get("stop", {}) and "stop" not in self._given:
             self._refuse(
                 "tune_config.num_samples",
-                f"{count} stands for samples without an end, and there is no time_budget_s to end them",
+                f"{count} means unlimited samples, which requires a time_budget_s",
                 "give from_tuner(…, num_samples=…), or TuneConfig(time_budget_s=…)",
                 "num_samples",
             )
@@ -315,7 +315,7 @@ class _Reading:
         if config.max_failures < 0:
             self._refuse(
                 "run_config.failure_config.max_failures",
-                "-1 stands for retries without an end",
+                "-1 means unlimited retries, which raysweep does not support",
                 'give from_tuner(…, failure={"max_failures": …})',
                 "failure",
             )

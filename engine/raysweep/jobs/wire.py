@@ -164,7 +164,7 @@ def _refusal(status: int, address: str, shown: str, has_token: bool) -> ClusterA
     said = f"answered {status}" + (f": {shown}" if shown else "")
     if status == 401 and not has_token:
         fix = "give a token, or set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH"
-        return TokenMissingError(address, f"asks for a token, and there is none ({said})", fix)
+        return TokenMissingError(address, f"requires a token, and none was given ({said})", fix)
     if not has_token:
         fix = "check what stands between here and the cluster"
         return ClusterAuthError(address, f"forbids the request ({said})", fix)

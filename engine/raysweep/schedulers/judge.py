@@ -99,8 +99,8 @@ def make_judge(spec: Judged) -> Judge | None:
     if path is None:
         return None
     if path not in _LOADED:
-        problem = f"{path!r} is not imported by those who only look at a sweep"
-        raise SpecError(FIELD, problem, "who runs it, or verifies it, imports it")
+        problem = f"{path!r} is imported only where the sweep runs or is verified"
+        raise SpecError(FIELD, problem, "use `raysweep verify`, or run the sweep")
     return Judge(path, _LOADED[path])
 
 

@@ -81,7 +81,7 @@ def check_gate(sweep: SweepSpec, gate: GateSpec) -> None:
         problem = f"is required: {show(gate.metric)} is not one of the sweep's metrics"
         raise Problem(problem, "set it to min or max", ("gate", "mode"))
     elif known is not None and gate.mode not in (None, known):
-        problem = f"is {gate.mode} for {show(gate.metric)}, of which the sweep says {known}"
+        problem = f"is {gate.mode} for {show(gate.metric)}, but the sweep has mode {known}"
         raise Problem(problem, "leave it out", ("gate", "mode"))
 
 

@@ -138,8 +138,8 @@ class Resources(ProcessResources):
         for name, value in process_fields(bundles[0]).items():
             if getattr(self, name) != value:
                 raise Problem(
-                    f"{show(getattr(self, name))} is not what the first bundle says, {show(value)}",
-                    f"remove {name}: with bundles, the first bundle says it",
+                    f"{show(getattr(self, name))} differs from the first bundle, {show(value)}",
+                    f"remove {name}: the first bundle has it",
                     (name,),
                 )
 

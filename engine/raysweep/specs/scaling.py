@@ -210,7 +210,7 @@ class Scaling(SpecModel):
             check_pinned(self.resources.cpu)
         if self.by_config.resources.memory is not None and not self.resources.memory:
             fix = "give resources.memory too: the least that a worker takes, in bytes"
-            problem = "says what a worker takes beyond memory, which is not given"
+            problem = "requires resources.memory"
             raise Problem(problem, fix, ("by_config", "resources", "memory"))
         if self.driver is not None:
             self._check_driver()

@@ -71,7 +71,9 @@ class TrainWorkerSession:
     def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         """See `train_report`, which always waits for the other workers."""
         if isinstance(checkpoint, StoredAt):
-            raise RaysweepError("report(checkpoint_uri=…) is for trials: in a training, report a directory")
+            raise RaysweepError(
+                "report(checkpoint_uri=…) works only in trials: in a training, report a directory"
+            )
         train_report(metrics, checkpoint)
         self._answered = self._heard
         self._await_end(checkpoint)

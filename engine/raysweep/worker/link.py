@@ -339,7 +339,7 @@ class SocketLink:
             import logging  # a fork server starts faster without it
 
             log = logging.getLogger("raysweep")
-            log.error("the link is closed, for what came on it cannot be read: %s", error)
+            log.error("closed the link after an unreadable message: %s", error)
         finally:
             self._say_gone()
 

@@ -203,15 +203,15 @@ def test_sizes_that_no_node_holds_are_said(plan: Cli) -> None:
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (("--cluster", "8xQ7"), "'Q7' is no GPU that is known here"),
-        (("--cluster", "eight"), "'eight' is no GPU that is known here"),
+        (("--cluster", "8xQ7"), "'Q7' is not a known GPU"),
+        (("--cluster", "eight"), "'eight' is not a known GPU"),
         (("--cluster", "0xCPU8"), "'0xCPU8' has nothing"),
         (("--cluster", "2x2xCPU8"), "'2x2xCPU8' has two counts for CPUs"),
         (
             ("--cluster", "8xH100+much"),
             "'much' of '8xH100+much' is neither a number of CPUs nor a size of memory",
         ),
-        (("--cluster", ","), "'' is no kind of node"),
+        (("--cluster", ","), "'' is not a kind of node"),
         (("--step-seconds", "0"), "0 is not a duration"),
         (("--nights", "0"), "0 is too few"),
     ],

@@ -226,7 +226,7 @@ def test_what_is_wrong_with_a_function_is_said(name: str, expected: str) -> None
 
 
 def test_who_only_looks_does_not_import_it() -> None:
-    with pytest.raises(SpecError, match="is not imported by those who only look"):
+    with pytest.raises(SpecError, match="is imported only where the sweep runs"):
         SweepState.create(make_spec(stop={"trial_if": "not.there:at_all"}), 1)
 
 

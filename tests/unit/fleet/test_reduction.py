@@ -144,7 +144,7 @@ def test_one_way_for_all_leaves_what_is_no_number_to_rank_0() -> None:
             Rule(by_name=(("loss", "each"),)),
             {"loss": 1, "loss/rank1": 2},
             {"loss": 1},
-            "'loss/rank1' is what scaling.metrics calls the metric of another rank: ",
+            "'loss/rank1' has the name that scaling.metrics gives to another rank's metric: ",
         ),
     ],
 )

@@ -180,7 +180,7 @@ def test_a_replay_is_refused_with_the_schedule_to_write(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         make(replay(tmp_path, *rows))
     assert str(caught.value) == (
-        "scheduler: PopulationBasedTrainingReplay trains one model by a schedule, and that is no sweep; "
+        "scheduler: PopulationBasedTrainingReplay trains one model by a schedule; it is not a sweep; "
         "run a TrainSpec, and in the trainable ask rs.get_context().config_at(step, config), which in a "
         'trial gives its config; its schedule: [{"from": 0, "config": {"lr": 0.1}}, '
         '{"from": 20, "config": {"lr": 0.05}}]'

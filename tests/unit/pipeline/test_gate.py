@@ -300,7 +300,7 @@ def test_a_gate_that_names_the_sweeps_metric_is_of_the_sweeps_metric(tmp_path: P
             r"^gate\.mode: is required: 'size' is not one of the sweep's metrics; set it",
         ),
         ({"mode": "min"}, {}, r"^gate\.mode: is the sweep's to say"),
-        ({"metric": "auc", "mode": "min"}, {}, r"^gate\.mode: is min for 'auc', of which the sweep says max"),
+        ({"metric": "auc", "mode": "min"}, {}, r"^gate\.mode: is min for 'auc', but the sweep has mode max"),
         (
             {"metric": "size", "mode": "min"},
             {},

@@ -96,7 +96,7 @@ def test_a_spec_imports_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"scheduler: '{HERE}:StopsOdd' is not imported by those who only look")
+    assert done.stdout.startswith(f"scheduler: '{HERE}:StopsOdd' is imported only where the sweep runs")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_spec_imports_nothing() -> None:
         ("scheduler", f"{HERE}:not_a_class", "is a int, which cannot be called"),
         ("scheduler", f"{HERE}:NoState", "has no report, end, remove, idle, to_json and from_json"),
         ("scheduler", f"{HERE}:Draws", "has no add, report, end, remove, idle, to_json and from_json"),
-        ("scheduler", f"{HERE}:Temporary", "says that it is not resumable"),
+        ("scheduler", f"{HERE}:Temporary", "sets resumable = False"),
         ("scheduler", f"{HERE}:Timeless", "time_attr of 'tests.unit.plugins:Timeless' gave ''"),
         ("scheduler", f"{HERE}:Mover", "not a set of some of ['exploit', 'pause', 'stop']"),
         (
@@ -218,7 +218,7 @@ def test_another_class_than_before_is_a_changed_spec(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PLUGINS, "_loaded", {})
     with pytest.raises(SpecChangedError, match=r"scheduler: .*StopsOdd"):
         hold(folder, replace(asked, spec=make()))
-    with pytest.raises(SpecError, match="is not imported"):
+    with pytest.raises(SpecError, match="is imported only"):
         hold(folder, asked)
     load_policies(asked.spec)
     held = hold(folder, asked)

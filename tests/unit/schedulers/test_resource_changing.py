@@ -130,7 +130,7 @@ def test_a_share_that_no_node_holds_is_given_back_at_once() -> None:
     assert last.schedule == (), "it has had one config alone"
     assert [attempt.end for attempt in last.attempts] == ["exploited", "completed"]
     assert simulated.duration_s < 60, "it does not wait for such a node"
-    told = "trial 1 continues with what it had: its scheduler gave it cpu=8, for which no node has room"
+    told = "trial 1 keeps its resources: its scheduler set cpu=8, for which no node has room"
     assert outcome.notes == (told,)
 
 
@@ -150,7 +150,7 @@ def test_it_is_made_from_the_spec_and_its_state_is_its_own() -> None:
 @pytest.mark.parametrize(
     ("scheduler", "fields", "said"),
     [
-        (None, {"resources": {"cpu": 1}}, r"param: changes what a trial takes, and by_config does not say"),
+        (None, {"resources": {"cpu": 1}}, r"param: requires by_config, which makes the resources"),
         (
             None,
             {"resources": {"cpu": 1}, "scaling": {}},

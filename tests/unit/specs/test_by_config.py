@@ -270,7 +270,7 @@ def test_the_size_of_a_trial_in_rays_bundles() -> None:
                 "resources": {"by_config": {"custom": {"seat": "n"}}},
                 "stop": {"budget": {"cpu_hours": 1}},
             },
-            r"^stop\.budget: counts what slots use that are all alike",
+            r"^stop\.budget: cannot be combined with by_config",
         ),
         (
             {"scaling": {"driver": {}, "by_config": {"num_workers": "n"}}},
@@ -278,7 +278,7 @@ def test_the_size_of_a_trial_in_rays_bundles() -> None:
         ),
         (
             {"resources": {"by_config": {"cpu": "n"}}, "stop": {"budget": {"cpu_hours": 1}}},
-            r"^stop\.budget: counts what slots use that are all alike",
+            r"^stop\.budget: cannot be combined with by_config",
         ),
     ],
 )
@@ -412,5 +412,5 @@ def test_the_workers_of_a_training_and_of_a_train_run_take_the_same_always() -> 
         TrainSpec(name="a", trainable="a:b", scaling={"by_config": by_config})
     with pytest.raises(SpecError, match=r"^scaling\.by_config: cannot be combined with driver"):
         plain(scaling={"driver": {}, "by_config": by_config})
-    with pytest.raises(SpecError, match=r"^stop\.budget: counts what slots use that are all alike"):
+    with pytest.raises(SpecError, match=r"^stop\.budget: cannot be combined with by_config"):
         plain(scaling={"by_config": by_config}, stop={"budget": {"cpu_hours": 1}})

@@ -73,7 +73,7 @@ def test_an_empty_first_bundle_is_a_trial_that_takes_nothing_itself() -> None:
         ({"bundles": [{"CPU": "1"}]}, "bundles[0].CPU: expected a number, got '1'; write 1 without quotes"),
         ({"bundles": [3]}, "bundles[0]: expected a mapping, got 3; write a mapping"),
         ({"bundles": {"CPU": 1}}, "bundles: expected a list, got {'CPU': 1}; write a list"),
-        ({"cpu": 4, "bundles": [{"CPU": 1}]}, "cpu: 4.0 is not what the first bundle says, 1.0; remove cpu: with bundles, the first bundle says it"),
+        ({"cpu": 4, "bundles": [{"CPU": 1}]}, "cpu: 4.0 differs from the first bundle, 1.0; remove cpu: the first bundle has it"),
         ({"strategy": "pack"}, "strategy: 'pack' is not known here; did you mean 'PACK'?"),
     ],
 )  # fmt: skip

@@ -139,7 +139,7 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
         ({"scaling": {"resources": {"cpu": 0}}}, r"^scaling\.resources: asks for"),
         (
             {"scaling": {}, "resources": {"cpu": 2}},
-            r"^resources: scaling says already .*scaling\.resources",
+            r"^resources: cannot be combined with scaling.*scaling\.resources",
         ),
         ({"scaling": {}, "isolation": "inline"}, r"^isolation: .* use worker, process .* or actor"),
         ({"scaling": {"use_gpu": True}}, r"^scaling\.use_gpu: .* did you mean 'scaling\.resources\.gpu'\?"),

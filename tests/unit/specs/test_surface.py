@@ -14,7 +14,7 @@ from raysweep.jobs.options import JobOptions
 from raysweep.specs.pipeline import GateSpec
 
 ROOT = Path(__file__).parents[3]
-ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (?:keep|change) \| [^|]+ \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (?:keep \| )?[^|]+ \|$", re.MULTILINE)
 # These have pages of their own: each policy declares its options in its own file.
 POLICIES = {"SchedulerSpec", "SearchSpec"}
 

@@ -46,7 +46,7 @@ def test_its_spec_says_null_and_reads_what_it_says() -> None:
         ({"scheduler": "asha"}, "scheduler: without a metric, asha has nothing to compare"),
         ({"stop": {"target": 1}}, "stop.target: without a metric"),
         ({"stop": {"plateau": {"window": 4}}}, "stop.plateau: without a metric"),
-        ({"stop": {"trial_plateau": {}}}, "stop.trial_plateau: without a metric, it has to name one"),
+        ({"stop": {"trial_plateau": {}}}, "stop.trial_plateau: without a metric, it requires its own metric"),
         ({"constraints": ["a < 1"]}, "constraints: without a metric"),
         ({"score": "best"}, "score: without a metric"),
         ({"warm_start": "last"}, "warm_start: without a metric"),

@@ -158,7 +158,7 @@ def test_a_child_whose_words_cannot_be_read_is_killed(
     began, failed = recorder.noted
     assert began == ("now", msg.TrialStarted(trial=3, attempt=1))
     assert (failed.failure.origin, failed.failure.type) == ("process", "LinkBroken")
-    assert "cannot be read: JSON is malformed" in failed.failure.message
+    assert "sent an unreadable message: JSON is malformed" in failed.failure.message
     assert server.child.returncode == -signal.SIGKILL
     assert len(caplog.records) == 1
 

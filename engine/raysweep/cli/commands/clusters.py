@@ -19,7 +19,7 @@ def show(manifest: str, *, is_removing: bool, is_json: bool) -> int:
 
     Args:
         manifest: The manifest, as a path or as `rayjob:PATH`: it names the namespace.
-        is_removing: Delete those that are left over.
+        is_removing: Delete clusters that no run uses.
         is_json: JSON on standard output.
     """
     night = NightCluster.of(manifest) or NightCluster.of({"rayjob": manifest})

@@ -114,7 +114,7 @@ def _check_status(outcome: SweepOutcome, verb: str) -> None:
         "budget": "give its spec a larger budget, and run that with the same key",
         "failed": "retry its failed trials first: `raysweep retry`",
     }
-    fix = fixes.get(outcome.status, "it has what it was to find: use another key for another search")
+    fix = fixes.get(outcome.status, "its goal is reached; use another key for another search")
     raise SpecError("SWEEP", f"{outcome.sweep_id} ended as {outcome.status}", fix)
 
 

@@ -49,7 +49,7 @@ def parse_cluster(text: str) -> list[Node]:
     for part in text.split(","):
         found = _NODE.fullmatch(part.strip())
         if found is None:
-            raise SpecError(FIELD, f"{part.strip()!r} is no kind of node", _FIX)
+            raise SpecError(FIELD, f"{part.strip()!r} is not a kind of node", _FIX)
         kind, extra = found[3], [each for each in found[4].split("+") if each]
         name = part.strip()
         if re.fullmatch(r"CPU\d+", kind):
@@ -61,7 +61,7 @@ def parse_cluster(text: str) -> list[Node]:
             gpus, count = (numbers[-1] if numbers else 1), (numbers[0] if len(numbers) > 1 else 1)
             total = {"GPU": float(gpus), "CPU": float(CPUS_A_GPU * gpus)}
         else:
-            raise SpecError(FIELD, f"{kind!r} is no GPU that is known here", f"use {', '.join(_GPU_GIB)}")
+            raise SpecError(FIELD, f"{kind!r} is not a known GPU", f"use {', '.join(_GPU_GIB)}")
         total |= _extra(extra, name)
         total.setdefault("memory", total["CPU"] * MEMORY_A_CPU)
         if count < 1 or min(total.values()) <= 0:

@@ -128,7 +128,7 @@ def run_register(name: str, storage: str | None, which: Which, *, is_json: bool)
     synced = sync(reference.store, line)
     if synced is None:
         fix = "add registry to its pipeline: the next promotion is registered"
-        raise SpecError("NAME", f"no model of {line.name!r} is for a registry", fix)
+        raise SpecError("NAME", f"no model of {line.name!r} is to be registered", fix)
     if is_json:
         print_json({"version": synced.version, "pending": synced.pending})
     else:

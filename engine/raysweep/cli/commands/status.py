@@ -47,7 +47,7 @@ class Filters:
         for state in self.states:
             if state not in STATES:
                 fix = did_you_mean(state, dict.fromkeys(STATES))
-                raise SpecError("--state", f"{state!r} is no state of a sweep", fix)
+                raise SpecError("--state", f"{state!r} is not a state of a sweep", fix)
         self.begins_at(0.0)
 
     def begins_at(self, now: float) -> float | None:
@@ -61,7 +61,7 @@ class Filters:
             return datetime.fromisoformat(self.since).astimezone().timestamp()
         except ValueError:
             fix = "write an age such as 36h, 7d or 2w, or a date such as 2026-11-25"
-            raise SpecError("--since", f"{self.since!r} is no age and no date", fix) from None
+            raise SpecError("--since", f"{self.since!r} is neither an age nor a date", fix) from None
 
     def pass_night(self, night: Night, now: float) -> bool:
         """Whether a night is listed."""

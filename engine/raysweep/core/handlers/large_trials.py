@@ -103,9 +103,7 @@ def _undo_resizes(state: SweepState) -> None:
     for trial in out_of_reach(state):
         needed = _needed(state, trial)
         if continuations.undo_resize(state, trial):
-            transitions.note(
-                state, f"trial {trial.number} continues with what it had: its scheduler gave it {needed}"
-            )
+            transitions.note(state, f"trial {trial.number} keeps its resources: its scheduler set {needed}")
 
 
 def _make_way(state: SweepState, wanted: list[Trial], out: Out) -> None:

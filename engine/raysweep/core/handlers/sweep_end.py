@@ -372,7 +372,7 @@ def take_back(state: SweepState, trial: Trial, cause: Cause) -> Trial:
     transitions.enqueue(state, trial.number)
     if trial.results.saved and trial.checkpoint is None:
         transitions.note(
-            state, f"trial {trial.number} begins anew: what it had stored was let go (checkpoint policy)"
+            state, f"trial {trial.number} starts over: the checkpoint policy deleted its checkpoints"
         )
     return trial
 

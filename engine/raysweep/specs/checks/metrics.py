@@ -50,9 +50,9 @@ def _of_a_metric(spec: SweepFields) -> Iterator[tuple[tuple[str, ...], str]]:
         yield ("checkpoint", "keep_top_k"), "there are no best trials"
     for name in ("target", "plateau", "trial_patience", "trial_wilcoxon"):
         if getattr(stop, name) is not None:
-            yield ("stop", name), "there is no value that it could look at"
+            yield ("stop", name), "it has no values to compare"
     if plateau is not None and plateau.metric is None:
-        yield ("stop", "trial_plateau"), "it has to name one of its own"
+        yield ("stop", "trial_plateau"), "it requires its own metric"
 
 
 def check_several(spec: SweepFields) -> None:
@@ -129,11 +129,11 @@ def _of_one_trial(spec: SweepFields) -> Iterator[tuple[tuple[str, ...], str, str
     if spec.search.options.is_listed:
         yield (
             ("search",),
-            "a list of configs has seeds of its own",
+            "a list of configs has its own seeds",
             f"set search.{spec.search.kind}.seeds instead",
         )
     if uses(spec.param_space, "sample_from"):
-        yield ("param_space",), "what sample_from gives cannot be had again", "use other domains"
+        yield ("param_space",), "sample_from would draw anew in each repeat", "use other domains"
     if spec.others:
         yield ("metric",), "configs are compared by the mean of one metric", "give one metric"
     if spec.constraints:

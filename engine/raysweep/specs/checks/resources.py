@@ -22,7 +22,7 @@ def check_scaling(spec: SweepFields) -> None:
         )
     if spec.resources != Resources():
         raise Problem(
-            "scaling says already what a trial takes",
+            "cannot be combined with scaling",
             "remove resources, and give what each worker takes as scaling.resources",
             ("resources",),
         )
@@ -61,7 +61,7 @@ def check_by_config(spec: SweepFields) -> None:
     if any(need.name != "memory" for need in spec.needs) and spec.stop.budget.model_dump(exclude_none=True):
         fix = "use stop.time_budget_s or stop.deadline, or leave by_config out"
         raise Problem(
-            "counts what slots use that are all alike, and by_config makes them differ",
+            "cannot be combined with by_config: it counts slots of one size",
             fix,
             ("stop", "budget"),
         )

@@ -110,7 +110,7 @@ def _check_share(spec: SweepFields, param: str) -> None:
     fix = f"write resources: {{by_config: {{cpu: {param}}}}}"
     if spec.scaling is not None:
         fix = f"write scaling: {{by_config: {{resources: {{cpu: {param}}}}}}}"
-    raise Problem("changes what a trial takes, and by_config does not say what that is", fix, where)
+    raise Problem("requires by_config, which makes the resources from the parameter", fix, where)
 
 
 def _check_compared(spec: SweepFields) -> None:
@@ -126,14 +126,14 @@ def _check_compared(spec: SweepFields) -> None:
             )
         return
     if spec.search.options.wants_rungs and metric != spec.metric:
-        problem = f"{spec.search.kind} learns from what the sweep's metric is at the rungs"
+        problem = f"{spec.search.kind} requires the sweep's metric at the rungs"
         raise Problem(problem, "leave it out", (*path, "metric"))
     known = spec.objectives.get(metric)
     if known is None and mode is None:
         fix = "set it to min or max"
         raise Problem(f"is required: {show(metric)} is not one of the sweep's metrics", fix, (*path, "mode"))
     if known is not None and mode not in (None, known):
-        problem = f"is {mode} for {show(metric)}, of which the sweep says {known}"
+        problem = f"is {mode} for {show(metric)}, but the sweep has mode {known}"
         raise Problem(problem, "leave it out", (*path, "mode"))
 
 
@@ -148,7 +148,7 @@ def check_costs(spec: SweepFields) -> None:
         raise Problem(f"{show(name)} is the metric itself", fix, where)
     if spec.others:
         fix = "leave it out, or give one metric and make constraints of the others"
-        raise Problem("with several metrics, no improvement of one is what counts", fix, where)
+        raise Problem("cannot be combined with several metrics", fix, where)
     if (refusal := spec.search.options.why_no_costs(spec.param_space)) is not None:
         raise Problem(*refusal, where)
 

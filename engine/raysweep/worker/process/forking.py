@@ -124,8 +124,8 @@ def pass_on(child: socket.socket, shell: WorkerShell) -> End | None:
 
 
 def _explain_garbage(job: Job, error: ValueError) -> msg.TrialFailed:
-    log.error("the trial's process was killed, for what it says cannot be read: %s", error)
-    text = f"the trial's process said what cannot be read: {error}"
+    log.error("killed the trial's process, which sent an unreadable message: %s", error)
+    text = f"the trial's process sent an unreadable message: {error}"
     failure = FailureFacts(origin="process", type="LinkBroken", message=text)
     return msg.TrialFailed(*job.who, failure=failure)
 

@@ -63,9 +63,7 @@ def check_asked(asked: Asked, room: InnerRoom) -> int:
         wanted = f"at least {wanted}"
     fix = _line(asked, least, room)
     if not room.bundles:
-        problem = (
-            f"trainer.fit() asks for {wanted}, for which the trial holds nothing: it could wait for ever"
-        )
+        problem = f"trainer.fit() asks for {wanted}, which the trial does not hold: it could wait forever"
         raise SpecError(_FIELD, problem, fix)
     fitting = next(
         (i for i, each in enumerate(room.bundles) if not _fits(asked.bundle, each)), len(room.bundles)
@@ -123,7 +121,7 @@ def _check_data(asked: Asked, workers: int, room: InnerRoom) -> None:
     raise SpecError(
         f"{_FIELD}.driver.data_cpus",
         f"the trainer's datasets are read with a CPU each at least, {needed} in all{each}, and {held}:"
-        " they could wait for ever",
+        " they could wait forever",
         _line(asked, workers, room),
     )
 

@@ -88,7 +88,9 @@ class InnerSession:
         import ray.train
 
         if isinstance(checkpoint, StoredAt):
-            raise RaysweepError("report(checkpoint_uri=…) is for trials: in a worker, report a directory")
+            raise RaysweepError(
+                "report(checkpoint_uri=…) works only in trials: in a worker, report a directory"
+            )
         given = None if checkpoint is None else ray.train.Checkpoint.from_directory(str(checkpoint))
         ray.train.report(metrics, checkpoint=given)
 
