@@ -70,8 +70,10 @@ def test_a_figure_over_its_limit_is_named_with_its_places(checkout: Path) -> Non
         f"private imports of Ray: 1, the limit is 0:\n  raysweep.cluster.peek: {RAY}.state",
         "branches by behaviour: 1, the limit is 0:\n  raysweep.core:2",
         "imports of a test module by another: 1, the limit is 0:\n  tests.unit.test_b: tests.unit.test_a",
-        "files over 500 lines: 2, the limit is 0:\n"
-        "  operators/work.py: 502 lines\n  tests/unit/test_long.py: 501 lines",
+        (
+            "files over 500 lines: 2, the limit is 0:\n"
+            "  operators/work.py: 502 lines\n  tests/unit/test_long.py: 501 lines"
+        ),
     ]
 
 
