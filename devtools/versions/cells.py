@@ -177,7 +177,7 @@ _PREFECTS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Each with the packages that it does not run with in their newest versions."""
 _PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
-_OPTUNAS: Final = ("4.2.1", "4.9.0", "5.0.0")
+_OPTUNAS: Final = ("4.9.0", "5.0.0")
 _TORCHES: Final = ("2.6.0", "2.13.0", "2.15.0")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from devtools.versions.cells import CELLS, CORE, LABELS, Cell
+from devtools.versions.cells import CELLS, CORE, LABELS, PYTHON, Cell
 from raysweep.tested import PACKAGES
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -37,10 +37,10 @@ def is_tested(cell: Cell, found: Mapping[str, Any] | None) -> bool:
 
 
 def pinned() -> dict[str, list[str]]:
-    """The versions of Ray, Airflow and Prefect in the constraints: `make test` runs with them."""
-    found: dict[str, list[str]] = {}
+    """The versions in the constraints: `make test` runs with them."""
+    found: dict[str, list[str]] = {"python": [PYTHON]}
     for name in ("constraints.txt", "constraints-prefect-latest.txt"):
-        for product, package in PACKAGES.items():
+        for product, package in {**PACKAGES, "optuna": "optuna", "torch": "torch"}.items():
             for version in re.findall(rf"^{package}==(\d+\.\d+)", (ROOT / name).read_text(), re.MULTILINE):
                 found.setdefault(product, []).append(version)
     return found

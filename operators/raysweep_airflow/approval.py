@@ -43,6 +43,14 @@ SOONEST_S: Final = 10.0
 """It waits no shorter: the scheduler takes a task that returns before it was seen to leave for a failure."""
 
 
+def _of_task(params: Any) -> Any:
+    """The params without those of the DAG, which Airflow puts in, and which Airflow 3.1 does not mark."""
+    if not isinstance(params, ParamsDict):
+        return params
+    by_source = getattr(ParamsDict, "filter_params_by_source", None)
+    return {} if by_source is None else by_source(params, "task")
+
+
 class ApproveOperator(ApprovalOperator):
     """Wait until what passed the gate is approved or rejected; the result is the gate's, with the decision.
 
@@ -76,9 +84,7 @@ class ApproveOperator(ApprovalOperator):
         check_every: timedelta = timedelta(minutes=5),
         **kwargs: Any,
     ) -> None:
-        # Airflow puts those of the DAG in.
-        given = kwargs.pop("params", None) or {}
-        own = ParamsDict.filter_params_by_source(given, "task") if isinstance(given, ParamsDict) else given
+        own = _of_task(kwargs.pop("params", None) or {})
         for name in OURS:
             if name in kwargs or (name == "params" and own):
                 fix = "leave it out; GateOperator(approval={...}) says how long it waits, and what silence is"

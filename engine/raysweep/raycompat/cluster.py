@@ -58,7 +58,7 @@ def _accessor() -> Any:
     if connect is not None:
         return connect()
     state._check_connected()  # type: ignore[attr-defined]  # Ray 2.50
-    return state.global_state_accessor
+    return state.global_state_accessor  # type: ignore[attr-defined]
 
 
 def read_load() -> Load:

@@ -5,7 +5,6 @@ The ranges are in `ranges.py`, which `python -m devtools.versions` writes; the t
 
 from __future__ import annotations
 
-import platform
 import re
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
@@ -43,7 +42,7 @@ def untested(product: str, version: str) -> str:
 
 def untested_here() -> list[str]:
     """The lines about what is installed beside raysweep in this environment."""
-    found = [untested("python", platform.python_version())]
+    found = []
     for product, package in PACKAGES.items():
         try:
             found.append(untested(product, installed(package)))
