@@ -137,7 +137,9 @@ def _constraint_attrs(result: Result) -> dict[str, Any]:
 
 def make_trial(*, constraints: dict[str, float] | None = None, **state: Any) -> FrozenTrial:
     """As Optuna's `create_trial`, which knows constraints since Optuna 5; see `check_optuna`."""
-    return create_trial(**state, **({"constraints": constraints} if constraints else {}))
+    if constraints:
+        state["constraints"] = constraints
+    return create_trial(**state)
 
 
 def quiet_study(mode: Modes, storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:
