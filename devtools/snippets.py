@@ -102,9 +102,10 @@ def python(body: str) -> Iterator[tuple[int, str]]:
 def _parse(body: str) -> ast.AST:
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
-        return compile(body, "snippet", "exec", flags)
+        tree: ast.AST = compile(body, "snippet", "exec", flags)
     except IndentationError:  # perhaps lines of a mapping
-        return compile("{" + body + "}", "snippet", "exec", flags)
+        tree = compile("{" + body + "}", "snippet", "exec", flags)
+    return tree
 
 
 def yaml(body: str) -> Iterator[tuple[int, str]]:

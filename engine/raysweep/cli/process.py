@@ -48,7 +48,7 @@ def _call(arguments: list[str]) -> int:
 
     # The base of typer's errors is TyperException since 0.29, and was ClickException before.
     bases = typer.BadParameter.__mro__
-    base = bases[bases.index(Exception) - 1]
+    base: type[Any] = bases[bases.index(Exception) - 1]
 
     if not arguments:
         arguments = ["--help"]

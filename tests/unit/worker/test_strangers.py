@@ -170,7 +170,7 @@ def test_a_worker_that_cannot_be_understood_is_hung_up_on_and_that_is_said(
 
     meet(scenario)
     (record,) = caplog.records
-    assert record.getMessage().startswith("the link of worker w is closed")
+    assert record.getMessage().startswith("closed the link of worker w: ")
     assert problem in record.getMessage()
 
 
