@@ -244,7 +244,7 @@ def test_a_sweep_that_gave_all_up_goes_on_and_says_what_begins_anew(tmp_path: Pa
     gone = sweep.send(ev.ControllerStarted, generation=2, released=((0, 0), (0, 7), (9, 0)))
     assert [each.uri for each in gone] == ["mem://0/0"]
     sweep.send(ev.ControllerStarted, generation=3, is_reopening=True, retried=(0,))
-    assert [note for note in sweep.state.notes if "begins anew" in note]
+    assert [note for note in sweep.state.notes if "starts over" in note]
 
 
 def test_a_running_sweep_takes_no_notice_of_a_release() -> None:
