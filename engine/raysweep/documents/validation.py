@@ -114,6 +114,8 @@ def nested_models(annotation: Any) -> list[type[BaseModel]]:
     """The models named in an annotation such as `Resources | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
+    if _is_annotated(annotation):
+        return nested_models(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return [model for part in typing.get_args(annotation) for model in nested_models(part)]
     return []
