@@ -45,11 +45,12 @@ def _call(arguments: list[str]) -> int:
     from typer.exceptions import TyperException
 
     from raysweep.cli.app import app
+    from raysweep.cli.help_groups import command_for
 
     if not arguments:
         arguments = ["--help"]
     try:
-        task = app(arguments, prog_name="raysweep", standalone_mode=False)
+        task = command_for(app, arguments[0])(arguments, prog_name="raysweep", standalone_mode=False)
     except TyperException as error:
         command = next((word for word in arguments[:1] if word in _commands()), "")
         hint = f"raysweep {command} --help" if command else "raysweep --help"
