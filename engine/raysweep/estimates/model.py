@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from random import Random
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import Final
 
 from raysweep.core.vocabulary.failures import Failure
@@ -118,8 +118,14 @@ class Values:
         self._lengths = [-len(curve) for _, curve in self._curves]
         known = [curve[-1] for _, curve in self._curves if not math.isnan(curve[-1])] or [*ends]
         self._ends = known
+        self._drift = _drift_of([curve for _, curve in self._curves])
         self._spread = _spread_of(known)
         self._sign = 1.0 if is_max else -1.0
+
+    @property
+    def has_curves(self) -> bool:
+        """Whether any curve is known."""
+        return bool(self._curves)
 
     def course(self, random: Random, own: Sequence[float] = ()) -> Course:
         """The values of a trial; `own`: those that it has reported so far."""
@@ -134,6 +140,10 @@ class Values:
             return self._curves[random.randrange(count)][1]
         some = [self._curves[random.randrange(count)][1] for _ in range(_NEAREST_OF)]
         return min(some, key=lambda curve: _far(curve[report - 1], value))
+
+    def beyond(self, report: int, value: float) -> float:
+        """The value at a report that no curve reaches, after `value`; it moves with the log of reports."""
+        return value + self._drift / report if report else value
 
     def noise(self, random: Random) -> float:
         """A little, so that no two trials are equal."""
@@ -152,6 +162,7 @@ class Course:
         self._random = random
         self._last = own[-1] if own and not math.isnan(own[-1]) else None
         self._curve: Sequence[float] | None = None
+        self._ahead = 0.0
         self._alone: float | None = None
         self._offset = values.noise(random)
 
@@ -160,7 +171,14 @@ class Course:
         curve = self._curve
         if curve is None or len(curve) <= report:
             curve = self._curve = self._values.follow(self._random, report, self._last)
-        value = math.nan if curve is None else curve[report]
+            if curve is not None and report and self._last is not None:
+                # As much better or worse than that curve as it is now.
+                ahead = self._last - curve[report - 1]
+                self._ahead = 0.0 if math.isnan(ahead) else ahead
+        if curve is None and self._last is not None and self._values.has_curves:
+            value = self._values.beyond(report, self._last)
+        else:
+            value = math.nan if curve is None else curve[report] + self._ahead
         if math.isnan(value):
             if self._alone is None:
                 self._alone = self._last if self._last is not None else self._values.alone(self._random)
@@ -174,6 +192,22 @@ def _width(steps: Sequence[float]) -> float:
     if len(steps) < 2:
         return 0.3
     return 1.06 * stdev(map(math.log, steps)) * math.pow(len(steps), -0.2)
+
+
+def _drift_of(curves: Sequence[Sequence[float]]) -> float:
+    """By how much the longest curves change in their second halves, for each e-fold of reports."""
+    longest = [curve for curve in curves if len(curve) >= 4 and 2 * len(curve) >= len(curves[0])]
+    changes = []
+    for curve in longest:
+        middle = len(curve) // 2
+        first, last = (_mean_around(curve, place) for place in (middle, len(curve) - 1))
+        if not math.isnan(last - first):
+            changes.append((last - first) / math.log(len(curve) / (middle + 1)))
+    return fmean(changes) if changes else 0.0
+
+
+def _mean_around(curve: Sequence[float], place: int) -> float:
+    return fmean(curve[max(0, place - 1) : place + 1])
 
 
 def _by_length(entry: tuple[int, Sequence[float]]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.estimates import COVERED, MAX_ERROR, figures, judge, make_night,
 from raysweep.core import SweepState, step
 from raysweep.core.vocabulary import events as ev
 from raysweep.estimates import Samples, Seen, estimate_new, estimate_rest, samples_of, slow_trials
+from raysweep.estimates.model import Values
 from raysweep.estimates.samples import Ran, past_of
 from raysweep.outcome import SweepOutcome
 from raysweep.specs import SweepSpec
@@ -166,3 +168,14 @@ def test_every_recorded_sweep_can_be_estimated_at_any_time(name: str) -> None:
                 state, now=event.at, total=total, curves=seen.curves, plays=3, clock=at_rest
             )
             assert found is None or found.end_at.low >= event.at
+
+
+def test_a_trial_behind_keeps_its_lead_and_goes_on_beyond_the_longest_curve() -> None:
+    """What populations are compared by: a value that stood still would be overtaken by all."""
+    curves = {number: [1.0 / report for report in range(1, 9)] for number in range(4)}
+    values = Values(curves, (), is_max=False)
+    course = values.course(Random(1), own=[0.9, 0.4])
+    assert course.value(2) == pytest.approx(1 / 3 - 0.1, abs=0.01)
+    assert course.value(7) == pytest.approx(1 / 8 - 0.1, abs=0.01)
+    beyond = [course.value(report) for report in range(8, 16)]
+    assert beyond == sorted(beyond, reverse=True)
