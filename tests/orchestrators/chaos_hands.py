@@ -81,6 +81,22 @@ class Hands(Orchestrator, Protocol):
     def given(self, run: str, step: Step) -> dict[str, Any] | None:
         """The brief that a step handed on; None where it cannot be seen."""
 
+    def more_lies(self, run: str) -> list[str]:
+        """Contradictions that only this orchestrator can have: about approvals."""
+
+    def summary(self, run: str) -> str:
+        """What else is to be said of a night; empty: nothing."""
+
+
+class WithoutApprovals:
+    """No night needs an approval."""
+
+    def more_lies(self, run: str) -> list[str]:
+        return []
+
+    def summary(self, run: str) -> str:
+        return ""
+
 
 class WithoutParents:
     """What is only drawn for Prefect."""
@@ -89,7 +105,7 @@ class WithoutParents:
         raise NotImplementedError("nothing starts its nights")
 
 
-class LoopHands(WithoutParents, LoopOrchestrator):
+class LoopHands(WithoutApprovals, WithoutParents, LoopOrchestrator):
     clear_resumes = False
 
     def take_token(self, cluster: Behind, away_s: float) -> None:
@@ -130,7 +146,7 @@ class LoopHands(WithoutParents, LoopOrchestrator):
         return read(run, step).get("brief")
 
 
-class PrefectHands(PrefectOrchestrator):
+class PrefectHands(WithoutApprovals, PrefectOrchestrator):
     clear_resumes = False
 
     def __init__(self, servers: LocalPrefect) -> None:
@@ -249,7 +265,7 @@ class PatientAirflow(Airflow):
                 time.sleep(0.5)
 
 
-class AirflowHands(WithoutParents, AirflowOrchestrator):
+class AirflowHands(WithoutApprovals, WithoutParents, AirflowOrchestrator):
     clear_resumes = True
 
     def kill(self, run: str, step: Step) -> bool:
