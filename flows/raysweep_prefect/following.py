@@ -249,7 +249,7 @@ def emit_end(
     Args:
         kind, name, run_id, payload: As `emit`.
         status: How it ended.
-        end: The outcome, where there is one: each is told of once.
+        end: The outcome, where there is one; its event has the same id each time.
         made_from: The sweep that a training's config comes from.
     """
     what = status if status in ("failed", "cancelled") else "completed"

@@ -197,6 +197,8 @@ class ApprovingPrefect(PrefectHands):
             if shown:
                 yield f"the flow run shows {shown}, and there is no decision"
             return
+        if not decided:
+            yield f"the evidence has no decision, the champion's file {night.decision}"
         yield from _of_decision(told, night.decision)
         if shown and shown != ("Approved" if night.decision.approved else "Rejected"):
             yield f"the flow run shows {shown}, the decision is {night.decision}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-START_S = 240
+START_S = 600
 
 
 class RealMlflow:

@@ -13,7 +13,7 @@ import pytest
 from raysweep.runs.across_runs.registrations import sync
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.storage.objects.opening import open_store
-from tests.unit.delivery.mlflow_server import RealMlflow, mlflow_server
+from tests.unit.delivery.mlflow_server import START_S, RealMlflow, mlflow_server
 from tests.unit.runs.across_runs.nights import LINE
 from tests.unit.runs.across_runs.registry_contract import (
     NIGHTS,
@@ -82,7 +82,7 @@ class TestMlflow(Looks, RegistryContract):
             yield
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 class TestAway(Looks, RegistryNights):
     """A server whose process ends and starts again."""
 
@@ -114,7 +114,7 @@ class TestAway(Looks, RegistryNights):
                 before, outages = self.server.refused, outages + 1
                 back = threading.Timer(1.0, own.start)
                 back.start()
-            synced = self.night(store, number, give_up_after_s=240)
+            synced = self.night(store, number, give_up_after_s=START_S)
             if back is not None:
                 back.join()
                 assert self.server.refused > before
