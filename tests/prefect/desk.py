@@ -43,7 +43,7 @@ class Desk:
     # --- nights
 
     def night(self, key: str, score: float = 1.0, *, champion: str = "", **fields: Any) -> dict[str, Any]:
-        """The parameters of a night of which sweep and gate have ended; fewer is better.
+        """The parameters of a night of which sweep and gate have ended; the gate promotes its candidate.
 
         Args:
             key: Names it.
@@ -56,7 +56,10 @@ class Desk:
         assert outcome is not None
         gate = {"confirm_top_k": 1, "seeds": 2, "test": "mean", "champion": champion or "night"}
         prepared = prepare_gate(stored.asked.spec, outcome, gate, read_approval(fields.get("approval")))
-        prepared.settle(gave(prepared, *(score for _ in range(2) for _ in configs(prepared))))
+        if prepared.verdict is None:
+            # The candidate, and after it the champion, which is worse tonight.
+            again = [score, *(score + 1.0 for _ in configs(prepared)[1:])]
+            prepared.settle(gave(prepared, *again, *again))
         registry = {"tests.prefect.shelf:Shelf": {"path": str(self.shelf)}}
         spec = stored.asked.spec.to_dict()
         return {"spec": spec, "gate_spec": gate, "key": key, "registry": registry, **fields}
