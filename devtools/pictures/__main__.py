@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from devtools.pictures import airflow, gallery, prefect, prefect_approval, report, stale
+from devtools.pictures import airflow, gallery, prefect, report, stale
 from devtools.pictures.browser import open_browser
 
 GROUPS = ("gallery", "report", "airflow", "prefect")
@@ -39,7 +39,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                     airflow.make(browser)
                 case "prefect":
                     prefect.make(browser)
-                    prefect_approval.make(browser)
             stale.record(browser.taken)
     return 0
 

@@ -13,7 +13,6 @@ truth?
 - **A night ends** when its last step has, or a step has failed, every event that can still come has come,
   and no job runs; at the latest after ten minutes. What nobody waits for any more ends by its lease (a
   minute).
-- **Approvals** are drawn beside the plan: `chaos_prefect` for Prefect, with rules of its own.
 - **The oracle** (`chaos_oracle`) is pure as well: it gets what was seen (states, outcomes, journals, jobs,
   champion, what trials noted) and names the contradictions. What people did decides how a night has to end;
   faults, nothing.
@@ -41,6 +40,7 @@ from tests.orchestrators.chaos_hands import (
     Hands,
     LoopHands,
     PatientAirflow,
+    PrefectHands,
 )
 from tests.orchestrators.chaos_plan import ORCHESTRATORS, Name, draw, menu_of
 from tests.orchestrators.chaos_player import Player, Result
@@ -48,8 +48,8 @@ from tests.orchestrators.chaos_site import Site
 
 
 @contextmanager
-def hands_of(name: Name, site: Site, seed: int) -> Iterator[Hands]:
-    """The orchestrator, its servers started; `seed` decides who approves."""
+def hands_of(name: Name, site: Site) -> Iterator[Hands]:
+    """The orchestrator, its servers started."""
     home = site.home / name
     home.mkdir()
     if name == "loop":
@@ -64,7 +64,6 @@ def hands_of(name: Name, site: Site, seed: int) -> Iterator[Hands]:
     elif name == "prefect":
         from devtools.prefect.local import LocalPrefect
         from tests.jobs.head import ROOT, free_ports
-        from tests.orchestrators.chaos_prefect import ApprovingPrefect
         from tests.orchestrators.prefect import QUICK, save_cluster
 
         (port,) = free_ports(1)
@@ -72,7 +71,7 @@ def hands_of(name: Name, site: Site, seed: int) -> Iterator[Hands]:
         environment = QUICK | beats | site.environment | {"PYTHONPATH": _path(ROOT)}
         with LocalPrefect(home, port=port, environment=environment) as servers:
             save_cluster(servers, site.behind)  # type: ignore[arg-type]
-            yield ApprovingPrefect(servers, site, seed)
+            yield PrefectHands(servers)
     else:
         from tests.airflow.servers import ROOT
 
@@ -99,7 +98,7 @@ def play(
     """Play these nights, one after the other, on one set of servers."""
     results = []
     site = Site(home, f"{name}-{seed}")
-    with site.open(), hands_of(name, site, seed) as hands:
+    with site.open(), hands_of(name, site) as hands:
         for night in nights:
             results.append(Player(site, hands, draw(name, seed, night)).play())
             tell(results[-1])
@@ -136,8 +135,6 @@ def main() -> int:
         states = ", ".join(f"{step} {seen.state}" for step, seen in result.seen.steps.items())
         fired = ", ".join(result.fired) or "nothing"
         print(f"{result.plan}\n    {states}; fired: {fired}; {result.took_s:.0f} s", flush=True)
-        if result.more:
-            print(f"    {result.more}", flush=True)
         for lie in result.lies:
             print(f"    LIE {lie}", flush=True)
         if result.lies:

@@ -81,22 +81,6 @@ class Hands(Orchestrator, Protocol):
     def given(self, run: str, step: Step) -> dict[str, Any] | None:
         """The brief that a step handed on; None where it cannot be seen."""
 
-    def more_lies(self, run: str) -> list[str]:
-        """Contradictions that only this orchestrator can have: about approvals."""
-
-    def summary(self, run: str) -> str:
-        """What else is to be said of a night; empty: nothing."""
-
-
-class WithoutApprovals:
-    """No night needs an approval."""
-
-    def more_lies(self, run: str) -> list[str]:
-        return []
-
-    def summary(self, run: str) -> str:
-        return ""
-
 
 class WithoutParents:
     """What is only drawn for Prefect."""
@@ -105,7 +89,7 @@ class WithoutParents:
         raise NotImplementedError("nothing starts its nights")
 
 
-class LoopHands(WithoutApprovals, WithoutParents, LoopOrchestrator):
+class LoopHands(WithoutParents, LoopOrchestrator):
     clear_resumes = False
 
     def take_token(self, cluster: Behind, away_s: float) -> None:
@@ -146,7 +130,7 @@ class LoopHands(WithoutApprovals, WithoutParents, LoopOrchestrator):
         return read(run, step).get("brief")
 
 
-class PrefectHands(WithoutApprovals, PrefectOrchestrator):
+class PrefectHands(PrefectOrchestrator):
     clear_resumes = False
 
     def __init__(self, servers: LocalPrefect) -> None:
@@ -265,7 +249,7 @@ class PatientAirflow(Airflow):
                 time.sleep(0.5)
 
 
-class AirflowHands(WithoutApprovals, WithoutParents, AirflowOrchestrator):
+class AirflowHands(WithoutParents, AirflowOrchestrator):
     clear_resumes = True
 
     def kill(self, run: str, step: Step) -> bool:

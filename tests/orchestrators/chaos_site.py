@@ -191,7 +191,7 @@ class Site:
 
     def names(self) -> set[str]:
         """The folders of all runs."""
-        return set(open_store(self.storage).list_folders()) - {"champions", "evidence", "registry"}
+        return {name for name in open_store(self.storage).list_folders() if name != "champions"}
 
     def step_of(self, run_id: str) -> Step:
         """Which step a run belongs to; by its spec, or before it has one by its job and its id."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from raysweep.runs.across_runs.registrations import sync
-from raysweep.runs.across_runs.releases import roll_back
-from raysweep.storage.objects.opening import open_store
-from tests.unit.delivery.mlflow_server import START_S, RealMlflow, mlflow_server
-from tests.unit.runs.across_runs.nights import LINE
-from tests.unit.runs.across_runs.registry_contract import (
-    NIGHTS,
-    DownAtTimes,
-    RegistryContract,
-    RegistryNights,
-)
+from tests.unit.delivery.mlflow_server import mlflow_server
+from tests.unit.runs.across_runs.registry_contract import DownAtTimes, RegistryContract
 
 pytest.importorskip("mlflow", reason="mlflow cannot be installed beside Airflow: make test-trackers")
 
@@ -80,55 +70,3 @@ class TestMlflow(Looks, RegistryContract):
         self.server = Proxy(address)
         with self.server.running():
             yield
-
-
-@pytest.mark.timeout(3600)
-class TestAway(Looks, RegistryNights):
-    """A server whose process ends and starts again."""
-
-    @pytest.fixture
-    def own(self, tmp_path: Path) -> Iterator[RealMlflow]:
-        (folder := tmp_path / "own").mkdir()
-        server = RealMlflow(folder)
-        server.start()
-        yield server
-        server.stop()
-
-    @pytest.fixture(autouse=True)
-    def _proxy(self, own: RealMlflow, tmp_path: Path) -> Iterator[None]:
-        self.model = tmp_path.name
-        self.server = Proxy(own.url)
-        with self.server.running():
-            yield
-
-    def test_twenty_promotions_while_its_process_is_gone_in_a_third_of_them(
-        self, own: RealMlflow, tmp_path: Path
-    ) -> None:
-        """The night begins to register while it is gone, and goes on once it is back."""
-        assert isinstance(self.server, Proxy)
-        store, outages = open_store(tmp_path), 0
-        for number in range(NIGHTS):
-            back: threading.Thread | None = None
-            if number % 3 == 1:
-                own.stop()
-                before, outages = self.server.refused, outages + 1
-                back = threading.Timer(1.0, own.start)
-                back.start()
-            synced = self.night(store, number, give_up_after_s=START_S)
-            if back is not None:
-                back.join()
-                assert self.server.refused > before
-            assert synced is not None
-            assert (synced.pending, self.champion()) == ("", synced.version)
-        assert outages == 7
-        assert self.server.moves == [str(number) for number in range(1, NIGHTS + 1)]
-        assert len({tags["raysweep.release"] for tags in self.versions().values()}) == NIGHTS
-        roll_back(store, LINE)
-        own.stop()
-        pending = sync(store, LINE, give_up_after_s=0)
-        assert pending is not None
-        assert pending.pending
-        own.start()
-        sync(store, LINE)
-        assert self.champion() == str(NIGHTS - 1)
-        assert self.server.moves[NIGHTS:] == [str(NIGHTS - 1)]
