@@ -188,5 +188,7 @@ def test_a_replay_is_refused_with_the_schedule_to_write(tmp_path: Path) -> None:
 
 
 def test_a_replay_without_changes_is_a_training(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"not a sweep; it holds no change of config: run a TrainSpec with your"):
+    with pytest.raises(
+        SpecError, match=r"not a sweep; it holds no change of config: run a TrainSpec with your"
+    ):
         make(replay(tmp_path))
