@@ -197,7 +197,7 @@ def test_an_elastic_training_leaves_a_drained_node_grows_onto_a_new_one_and_lose
     if [shrunk_step] in said("answered"):
         assert max(made) == int(shrunk_step), "no step is made twice"
     else:  # one of the 20th came just after the announcement: it left at once, and they had not heard of that
-        assert max(made) <= int(shrunk_step) + 5, "no more than what is made until it hears of a checkpoint"
+        assert max(made) < int(shrunk_step) + 20, "it left before the next checkpoint"
     (grown_step,) = {int(step) for _, _, step, _ in grown}
     assert grown_step in stored
     assert grown_step % 20 == 0, "it grew at a checkpoint of its own"

@@ -232,7 +232,7 @@ def test_a_search_takes_note_of_a_config_once_and_without_its_seed() -> None:
         ({"stop": {"trial_wilcoxon": {}}}, "stop.trial_wilcoxon: with repeat"),
         ({"checkpoint": {"keep_top_k": 1}}, "checkpoint.keep_top_k: with repeat"),
         ({"warm_start": {}, "search": "tpe", "num_samples": 9}, "warm_start: with repeat, anchors would be"),
-        ({"param_space": {"x": {"sample_from": "a.b:c"}}}, "param_space: with repeat, what"),
+        ({"param_space": {"x": {"sample_from": "a.b:c"}}}, "param_space: with repeat, sample_from"),
         ({"repeat": {"times": 4, "race": "wilcoxon"}}, "repeat.race: no p-value of 3 repeats is below"),
         ({"repeat": {"times": 3, "seed_param": "x"}}, "repeat.seed_param: is a parameter"),
         ({"repeat": 1}, "repeat.times: "),
