@@ -73,7 +73,7 @@ def raysweep(
                 storage_path=str(folder),
                 **{"search": "random"} | fields,
             )
-            with beside or nullcontext():
+            with beside or nullcontext(), loop_time() as loop_s:
                 began, used_s = time.perf_counter(), time.process_time()
                 outcome = rs.run_sweep(spec)
                 wall_s, used_s = time.perf_counter() - began, time.process_time() - used_s
@@ -85,11 +85,33 @@ def raysweep(
         attempts = [attempt for trial in done for attempt in trial.attempts]
         first = min(attempt.started_at for attempt in attempts)
         last = max(attempt.ended_at or 0.0 for attempt in attempts)
-        extra = {"controller_cpu_ms": used_s / expected * 1e3}
+        extra = {"controller_cpu_ms": used_s / expected * 1e3, "loop_cpu_us": sum(loop_s) / expected * 1e6}
         return Sample(units=expected, wall_s=wall_s, warm_s=last - first, extra=extra)
 
     given = "".join(f", {name}={value!r}" for name, value in fields.items())
     return Contender(name="raysweep", settings=f"run_sweep, journal on the local disk{given}", run=run)
+
+
+@contextmanager
+def loop_time() -> Iterator[list[float]]:
+    """By controller, the seconds of processor time of the thread that its event loop runs on."""
+    from raysweep.cluster.controller import Controller
+
+    found: list[float] = []
+    run = Controller._run
+
+    async def timed(controller: Controller) -> None:
+        began = time.thread_time()
+        try:
+            await run(controller)
+        finally:
+            found.append(time.thread_time() - began)
+
+    Controller._run = timed  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        Controller._run = run  # type: ignore[method-assign]
 
 
 def tune(

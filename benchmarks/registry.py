@@ -86,7 +86,7 @@ _ALL: Final = (
         "storage_year",
         ray=False,
         needs_s3=True,
-        tiny={"nights": 4, "trials": 3, "gc_every": 2},
+        tiny={"nights": 4, "trials": 4, "saving": 3, "gc_every": 2},
     ),
     _named("checkpoint-stall", "checkpoint_stall", tiny=_STALL),
     _named("checkpoint-stall-1gb", "checkpoint_stall", "run_1gb", tiny=_STALL),

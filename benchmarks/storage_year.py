@@ -24,17 +24,20 @@ from raysweep.core import SweepState, encode, make_outcome, step
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
+from raysweep.runs.across_runs.pins import PinReader
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.reading.nights import nights_at
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import RunId
-from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.checkpoints.store import CheckpointRef, CheckpointStore
 from raysweep.storage.journal.writer import JournalWriter
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 
 NIGHTS: Final = 365
-TRIALS: Final = 5
+TRIALS: Final = 1_000
+SAVING: Final = 20
+"""So many of them store a checkpoint: as in a sweep whose scheduler stops most trials early."""
 GC_EVERY: Final = 30
 """Nights between two collections; there is one after the last night, too."""
 SIZE_BYTES: Final = 4096
@@ -51,6 +54,7 @@ def run(
     *,
     nights: int = NIGHTS,
     trials: int = TRIALS,
+    saving: int = SAVING,
     gc_every: int = GC_EVERY,
     is_s3: bool = True,
 ) -> Json:
@@ -59,15 +63,16 @@ def run(
         store, budget_bytes = open_store(where.path), KEPT * SIZE_BYTES
         seen: list[Json] = []
         for number in range(1, nights + 1):
-            Night(store, number, trials, Path(scratch)).run()
+            Night(store, number, trials, saving, Path(scratch)).run()
             if number % gc_every == 0 or number == nights:
                 began = perf_counter()
-                keep_budget(store, plan_budget(store, NAME, budget_bytes))
+                pins = PinReader(store)
+                keep_budget(store, plan_budget(store, NAME, budget_bytes, pins), pins)
                 seen.append({"nights": number, "gc_s": significant(perf_counter() - began), **_stored(store)})
         lists = [_list(where.path, nights) for _ in range(rounds)]
     fastest = min(lists, key=lambda each: float(each["wall_s"]))
     return {
-        "what": f"{nights} nights of {trials} trials, a checkpoint of {SIZE_BYTES} bytes each,"
+        "what": f"{nights} nights of {trials} trials, {saving} with a checkpoint of {SIZE_BYTES} bytes,"
         f" a budget of {KEPT} checkpoints, gc every {gc_every} nights, "
         + ("S3 on loopback" if is_s3 else "local disk"),
         "load": round(os.getloadavg()[0], 1),
@@ -112,6 +117,7 @@ class Night:
     store: Store
     number: int
     trials: int
+    saving: int
     scratch: Path
     at: float = 0.0
     events: deque[ev.Event] = field(default_factory=deque)
@@ -165,15 +171,19 @@ class Night:
     def _trial(self, folder: SweepFolder, start: cmd.StartTrial) -> Iterator[ev.Event]:
         who: dict[str, Any] = {"trial": start.trial, "attempt": start.attempt}
         random = Random(self.number * 10_000 + start.trial)
-        (self.scratch / "weights.bin").write_bytes(random.randbytes(SIZE_BYTES))
-        saved = CheckpointStore(folder.store, folder.sweep_id).save(f"{start.trial:05d}", 1, self.scratch)
+        saved = self._save(folder, start, random) if start.trial < self.saving else None
         yield ev.TrialStarted(at=self.at, **who)
         rows: tuple[list[Any], ...] = ([random.random()],)
         yield ev.TrialReported(at=self.at, first=0, keys=("loss",), rows=rows, **who)
-        yield ev.CheckpointCommitted(
-            at=self.at, number=1, report=0, uri=saved.reference, size_bytes=SIZE_BYTES, **who
-        )
+        if saved is not None:
+            yield ev.CheckpointCommitted(
+                at=self.at, number=1, report=0, uri=saved.reference, size_bytes=SIZE_BYTES, **who
+            )
         yield ev.TrialReturned(at=self.at + 1.0, **who)
+
+    def _save(self, folder: SweepFolder, start: cmd.StartTrial, random: Random) -> CheckpointRef:
+        (self.scratch / "weights.bin").write_bytes(random.randbytes(SIZE_BYTES))
+        return CheckpointStore(folder.store, folder.sweep_id).save(f"{start.trial:05d}", 1, self.scratch)
 
 
 def _spec(trials: int) -> SweepSpec:

@@ -45,6 +45,7 @@ def _call(arguments: list[str]) -> int:
     import typer
 
     from raysweep.cli.app import app
+    from raysweep.cli.help_groups import command_for
 
     # The base of typer's errors is TyperException since 0.29, and was ClickException before.
     bases = typer.BadParameter.__mro__
@@ -53,7 +54,7 @@ def _call(arguments: list[str]) -> int:
     if not arguments:
         arguments = ["--help"]
     try:
-        task = app(arguments, prog_name="raysweep", standalone_mode=False)
+        task = command_for(app, arguments[0])(arguments, prog_name="raysweep", standalone_mode=False)
     except base as error:
         command = next((word for word in arguments[:1] if word in _commands()), "")
         hint = f"raysweep {command} --help" if command else "raysweep --help"

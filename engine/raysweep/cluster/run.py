@@ -39,6 +39,7 @@ from raysweep.outcome.formatting import show_progress
 from raysweep.programs.allowed import check_programs
 from raysweep.programs.runner import runnable
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
+from raysweep.runs.across_runs.pins import PinReader
 from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
 from raysweep.runs.ownership.departure import put_aside, withdraw
 from raysweep.runs.ownership.holder import note_left
@@ -320,8 +321,9 @@ def _keep_budget(folder: SweepFolder, spec: SweepSpec) -> None:
     if budget_bytes is None:
         return
     try:
-        plan = plan_budget(folder.store, spec.name, budget_bytes)
-        keep_budget(folder.store, plan)
+        pins = PinReader(folder.store)
+        plan = plan_budget(folder.store, spec.name, budget_bytes, pins)
+        keep_budget(folder.store, plan, pins)
     except RaysweepError as error:
         log.warning("checkpoint.storage_budget: not kept for now, `raysweep gc` tries again: %s", error)
         return

@@ -17,7 +17,8 @@ from raysweep.errors import SpecChangedError, SpecError
 from raysweep.jobs.decisions import Newest, NewestStatus
 from raysweep.jobs.wire import JobInfo
 from raysweep.runs.reading.view import Outcome, RunView
-from raysweep.specs import AnyRequest, Changes
+from raysweep.specs import AnyRequest
+from raysweep.specs.changes import Changes
 from raysweep.specs.outline import outline, outline_changes
 from raysweep.storage.objects.identity import is_same_store
 

@@ -16,23 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from raysweep.documents.stored_paths import checkpoint_in, to_reference, to_uri
-from raysweep.documents.trainable import are_same
 from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.outcome.places import training_with
 from raysweep.outcome.summary import SUMMARY, summary_of_training
-from raysweep.specs import TrainSpec
-from raysweep.specs.changes import Difference, differences
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.objects.identity import mark_store
 from raysweep.storage.objects.parallel import folders_with
 from raysweep.storage.objects.sealed import seal
 from raysweep.storage.objects.store import Store
+
+if TYPE_CHECKING:  # most looks need no models of specs
+    from raysweep.specs import TrainSpec
+    from raysweep.specs.changes import Difference
 
 FORMAT_VERSION = 1
 """Of train.json and of the log of attempts."""
@@ -86,6 +87,8 @@ class RunFolder:
         """The spec in train.json; None where there is none. Raises: StorageError if it is damaged."""
         if not self.store.exists(self._key("train.json")):
             return None
+        from raysweep.specs import TrainSpec
+
         return TrainSpec.from_any(self._read_json("train.json")["spec"])
 
     def read_key(self) -> str:
@@ -233,6 +236,8 @@ def _from(outcome: TrainOutcome, change: Callable[[str], str]) -> TrainOutcome:
 
 
 def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    from raysweep.specs.changes import differences
+
     for each in differences(was, now):
         if _are_same(each):
             continue
@@ -242,6 +247,8 @@ def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
 
 def _are_same(each: Difference) -> bool:
     """Whether both are the same in other words."""
+    from raysweep.documents.trainable import are_same
+
     if each.field == "warm_start_checkpoint":  # the store may have been moved, or have several names
         found = checkpoint_in(str(each.was))
         return bool(found) and found == checkpoint_in(str(each.now))

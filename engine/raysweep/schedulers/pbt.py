@@ -13,6 +13,7 @@ from, the same way to explore. What differs:
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -185,7 +186,17 @@ class PbtScheduler:
     kind: ClassVar[str] = "pbt"
     pauses_again: ClassVar[bool] = True
 
-    __slots__ = ("_members", "_parameters", "_population", "_seed", "_sign", "max_t", "moves", "time_attr")
+    __slots__ = (
+        "_members",
+        "_parameters",
+        "_population",
+        "_ranked",
+        "_seed",
+        "_sign",
+        "max_t",
+        "moves",
+        "time_attr",
+    )
 
     def __init__(
         self,
@@ -201,6 +212,8 @@ class PbtScheduler:
         self._seed = seed
         self._sign = 1.0 if mode == "max" else -1.0
         self._members: dict[int, Member] = {}
+        self._ranked: list[tuple[float, int]] = []
+        """Score and number of the live trials that have a score, the worst first."""
         self.time_attr = time_attr
         self.max_t: float | None = None if max_t is None else float(max_t)
         self.moves: frozenset[Move] = frozenset({"pause", "exploit"} if population.synch else {"exploit"})
@@ -212,6 +225,7 @@ class PbtScheduler:
             self._members[trial] = Member(config=dict(config))
         elif not member.is_live:
             member.is_live, member.config = True, dict(config)
+            self._rank(trial, member)
 
     def report(self, trial: int, time: float, value: float) -> Decisions:
         """Decide on one report: at the end of an interval, a trial of the lower quantile is replaced.
@@ -226,13 +240,17 @@ class PbtScheduler:
         is_within = time < population.burn_in_period or time - member.since < population.perturbation_interval
         if is_within or (self.max_t is not None and time >= self.max_t):
             return NOTHING
+        self._unrank(trial, member)
         member.score, member.time = float(value) * self._sign, time
+        self._rank(trial, member)
         self._note(trial, member)
         if population.synch:
             return ((trial, PAUSE),)
         member.since = time
-        lower, upper = self.quantiles()
-        return ((trial, self._exploit(trial, upper)),) if trial in lower else NOTHING
+        place = bisect_left(self._ranked, (member.score, trial))
+        if not member.is_live or place >= self._quantile_size():
+            return NOTHING
+        return ((trial, self._exploit(trial, self.quantiles()[1])),)
 
     def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
         """Take a trial that has completed out of the population: it is no donor any more."""
@@ -242,6 +260,7 @@ class PbtScheduler:
         """Take a trial out of the population."""
         member = self._members.get(trial)
         if member is not None:
+            self._unrank(trial, member)
             member.is_live = False
         return NOTHING
 
@@ -257,18 +276,22 @@ class PbtScheduler:
 
     def quantiles(self) -> tuple[list[int], list[int]]:
         """The live trials of the lower and of the upper quantile, each the worst first."""
-        scored = [
-            (member.score, trial)
-            for trial, member in self._members.items()
-            if member.is_live and member.score is not None
-        ]
-        if len(scored) <= 1:
-            return [], []
-        ranked = [trial for _, trial in sorted(scored)]
-        count = ceil(len(ranked) * self._population.quantile_fraction)
-        if count > len(ranked) / 2:
-            count = floor(len(ranked) / 2)
-        return ranked[:count], ranked[len(ranked) - count :]
+        ranked, count = self._ranked, self._quantile_size()
+        upper = ranked[len(ranked) - count :]
+        return [trial for _, trial in ranked[:count]], [trial for _, trial in upper]
+
+    def _quantile_size(self) -> int:
+        live = len(self._ranked)
+        count = ceil(live * self._population.quantile_fraction)
+        return floor(live / 2) if count > live / 2 else count
+
+    def _rank(self, trial: int, member: Member) -> None:
+        if member.is_live and member.score is not None:
+            insort(self._ranked, (member.score, trial))
+
+    def _unrank(self, trial: int, member: Member) -> None:
+        if member.is_live and member.score is not None:
+            del self._ranked[bisect_left(self._ranked, (member.score, trial))]
 
     def to_json(self) -> dict[str, Any]:
         """Return parameters and members."""
@@ -291,6 +314,11 @@ class PbtScheduler:
             )
             for trial, config, score, time, since, replaced, is_live in state["members"]
         }
+        self._ranked = sorted(
+            (each.score, trial)
+            for trial, each in self._members.items()
+            if each.is_live and each.score is not None
+        )
 
     def _exploit(self, trial: int, upper: Sequence[int]) -> Exploit:
         member = self._members[trial]

@@ -69,23 +69,29 @@ class Nodes:
 
     def place(self) -> list[PlacedGroup]:
         """Give places to those that wait, where there is room; the groups that got one."""
-        placed = []
-        for group in self.groups.values():
-            if group.node is None:
-                group.node = next((n for n in self.usable(group.excluded) if self._fits(group, n)), None)
-                if group.node is not None:
-                    placed.append(group)
-        return placed
+        waiting = [group for group in self.groups.values() if group.node is None]
+        held = self._held() if waiting else {}
+        for group in waiting:
+            for node in self.usable(group.excluded):
+                cpus, memory_bytes = held.get(node.name, (0, 0))
+                cpus, memory_bytes = cpus + group.cpus, memory_bytes + group.memory_bytes
+                if cpus <= node.cpus and (not node.memory_bytes or memory_bytes <= node.memory_bytes):
+                    group.node, held[node.name] = node, (cpus, memory_bytes)
+                    break
+        return [group for group in waiting if group.node is not None]
 
     def forget_groups(self) -> None:
         """The driver is gone, and all its groups."""
         self.groups.clear()
 
-    def _fits(self, group: PlacedGroup, node: Node) -> bool:
-        there = [other for other in self.groups.values() if other.node is node]
-        left = node.memory_bytes - sum(other.memory_bytes for other in there)
-        is_room = not node.memory_bytes or left >= group.memory_bytes
-        return sum(other.cpus for other in there) + group.cpus <= node.cpus and is_room
+    def _held(self) -> dict[str, tuple[int, int]]:
+        """By node, the CPUs and bytes that the groups on it hold."""
+        held: dict[str, tuple[int, int]] = {}
+        for group in self.groups.values():
+            if group.node is not None:
+                cpus, memory_bytes = held.get(group.node.name, (0, 0))
+                held[group.node.name] = cpus + group.cpus, memory_bytes + group.memory_bytes
+        return held
 
     def _room(self, node: Node, cpus: int, memory_bytes: int) -> int:
         return min(cpus, memory_bytes // self.memory_bytes) if self.memory_bytes else cpus

@@ -15,8 +15,9 @@ from pydantic import (
 from raysweep.specs.checks.train import check_train
 from raysweep.specs.program import ProgramSpec, require_command, with_runner
 from raysweep.specs.scaling import Scaling
+from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.specs.train_fields import TrainFields
-from raysweep.specs.train_parts import ScheduledConfig, TrainFailure, TrainStop
+from raysweep.specs.train_parts import TrainFailure, TrainStop
 
 if TYPE_CHECKING:
     import os

@@ -17,6 +17,7 @@ from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, Storage
 from raysweep.specs.identity import Kind
 from raysweep.specs.program import ProgramSpec
 from raysweep.specs.scaling import Scaling
+from raysweep.specs.scheduled_config import check_config
 from raysweep.specs.train_parts import (
     DataAddress,
     Dataset,
@@ -24,7 +25,6 @@ from raysweep.specs.train_parts import (
     Schedule,
     TrainFailure,
     TrainStop,
-    check_config,
 )
 
 

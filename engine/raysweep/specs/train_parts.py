@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     WithJsonSchema,
@@ -18,12 +16,11 @@ from pydantic import (
 )
 
 from raysweep.documents.base import SpecModel
-from raysweep.documents.json_values import plain
 from raysweep.documents.trainable import check_reference
-from raysweep.documents.tuples import marked
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.specs.document import ImportPath, Trainable, as_given, check_storage_path
 from raysweep.specs.policies import Deadline, PositiveSeconds, Seconds
+from raysweep.specs.scheduled_config import ScheduledConfig
 
 DataAddress = Annotated[str, AfterValidator(check_storage_path)]
 Format = Literal["parquet", "csv", "json", "text", "numpy", "images", "tfrecords", "binary_files"]
@@ -139,31 +136,6 @@ Dataset = Annotated[
 _SCHEDULE_FIX: Final = (
     'give a list such as [{"from": 0, "config": {"lr": 0.1}}, {"from": 20, "config": {"lr": 0.05}}]'
 )
-
-
-def check_config(given: Any) -> Any:
-    """A config as plain JSON, with the tuples that it has. Raises Problem."""
-    if not isinstance(given, Mapping):
-        raise Problem(
-            f"expected a mapping, got {show(given)}",
-            "give the config of a trial, such as outcome.best.config",
-        )
-    return plain(given, keeps_tuples=True)
-
-
-class ScheduledConfig(SpecModel):
-    """One config of a schedule. In JSON and YAML: `{from: 20, config: {…}}`."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    start: int = Field(ge=0, alias="from")
-    """How many steps, which are reports of the trial, lay behind when it took over; it made the next one."""
-    config: Annotated[dict[str, Any], BeforeValidator(check_config)]
-    """What the trainable was given from there on."""
-
-    @model_serializer(mode="plain")
-    def _write(self) -> dict[str, Any]:
-        return {"from": self.start, "config": marked(self.config)}
 
 
 def _as_schedule(given: Any) -> Any:

@@ -10,7 +10,7 @@ from raysweep.documents.tuples import with_tuples
 from raysweep.errors import SpecError, SweepNotFoundError, one_line
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.reading.view import RunView
-from raysweep.specs.train_parts import ScheduledConfig
+from raysweep.specs.scheduled_config import ScheduledConfig
 
 MAX_BYTES: Final = 16_384
 _TEXT: Final = 400

@@ -8,7 +8,7 @@ from typing import Any
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
 from raysweep.specs import TrainSpec
-from raysweep.specs.train_parts import ScheduledConfig
+from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.training.model_card import source_tags
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from raysweep import trial
 from raysweep.errors import message_of
-from raysweep.specs.train_parts import ScheduledConfig
+from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.training.worker_session import (
     TrainWorkerSession,
     keep_checkpoints,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import RaysweepError
-from raysweep.specs.train_parts import ScheduledConfig
+from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.storage.objects.opening import open_store
 from raysweep.trial.checkpoint_handle import opened_by_ray, temporary_folder
 from raysweep.trial.session import Reported, StoredAt, TrialContext

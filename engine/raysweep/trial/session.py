@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 if TYPE_CHECKING:
     from os import PathLike
 
-    from raysweep.specs.train_parts import ScheduledConfig
+    from raysweep.specs.scheduled_config import ScheduledConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,21 +7,32 @@ than in its later ones: the library is seeded when it is imported, then. Nothing
 from __future__ import annotations
 
 import random
+import sys
 from types import ModuleType
+from typing import Final
 
-from raysweep.worker.process.import_hooks import after_import
+from raysweep.worker.process.import_hooks import after_import, is_awaited
+
+_seed = 0
 
 
 def seed_generators(seed: int) -> None:
     """Seed `random`, and those of NumPy and PyTorch now or at their first import."""
+    global _seed
     random.seed(seed)
+    _seed = seed
+    for name, call in _LIBRARIES.items():
+        if name in sys.modules or not is_awaited(name, "seed"):
+            after_import(name, call, key="seed")
 
-    def seed_numpy(module: ModuleType) -> None:
-        module.seed(seed % 2**32)
 
-    def seed_torch(module: ModuleType) -> None:
-        # All its devices; a GPU that is not in use yet gets the seed when it is.
-        module.manual_seed(seed % 2**64)
+def _seed_numpy(module: ModuleType) -> None:
+    module.seed(_seed % 2**32)
 
-    after_import("numpy.random", seed_numpy)
-    after_import("torch", seed_torch, key="seed")
+
+def _seed_torch(module: ModuleType) -> None:
+    # All its devices; a GPU that is not in use yet gets the seed when it is.
+    module.manual_seed(_seed % 2**64)
+
+
+_LIBRARIES: Final = {"numpy.random": _seed_numpy, "torch": _seed_torch}

@@ -327,7 +327,7 @@ class Session:
 
     def finish(self) -> None:
         """User code has ended: what it handed over is stored, if there is the time, before that is said."""
-        with self.ending.changed:
+        with self.ending.lock:
             self._is_finished = True
             saver = self._known_saver
         if saver is not None:

@@ -43,14 +43,15 @@ class WorkerShell:
         self._attempt: Attempt | None = None
         self._next: Job | None = None
         self._is_leaving = False
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
 
     def next_job(self, on_idle: Callable[[], None] | None = None) -> Job | None:
         """The next attempt to run; blocks. None: the worker is to end. `on_idle`: none is there yet."""
         # Not under the lock: it may flush what user code has put in the place of a stream.
         if self._next is None and on_idle is not None:
             on_idle()
-        with self._changed:
+        with self._lock:
             while self._next is None and not self._is_leaving:
                 self._changed.wait()
             job, self._next = self._next, None
@@ -101,14 +102,15 @@ class WorkerShell:
 
     def find_process(self) -> tuple[int, int | None] | None:
         """The process of the attempt that can be told, and what it may hold in bytes (None: no limit)."""
-        with self._changed:
+        with self._lock:
             job, attempt = self._machine.job, self._attempt
             return (attempt.pid, job.memory_limit_bytes) if job is not None and attempt is not None else None
 
     def _do(self, call: Callable[[], None]) -> None:
-        with self._changed:
+        with self._lock:
             call()
-            attempt, rest = self._attempt, self._act()
+            attempt = self._attempt
+            rest = self._act() if self._machine.actions else ()
         # Not under the lock: a message may take a moment to leave, and other threads have news meanwhile.
         for action in rest:
             if isinstance(action, Say):

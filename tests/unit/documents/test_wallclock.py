@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from raysweep import run_sweep
 from raysweep.documents.wall_clock import next_time, resolve_deadline
 from raysweep.errors import SpecError
-from raysweep.specs import SweepSpec, changes
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import changes
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 

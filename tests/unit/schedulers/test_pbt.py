@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from math import ceil, floor, inf
+from random import Random
 from typing import Any
 
 import pytest
@@ -197,3 +199,39 @@ def test_a_trial_that_is_replaced_at_its_end_has_a_result(kind: str) -> None:
     assert replaced
     assert outcome.best not in replaced
     assert any("reported nothing more" in note for note in outcome.notes)
+
+
+def ranked_anew(scheduler: PbtScheduler, fraction: float) -> tuple[list[int], list[int]]:
+    """The quantiles by a sort of all members, as Ray Tune makes them."""
+    members = scheduler.to_json()["members"]
+    scored = [(score, trial) for trial, _, score, *_, is_live in members if is_live and score is not None]
+    if len(scored) <= 1:
+        return [], []
+    ranked = [trial for _, trial in sorted(scored)]
+    count = ceil(len(ranked) * fraction)
+    count = floor(len(ranked) / 2) if count > len(ranked) / 2 else count
+    return ranked[:count], ranked[len(ranked) - count :]
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.25, 0.5])
+def test_the_kept_order_is_that_of_a_new_sort(fraction: float) -> None:
+    chance = Random(7)
+    scheduler = pbt(12, quantile_fraction=fraction, perturbation_interval=1)
+    for step in range(600):
+        trial = chance.randrange(14)
+        match chance.randrange(10):
+            case 0:
+                scheduler.remove(trial)
+            case 1:
+                scheduler.add(trial, {"lr": 0.1, "width": 8, "name": "again"})
+            case 2:
+                saved = json.loads(json.dumps(scheduler.to_json()))
+                scheduler = pbt(0, quantile_fraction=fraction, perturbation_interval=1)
+                scheduler.from_json(saved)
+            case _:
+                value = float(chance.randrange(6)) if chance.random() < 0.9 else inf
+                decisions = scheduler.report(trial, step + 1.0, value)
+                lower, upper = ranked_anew(scheduler, fraction)
+                assert bool(decisions) == (trial in lower)
+                assert all(each.donor in upper for _, each in decisions if isinstance(each, Exploit))
+        assert scheduler.quantiles() == ranked_anew(scheduler, fraction)

@@ -12,14 +12,15 @@ from raysweep.outcome import Holder, SweepOutcome
 from raysweep.outcome.formatting import show_conclusion
 from raysweep.runs.ownership.reopening import reopens
 from raysweep.runs.reading.progress import make_progress
-from raysweep.runs.reading.status import status_of_state
+from raysweep.runs.reading.state_status import status_of_state
 from raysweep.search import make_searcher
 from raysweep.search.auto import AutoOptions
 from raysweep.search.models.auto import AutoModel
 from raysweep.search.models.cma import CmaModel
 from raysweep.search.spec import SearchSpec
 from raysweep.simulate import simulate
-from raysweep.specs import SweepSpec, changes
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import changes
 from raysweep.specs.continuing import Continue
 from raysweep.step.verdict import verdict_of
 from tests.unit.core.sweep import Sweep

@@ -12,7 +12,8 @@ from raysweep.search import WarmStart, make_searcher
 from raysweep.search.machinery.points import FirstPoints
 from raysweep.simulate import Kill, simulate
 from raysweep.space.parsed import parse
-from raysweep.specs import SweepSpec, changes
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import changes
 
 SPACE: dict[str, Any] = {
     "lr": {"loguniform": [1e-4, 1e-1]},

@@ -12,7 +12,8 @@ from raysweep.errors import SpecError
 from raysweep.space.branches import Tree, switch_paths
 from raysweep.space.grid_points import grid_points
 from raysweep.space.parsed import normalise, parse, uses
-from raysweep.specs import SweepSpec, changes
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import changes
 
 SPACE: dict[str, Any] = {
     "model": {

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
 from raysweep.space.constraints import LEAST, parse_constraint
-from raysweep.specs import SweepSpec, changes
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import changes
 
 FINITE = st.floats(-1e6, 1e6)
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from raysweep.specs import SweepSpec, changes
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import changes
 from tests.sampling import examples
 from tests.unit.specs.strategies import SPECS
 

@@ -10,7 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
-from raysweep.specs import Changes, SweepSpec, TrainSpec, changes
+from raysweep.specs import SweepSpec, TrainSpec
+from raysweep.specs.changes import Changes, changes
 from raysweep.specs.outline import MAX_CHARS, Outline, outline, outline_changes
 from tests.sampling import examples
 from tests.unit.specs.strategies import SPECS

@@ -15,7 +15,7 @@ from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutco
 from raysweep.pipeline import training_request, with_best
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import TrainSpec
-from raysweep.specs.train_parts import ScheduledConfig
+from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.step import best_schedule, best_trials
 from raysweep.step.brief import brief, size_bytes
 from raysweep.storage.objects.opening import open_store

@@ -26,6 +26,7 @@ from raysweep.runs.across_runs.budget import (
     plan_budget,
     sweeps_of,
 )
+from raysweep.runs.across_runs.pins import PinReader
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_trained
 from raysweep.runs.reading.lookup import find_training
@@ -180,8 +181,9 @@ def _collect_budget(folder: SweepFolder, how: Collecting) -> tuple[BudgetPlan | 
     budget_bytes = how.budget_bytes if how.budget_bytes is not None else asked_budget(folder.store, name)
     if budget_bytes is None:
         return None, ()
-    plan = plan_budget(folder.store, name, budget_bytes)
-    return plan, plan.releases if how.is_dry else keep_budget(folder.store, plan)
+    pins = PinReader(folder.store)
+    plan = plan_budget(folder.store, name, budget_bytes, pins)
+    return plan, plan.releases if how.is_dry else keep_budget(folder.store, plan, pins)
 
 
 def _show_collected(

@@ -26,7 +26,8 @@ from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_cha
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
-from raysweep.specs import Changes, Const, RunRequest, Space, SweepSpec
+from raysweep.specs import Const, RunRequest, Space, SweepSpec
+from raysweep.specs.changes import Changes
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.specs.shape import Shape
 from raysweep.storage.objects.opening import open_store

@@ -22,7 +22,6 @@ from raysweep.errors import SpecError
 from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, ErrorInfo, TrialOutcome, trial_row
 from raysweep.outcome.formatting import show_column, show_config, show_counts, show_duration, show_number
 from raysweep.outcome.frames import column_names, with_iso_times, write_csv
-from raysweep.runs.reading.history import COLUMNS, TIMES, metric_names, reports_of
 from raysweep.runs.reading.status import RunStatus
 
 
@@ -158,6 +157,9 @@ def _order(value: Any) -> tuple[int, Any]:
 
 
 def _show_history(name: str, storage: str | None, view: View) -> int:
+    # Imported only here: it plays the journal, for which it needs the core.
+    from raysweep.runs.reading.history import COLUMNS, TIMES, metric_names, reports_of
+
     if view.sort or view.top or view.attempts:
         fix = "leave it out, or sort what --csv gives"
         raise SpecError("--history", "goes with --csv and --json only", fix)

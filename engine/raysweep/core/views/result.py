@@ -30,7 +30,7 @@ from raysweep.outcome import (
 from raysweep.outcome.record import without_collector
 from raysweep.search.machinery.repeat import without_seed
 from raysweep.space.held_tuples import tuples_of
-from raysweep.specs.train_parts import ScheduledConfig
+from raysweep.specs.scheduled_config import ScheduledConfig
 
 # What a person calls the causes in the lifecycle table.
 _ENDS: Final[dict[Cause, str]] = {

@@ -19,8 +19,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from raysweep.core import SweepState, decode, encode, step
@@ -30,14 +31,15 @@ from raysweep.core.views.scores import ranked
 from raysweep.core.vocabulary.events import ControllerStarted
 from raysweep.errors import CheckpointDamagedError, RaysweepError, SegmentExistsError, StorageError
 from raysweep.outcome import SweepOutcome, Trials
-from raysweep.runs.across_runs.pins import Pins, find_pins
-from raysweep.runs.folder import SweepFolder, SweepRecord, list_sweeps
+from raysweep.runs.across_runs.pins import PinReader, Pins
+from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import current_holder, find_living
 from raysweep.runs.ownership.replay import damaged_record
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import slug
 from raysweep.storage.checkpoints.addresses import reference_of
+from raysweep.storage.checkpoints.manifest import Manifest
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.objects.parallel import each_of
@@ -45,11 +47,13 @@ from raysweep.storage.objects.store import Store
 
 log = logging.getLogger("raysweep")
 GIVE_UP_AFTER_S: Final = 30.0
+_TRIALS_AT_ONCE: Final = 64
+"""The manifests of so many trials are read together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A checkpoint that a budget takes. `freed_bytes`: what no other one refers to then."""
+    """A checkpoint that a budget takes. `freed_bytes`: its manifest, and what no other one refers to then."""
 
     sweep_id: str
     trial: int
@@ -99,6 +103,8 @@ class _Planning:
     store: Store
     left_bytes: int
     pins: Pins
+    sizes: Mapping[str, Mapping[str, int]]
+    """By sweep, the bytes of what is stored of its checkpoints, by key."""
     releases: list[Release] = field(default_factory=list)
     pinned: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -106,8 +112,7 @@ class _Planning:
 
 def sweeps_of(store: Store, name: str) -> tuple[SweepFolder, ...]:
     """The sweeps of this name, by id. Raises: StorageError."""
-    stem = slug(name)
-    folders = [SweepFolder(store, each) for each in list_sweeps(store) if each.rpartition("-")[0] == stem]
+    folders = _folders_like(store, name)
     names = each_of(store, _name_of, folders)
     return tuple(folder for folder, each in zip(folders, names, strict=True) if each == name)
 
@@ -117,9 +122,8 @@ def name_like(store: Store, given: str) -> str | None:
 
     Raises: StorageError.
     """
-    stem = slug(given)
-    folders = [SweepFolder(store, each) for each in list_sweeps(store) if each.rpartition("-")[0] == stem]
-    names = {_name_of(folder) for folder in folders}
+    folders = _folders_like(store, given)
+    names = {name for name in each_of(store, _name_of, folders) if name}
     return given if given in names else names.pop() if len(names) == 1 else None
 
 
@@ -137,20 +141,29 @@ def asked_budget(store: Store, name: str) -> int | None:
     return newest[1]
 
 
-def plan_budget(store: Store, name: str, budget_bytes: int) -> BudgetPlan:
+def plan_budget(store: Store, name: str, budget_bytes: int, pins: PinReader | None = None) -> BudgetPlan:
     """What goes, so that the checkpoints of the sweeps of this name take up no more than that; only reads.
+
+    `pins`: what reads them; `keep_budget` with the same one reads less.
 
     Raises: StorageError: it cannot be read. What is damaged, or whose scheduler cannot be imported here, is
         passed over, and said in the notes.
     """
     folders = sweeps_of(store, name)
-    sizes = each_of(store, _stored_bytes, folders)
-    used_bytes = sum(sizes)
+    sizes = each_of(store, _stored, folders)
+    used_bytes = sum(sum(each.values()) for each in sizes)
     if used_bytes <= budget_bytes:
         return BudgetPlan(name=name, budget_bytes=budget_bytes, used_bytes=used_bytes)
-    planning = _Planning(store=store, left_bytes=used_bytes - budget_bytes, pins=find_pins(store))
+    pins = pins or PinReader(store)
+    pins.know_sweeps(folder.sweep_id for folder in folders)
+    planning = _Planning(
+        store=store,
+        left_bytes=used_bytes - budget_bytes,
+        pins=pins.read(),
+        sizes={folder.sweep_id: each for folder, each in zip(folders, sizes, strict=True)},
+    )
     # Nights that gave all they had need no replay: after a year that is nearly all of them.
-    holding = [folder for folder, size_bytes in zip(folders, sizes, strict=True) if size_bytes]
+    holding = [folder for folder in folders if planning.sizes[folder.sweep_id]]
     ended = sorted(
         _ended(holding, planning), key=lambda each: (each.state.clock.ended_at or 0.0, each.folder.sweep_id)
     )
@@ -168,15 +181,18 @@ def plan_budget(store: Store, name: str, budget_bytes: int) -> BudgetPlan:
     )
 
 
-def keep_budget(store: Store, plan: BudgetPlan) -> tuple[Release, ...]:
+def keep_budget(store: Store, plan: BudgetPlan, pins: PinReader | None = None) -> tuple[Release, ...]:
     """Carry a plan out; returns what has gone. What changed since it was made is left alone.
+
+    `pins` are read again before each sweep gives something up.
 
     Raises: StorageError: the storage does not answer; the next collection completes what was begun.
     """
     done: list[Release] = []
+    pins = pins or PinReader(store)
     for sweep_id in dict.fromkeys(each.sweep_id for each in plan.releases):
         releases = [each for each in plan.releases if each.sweep_id == sweep_id]
-        done += _let_go(SweepFolder(store, sweep_id), releases)
+        done += _let_go(SweepFolder(store, sweep_id), releases, pins)
     return tuple(done)
 
 
@@ -193,18 +209,21 @@ def complete(folder: SweepFolder) -> None:
 
 
 def _ended(folders: Sequence[SweepFolder], planning: _Planning) -> Iterator[_Ended]:
-    for folder in folders:
-        try:
-            found = _read_ended(folder)
-        except RaysweepError as error:
-            if isinstance(error, StorageError) and error.retryable:
-                raise
-            planning.notes.append(f"{folder.sweep_id} is left alone: {error}")
-            continue
-        if found is not None:
+    for folder, found in zip(folders, each_of(planning.store, _try_ended, folders), strict=True):
+        if isinstance(found, _Ended):
             yield found
         else:
-            planning.notes.append(f"{folder.sweep_id} is left alone: it has not ended")
+            planning.notes.append(f"{folder.sweep_id} is left alone: {found or 'it has not ended'}")
+
+
+def _try_ended(folder: SweepFolder) -> _Ended | RaysweepError | None:
+    """As `_read_ended`; an error that does not pass is returned. Raises: StorageError."""
+    try:
+        return _read_ended(folder)
+    except RaysweepError as error:
+        if isinstance(error, StorageError) and error.retryable:
+            raise
+        return error
 
 
 def _read_ended(folder: SweepFolder) -> _Ended | None:
@@ -255,37 +274,58 @@ def _plan_sweep(ended: _Ended, planning: _Planning) -> None:
         ended.state.trials.values(),
         key=lambda trial: (-places.get(trial.number, len(ended.state.trials) + 1), trial.number),
     )
-    for trial in trials:
+    holding = [trial for trial in trials if trial.checkpoints]
+    for first in range(0, len(holding), _TRIALS_AT_ONCE):
         if planning.left_bytes <= 0:
             return
-        if trial.checkpoints:
+        batch = holding[first : first + _TRIALS_AT_ONCE]
+        read = partial(_read_manifests, ended.folder)
+        for trial, manifests in zip(batch, each_of(planning.store, read, batch), strict=True):
+            if isinstance(manifests, CheckpointDamagedError):
+                name = f"trial {trial.number} of {ended.folder.sweep_id}"
+                planning.notes.append(f"{name} is left alone: {manifests}")
+                continue
             place = places.get(trial.number)
-            _plan_trial(ended.folder, trial, f"place {place}" if place else "without a place", planning)
+            rank = f"place {place}" if place else "without a place"
+            _plan_trial(ended.folder, trial, manifests, rank, planning)
 
 
-def _plan_trial(folder: SweepFolder, trial: Trial, place: str, planning: _Planning) -> None:
-    store = CheckpointStore(folder.store, folder.sweep_id, give_up_after_s=GIVE_UP_AFTER_S)
+def _checkpoints(folder: SweepFolder) -> CheckpointStore:
+    return CheckpointStore(folder.store, folder.sweep_id, give_up_after_s=GIVE_UP_AFTER_S)
+
+
+def _read_manifests(folder: SweepFolder, trial: Trial) -> list[Manifest] | CheckpointDamagedError:
+    """Those of a trial's checkpoints, in their order."""
+    store, name = _checkpoints(folder), trial_id(trial.number)
+    try:
+        return [store.read_manifest(store.uri(name, each.number)) for each in trial.checkpoints]
+    except CheckpointDamagedError as error:
+        return error
+
+
+def _plan_trial(
+    folder: SweepFolder, trial: Trial, manifests: Sequence[Manifest], place: str, planning: _Planning
+) -> None:
+    store, stored = _checkpoints(folder), planning.sizes[folder.sweep_id]
+    addresses, name = store.addresses, trial_id(trial.number)
     sizes: dict[str, int] = {}
     held: dict[int, set[str]] = {}
-    for checkpoint in trial.checkpoints:
-        try:
-            manifest = store.read_manifest(store.uri(trial_id(trial.number), checkpoint.number))
-        except CheckpointDamagedError as error:
-            planning.notes.append(f"trial {trial.number} of {folder.sweep_id} is left alone: {error}")
-            return
-        sizes |= {each.name: each.size_bytes for each in manifest.objects}
-        held[checkpoint.number] = {each.name for each in manifest.objects}
-    uses = Counter(name for names in held.values() for name in names)
+    for manifest in manifests:
+        own = addresses.manifest_key(name, manifest.number)
+        keys = {addresses.object_key(manifest, each): each.size_bytes for each in manifest.objects}
+        sizes |= {key: stored.get(key, size_bytes) for key, size_bytes in (keys | {own: 0}).items()}
+        held[manifest.number] = {own, *keys}
+    uses = Counter(key for keys in held.values() for key in keys)
     for checkpoint in trial.checkpoints:
         if planning.left_bytes <= 0:
             return
-        uri = store.uri(trial_id(trial.number), checkpoint.number)
+        uri = store.uri(name, checkpoint.number)
         reasons = planning.pins.get(_reference(folder, trial.number, checkpoint.number), ())
         if reasons:
             planning.pinned.append((uri, ", ".join(reasons)))
             continue
         uses.subtract(held[checkpoint.number])
-        freed_bytes = sum(sizes[name] for name in held[checkpoint.number] if not uses[name])
+        freed_bytes = sum(sizes[key] for key in held[checkpoint.number] if not uses[key])
         planning.left_bytes -= freed_bytes
         planning.releases.append(
             Release(
@@ -302,11 +342,11 @@ def _plan_trial(folder: SweepFolder, trial: Trial, place: str, planning: _Planni
 # -- how it goes ----------------------------------------------------------------------------------------
 
 
-def _let_go(folder: SweepFolder, releases: Sequence[Release]) -> list[Release]:
+def _let_go(folder: SweepFolder, releases: Sequence[Release], reader: PinReader) -> list[Release]:
     found = _read_ended(folder)
     if found is None:
         return []
-    pins = find_pins(folder.store)
+    pins = reader.read()
     there = {
         (trial.number, checkpoint.number)
         for trial in found.state.trials.values()
@@ -323,9 +363,10 @@ def _let_go(folder: SweepFolder, releases: Sequence[Release]) -> list[Release]:
     step(found.state, event)
     _seal(found.journal)
     _tell_outcome(found)
-    CheckpointStore(folder.store, folder.sweep_id, give_up_after_s=GIVE_UP_AFTER_S).delete(
-        *(each.uri for each in releases)
-    )
+    gone: dict[int, list[str]] = {}
+    for each in releases:
+        gone.setdefault(each.trial, []).append(each.uri)
+    each_of(folder.store, lambda uris: _checkpoints(folder).delete(*uris), list(gone.values()))
     return releases
 
 
@@ -377,8 +418,15 @@ def _tell_outcome(ended: _Ended) -> None:
     ended.folder.mend_outcome(mended)
 
 
-def _stored_bytes(folder: SweepFolder) -> int:
-    return sum(info.size_bytes for info in folder.store.list(f"{folder.sweep_id}/checkpoints"))
+def _stored(folder: SweepFolder) -> dict[str, int]:
+    """The bytes of all that is stored of a sweep's checkpoints, by key."""
+    return {info.key: info.size_bytes for info in folder.store.list(f"{folder.sweep_id}/checkpoints")}
+
+
+def _folders_like(store: Store, name: str) -> list[SweepFolder]:
+    """The folders whose ids begin with the slug of a name; trainings are among them."""
+    stem = slug(name)
+    return [SweepFolder(store, each) for each in store.list_folders() if each.rpartition("-")[0] == stem]
 
 
 def _name_of(folder: SweepFolder) -> str:

@@ -13,10 +13,11 @@ reference within the store, so that it holds under each name of the store, and a
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from raysweep.documents.stored_paths import to_reference
 from raysweep.runs.across_runs.champions import Champion, list_records
-from raysweep.runs.training import list_trainings, read_warm_start
+from raysweep.runs.training import read_warm_start
 from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.store import Store
 
@@ -29,21 +30,51 @@ def find_pins(store: Store) -> Pins:
 
     Raises: StorageError: it cannot be read, so that it is unknown what may be deleted.
     """
-    found: dict[str, list[str]] = defaultdict(list)
-    for record in list_records(store):
-        champion = record.champion
-        if champion is not None:
-            _pin(store, found, champion, f"the champion of {champion.name!r}")
-        if champion is not None and champion.replaced is not None:
-            _pin(store, found, champion.replaced, f"the champion of {champion.name!r} before")
-        for proposed in record.proposed:
-            _pin(store, found, proposed, f"waits for approval as the champion of {proposed.name!r}")
-    trainings = list_trainings(store)
-    starts = each_of(store, lambda run_id: read_warm_start(store, run_id), trainings)
-    for run_id, reference in zip(trainings, starts, strict=True):
-        if reference and not store.exists(f"{run_id}/train_outcome.json"):
-            found[reference].append(f"training {run_id} starts from it")
-    return {reference: tuple(reasons) for reference, reasons in found.items()}
+    return PinReader(store).read()
+
+
+class PinReader:
+    """Finds pins again and again: of the folders that it has seen, only trainings that have not ended."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._settled: set[str] = set()
+        """Sweeps, and trainings that have ended: none of them can need a checkpoint again."""
+
+    def know_sweeps(self, run_ids: Iterable[str]) -> None:
+        """These folders are sweeps."""
+        self._settled.update(run_ids)
+
+    def read(self) -> Pins:
+        """See `find_pins`."""
+        store = self._store
+        found: dict[str, list[str]] = defaultdict(list)
+        for record in list_records(store):
+            champion = record.champion
+            if champion is not None:
+                _pin(store, found, champion, f"the champion of {champion.name!r}")
+            if champion is not None and champion.replaced is not None:
+                _pin(store, found, champion.replaced, f"the champion of {champion.name!r} before")
+            for proposed in record.proposed:
+                _pin(store, found, proposed, f"waits for approval as the champion of {proposed.name!r}")
+        folders = [each for each in store.list_folders() if each not in self._settled]
+        for run_id, reference in zip(folders, each_of(store, self._start_of, folders), strict=True):
+            if reference:
+                found[reference].append(f"training {run_id} starts from it")
+        return {reference: tuple(reasons) for reference, reasons in found.items()}
+
+    def _start_of(self, run_id: str) -> str:
+        """The checkpoint that a training starts from which has not ended; empty for any other folder."""
+        store = self._store
+        if not store.exists(f"{run_id}/train.json"):
+            is_settled = store.exists(f"{run_id}/sweep.json")
+        else:
+            is_settled = store.exists(f"{run_id}/train_outcome.json")
+            if not is_settled:
+                return read_warm_start(store, run_id)
+        if is_settled:
+            self._settled.add(run_id)
+        return ""
 
 
 def pins_of(pins: Pins, run_id: str) -> Pins:

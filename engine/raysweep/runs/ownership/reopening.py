@@ -11,7 +11,8 @@ from raysweep.outcome import NOTHING_RAN, SweepOutcome
 from raysweep.outcome.formatting import show_age
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.replay import newest_spec
-from raysweep.specs import Changes, SweepSpec, changes
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import Changes, changes
 from raysweep.specs.code_digest import is_other_code
 from raysweep.specs.continuing import Continue, Extension
 

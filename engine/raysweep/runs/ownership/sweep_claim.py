@@ -27,7 +27,8 @@ from raysweep.runs.ownership.reopening import NOT_CONTINUED, check_same, check_w
 from raysweep.runs.ownership.replay import rebuild
 from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_end, tell_rung
 from raysweep.search.base import replay_failed
-from raysweep.specs import Changes, SweepSpec, changes
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import Changes, changes
 from raysweep.specs.continuing import Continue
 from raysweep.storage.journal.journal import Claim, Journal
 from raysweep.storage.journal.segment import RESTORE_FIX

@@ -7,11 +7,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.outcome import Record
 
 MAX_POINTS: Final = 400
 """The curve is thinned to at most this many points, and so are the dots around it."""
+
+FINAL: Final = frozenset({"completed", "stopped", "failed", "cancelled"})
+"""The states of a trial that has ended: `core.vocabulary.lifecycle` has them too, and brings the core."""
 
 _Place = tuple[float, int, float, str]
 Ending = tuple[float | None, str, float | None, str]

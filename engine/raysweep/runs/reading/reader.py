@@ -14,35 +14,19 @@ import threading
 import time
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from raysweep.core.state.sweep import SweepState
-from raysweep.core.views.result import outcome_so_far, trial_outcome
 from raysweep.errors import RaysweepError, SweepNotFoundError
-from raysweep.estimates import Past, Seen
-from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
-from raysweep.outcome.estimate import NOTHING
+from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.across_runs.verdicts import newest_verdict
-from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.ownership.holder import STALE_AFTER_S, HolderState, HolderWatch
-from raysweep.runs.ownership.replay import catch_up, read_state
-from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_kept
-from raysweep.runs.reading.estimating import CPU_S, Estimating
-from raysweep.runs.reading.glances import first_seen_at
-from raysweep.runs.reading.past_nights import past_nights
-from raysweep.runs.reading.status import (
-    INTERRUPTED,
-    RunStatus,
-    status_of_heartbeat,
-    status_of_outcome,
-    status_of_state,
-)
-from raysweep.schedulers import load_scheduler
-from raysweep.specs import SweepSpec
-from raysweep.storage.journal.journal import Journal
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reading.status import RunStatus, status_of_outcome
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import ObjectInfo
-from raysweep.version import __version__
+
+if TYPE_CHECKING:
+    from raysweep.runs.reading.checkpoints import StoredCheckpoint
+    from raysweep.runs.reading.running import RunningSweep
 
 FRESH_S: Final = 1.0
 
@@ -57,7 +41,8 @@ class SweepReader:
         storage_path: The storage path.
         sweep_id: The sweep.
         fresh_s: How long a status is as good as new, in seconds.
-        cpu_s: The CPU time for an estimate of the sweep's end, in seconds; at most once a minute.
+        cpu_s: The CPU time for an estimate of the sweep's end, in seconds; at most once a minute. Default:
+            0.5.
         is_strict: For who looks once, and wants to know: a journal that cannot be read raises, a holder
             whose clock is wrong is watched until it is known whether it lives, and a scheduler of the user's
             own is imported.
@@ -70,7 +55,7 @@ class SweepReader:
         *,
         fresh_s: float = FRESH_S,
         is_strict: bool = False,
-        cpu_s: float = CPU_S,
+        cpu_s: float | None = None,
     ) -> None:
         self._folder = SweepFolder(open_store(storage_path), sweep_id)
         self._fresh_s = fresh_s
@@ -78,12 +63,9 @@ class SweepReader:
         self._lock = threading.Lock()
         self._status: RunStatus | None = None
         self._read_at = -math.inf
-        self._state: tuple[Journal, SweepState] | None = None
-        self._watch = HolderWatch()
         self._outcome_seen: ObjectInfo | None = None
-        self._seen = Seen()
-        self._estimating = Estimating(self._past, cpu_s=cpu_s)
-        self._name = ""
+        self._cpu_s = cpu_s
+        self._known_running: RunningSweep | None = None
 
     def read(self, *, is_fresh: bool = False) -> RunStatus | None:
         """How the sweep stands now; None where nothing of it is stored yet.
@@ -109,8 +91,7 @@ class SweepReader:
         if outcome is not None or record is None:
             return outcome.trials if outcome is not None else ()
         with self._lock:
-            _, state = self._catch_up(record)
-            return tuple(trial_outcome(state, trial, self._folder.uri) for trial in state.trials.values())
+            return self._running().trials(record)
 
     def best(self, count: int) -> tuple[TrialOutcome, ...]:
         """The best trials as `SweepOutcome.top` ranks them, then the others by number, `count` in all.
@@ -140,16 +121,7 @@ class SweepReader:
         if status is None or record is None:
             raise SweepNotFoundError(self._folder.sweep_id, self._folder.store.url)
         with self._lock:
-            _, state = self._catch_up(record)
-            return outcome_so_far(
-                state,
-                sweep_id=self._folder.sweep_id,
-                key=record.key,
-                uri=self._folder.uri,
-                version=__version__,
-                status="running" if status.is_running else "interrupted",
-                until=status.seen_at or status.read_at,
-            )
+            return self._running().outcome_so_far(record, status)
 
     def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
         """Those that the sweep keeps, by trial and number. Raises: as `read` where `is_strict`."""
@@ -157,8 +129,7 @@ class SweepReader:
         if record is None:
             return ()
         with self._lock:
-            _, state = self._catch_up(record)
-            return list_kept(self._folder, state)
+            return self._running().checkpoints(record)
 
     def _read(self) -> RunStatus | None:
         seen = self._folder.store.head(f"{self._folder.sweep_id}/outcome.json")
@@ -170,50 +141,20 @@ class SweepReader:
             if outcome is not None:
                 status = status_of_outcome(outcome, uri=self._folder.uri, now=time.time())
             if status is not None:
-                self._outcome_seen, self._state = seen, None
+                self._outcome_seen = seen
+                if self._known_running is not None:
+                    self._known_running.forget()
                 return with_verdict(status, self._folder)
         self._outcome_seen = None
         record = self._folder.read_spec()
-        return self._read_running(record) if record is not None else None
+        return self._running().read(record) if record is not None else None
 
-    def _read_running(self, record: SweepRecord) -> RunStatus:
-        uri, key = self._folder.uri, record.key
-        # The heartbeat first: what it knows is in the journal by then.
-        heartbeat = self._folder.read_progress()
-        held = self._watch.judge(heartbeat, self._folder.read_progress if self._is_strict else None)
-        try:
-            journal, state = self._catch_up(record)
-        except RaysweepError as error:
-            if self._is_strict:
-                raise
-            return unread_status(record, heartbeat, uri, f"the journal cannot be read: {error}", held)
-        notes, now = tuple(journal.repairs), time.time()
-        if is_starting(self._folder, state, heartbeat, now):
-            return status_of_state(state, None, uri=uri, key=key, now=now, held="alive", notes=notes)
-        expected = NOTHING
-        if held == "alive":
-            expected = self._estimating.of(state, heartbeat, self._seen.curves, now)
-        return status_of_state(
-            state, heartbeat, uri=uri, key=key, now=now, held=held, notes=notes, expected=expected
-        )
+    def _running(self) -> RunningSweep:
+        if self._known_running is None:
+            from raysweep.runs.reading.running import RunningSweep
 
-    def _past(self) -> Sequence[Past]:
-        return past_nights(self._folder.store, self._name, but=self._folder.sweep_id)
-
-    def _catch_up(self, record: SweepRecord) -> tuple[Journal, SweepState]:
-        """The journal and the state, read on from where they were."""
-        kept, self._state = self._state, None
-        if kept is None:
-            if self._is_strict:
-                load_scheduler(SweepSpec.from_any(dict(record.spec)))
-            self._seen = Seen()
-            journal, state, _ = read_state(self._folder, record, observe=self._seen.take)
-        else:
-            journal, state = kept
-            catch_up(journal, state, observe=self._seen.take)
-        self._name = state.spec.name
-        self._state = journal, state
-        return self._state
+            self._known_running = RunningSweep(self._folder, cpu_s=self._cpu_s, is_strict=self._is_strict)
+        return self._known_running
 
 
 def with_verdict(status: RunStatus, folder: SweepFolder) -> RunStatus:
@@ -224,32 +165,3 @@ def with_verdict(status: RunStatus, folder: SweepFolder) -> RunStatus:
         note = f"the gate's verdict cannot be read: {error}"
         return status if note in status.notes else status.model_copy(update={"notes": (*status.notes, note)})
     return status if verdict is None else status.model_copy(update={"gate": verdict})
-
-
-def is_starting(folder: SweepFolder, state: SweepState, heartbeat: SweepProgress | None, now: float) -> bool:
-    """Whether a controller has claimed the sweep, or is about to, and has had no time for a heartbeat."""
-    if state.controller.generation <= (heartbeat.generation if heartbeat is not None else -1):
-        return False
-    began_at = state.controller.started_at if state.controller.generation else first_seen_at(folder)
-    return abs(now - began_at) <= STALE_AFTER_S
-
-
-def unread_status(
-    record: SweepRecord, heartbeat: SweepProgress | None, uri: str, problem: str, held: HolderState
-) -> RunStatus:
-    """What is known where the journal cannot be read."""
-    now = time.time()
-    if heartbeat is not None:
-        return status_of_heartbeat(heartbeat, uri=uri, key=record.key, now=now, held=held, problem=problem)
-    return RunStatus(
-        run_id=uri.rpartition("/")[2],
-        name=str(record.spec.get("name", "")),
-        uri=uri,
-        key=record.key,
-        status=INTERRUPTED,
-        metric=str(record.spec.get("metric", "")),
-        mode="min" if record.spec.get("mode") == "min" else "max",
-        problem=problem,
-        notes=(problem,),
-        read_at=now,
-    )

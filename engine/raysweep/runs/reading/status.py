@@ -1,7 +1,8 @@
 """How a run stands, for all that show it: the page, the terminal, Prefect, Airflow.
 
-What is here is pure: documents and a sweep's state in, a `RunStatus` out. `reader.py` reads them from the
-storage. The size of a status is bounded, whatever the number of trials. All times are UTC seconds.
+What is here is pure: documents in, a `RunStatus` out; `state_status.py` makes it of a sweep's state, and
+`reader.py` reads both from the storage. The size of a status is bounded, whatever the number of trials. All
+times are UTC seconds.
 """
 
 from __future__ import annotations
@@ -11,14 +12,8 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from raysweep.core.handlers.sweep_end import end_in_sight
-from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import Trial, trial_id
-from raysweep.core.views.result import trial_outcome
-from raysweep.core.views.scores import may_be_best, place, ranked, score_of
 from raysweep.documents.json_numbers import Counts
 from raysweep.documents.mode import Mode
-from raysweep.numeric.pareto import find_front, front_first
 from raysweep.outcome import (
     ErrorInfo,
     GateOutcome,
@@ -32,7 +27,7 @@ from raysweep.outcome import (
     Usage,
     show_infeasible,
 )
-from raysweep.outcome.estimate import NOTHING, Estimate, Expected
+from raysweep.outcome.estimate import Estimate
 from raysweep.outcome.trials import rows_of
 from raysweep.runs.ownership.holder import HolderState, holder_state
 from raysweep.runs.reading.curve import Dot, best_so_far
@@ -49,8 +44,6 @@ INTERRUPTED: Final = "interrupted"
 """The status of a run that has not ended, and that no process runs."""
 STARTING: Final = "starting"
 """The status of a run that a controller has, and that there is no heartbeat of yet."""
-_MIN_ENDED: Final = 3
-"""With fewer ended trials no pace is shown."""
 
 
 class RunStatus(Record):
@@ -289,79 +282,6 @@ def status_of_heartbeat(
     )
 
 
-def status_of_state(
-    state: SweepState,
-    heartbeat: SweepProgress | None,
-    *,
-    uri: str,
-    key: str = "",
-    now: float,
-    held: HolderState | None = None,
-    notes: tuple[str, ...] = (),
-    expected: Expected = NOTHING,
-) -> RunStatus:
-    """Of a sweep without an outcome: its state, and its heartbeat if there is one; `held` as above.
-
-    Held by one that lives, and without a heartbeat, it is starting.
-    """
-    held = held if held is not None else holder_state(heartbeat, now)
-    trials = state.trials.values()
-    counts = Counts.of(state.line.counts)
-    num_trials = heartbeat.num_trials if heartbeat is not None else None
-    curve, dots = best_so_far(
-        (
-            (
-                trial.ended_at,
-                trial.state,
-                score_of(state, trial) if may_be_best(state, trial) else None,
-                trial_id(trial.number),
-            )
-            for trial in trials
-        ),
-        is_max=state.rules.objective.is_max,
-    )
-    found, on_front = _front_first(state)
-    # Only those that are shown are made into outcomes: there may be ten thousand.
-    top = tuple(trial_outcome(state, trial, uri) for trial in found[:TOP])
-    failed = sorted((t for t in trials if t.state == "failed"), key=lambda trial: -(trial.ended_at or 0.0))
-    return RunStatus(
-        run_id=uri.rpartition("/")[2],
-        name=state.spec.name,
-        uri=uri,
-        key=key,
-        status=_status(state, heartbeat, held),
-        why=state.end.why if state.phase == "ended" else "",
-        reason=state.end.why if state.phase == "ended" else "",
-        trainable=state.spec.what_runs,
-        metric=state.spec.metric,
-        mode=state.spec.mode,
-        others=state.spec.others,
-        pareto=tuple(trial_id(trial.number) for trial in on_front[:MAX_PARETO]),
-        pareto_size=len(on_front),
-        constraints=state.spec.constraints,
-        counts=counts,
-        num_trials=num_trials,
-        best=top[0] if top and may_be_best(state, state.trials[top[0].number]) else None,
-        curve=curve,
-        dots=dots,
-        top=top,
-        failures=tuple(trial_outcome(state, trial, uri) for trial in failed[:FAILURES]),
-        first_failure=trial_outcome(state, min(failed, key=lambda trial: trial.number), uri)
-        if failed
-        else None,
-        started_at=state.clock.started_at,
-        deadline=state.clock.deadline_at,
-        expected_end_at=_end_of(expected, state, counts.ended, num_trials, now) if held == "alive" else None,
-        estimate=expected.estimate,
-        slow=expected.slow,
-        generation=state.controller.generation,
-        notes=(*state.notes[-MAX_NOTES:], *notes),
-        heartbeat=heartbeat,
-        held=held,
-        read_at=now,
-    )
-
-
 def status_of_training(
     outcome: TrainOutcome, heartbeat: SweepProgress | None, *, uri: str, now: float
 ) -> RunStatus:
@@ -384,17 +304,6 @@ def status_of_training(
     )
 
 
-def _front_first(state: SweepState) -> tuple[list[Trial], list[Trial]]:
-    """All trials that have a score, with several metrics the Pareto front first; and those on the front."""
-    found = ranked(state)
-    if not state.rules.objective.others:
-        return found, []
-    first = [trial for trial in found if may_be_best(state, trial)]
-    points = [place(state, trial)[2] for trial in first]
-    found[: len(first)] = [first[number] for number in front_first(points)]
-    return found, found[: len(find_front(points))]
-
-
 def _best_of(heartbeat: SweepProgress) -> TrialOutcome | None:
     best = heartbeat.best
     if best is None:
@@ -403,28 +312,3 @@ def _best_of(heartbeat: SweepProgress) -> TrialOutcome | None:
     fields: dict[str, Any] = best.model_dump(include={"trial_id", "score", "config", "metrics"})
     number = int(best.trial_id) if best.trial_id.isdigit() else 0
     return TrialOutcome(**fields, number=number, state="running" if is_running else "pending")
-
-
-def _status(state: SweepState, heartbeat: SweepProgress | None, held: HolderState) -> str:
-    if held == "alive":
-        return heartbeat.status if heartbeat is not None else STARTING
-    return state.end.status if state.phase == "ended" and state.end.status else INTERRUPTED
-
-
-def _end_of(
-    expected: Expected, state: SweepState, ended: int, num_trials: int | None, now: float
-) -> float | None:
-    if expected.estimate is not None:
-        return expected.estimate.end_at.expected
-    return _expected_end(state, ended, num_trials, now)
-
-
-def _expected_end(state: SweepState, ended: int, num_trials: int | None, now: float) -> float | None:
-    """By the pace of this sweep so far (its pauses do not count), or by the limit that is to end it."""
-    if state.spec.is_open_ended and num_trials is None:
-        end_by_limit = end_in_sight(state)
-        return end_by_limit.at if end_by_limit is not None else None
-    if num_trials is None or ended < _MIN_ENDED or ended >= num_trials:
-        return None
-    end = now + state.controller.active_s(now) / ended * (num_trials - ended)
-    return end if state.clock.deadline_at is None else min(end, state.clock.deadline_at)

@@ -29,8 +29,10 @@ from raysweep.runs.ownership.holder import HolderWatch
 from raysweep.runs.ownership.replay import damaged_record
 from raysweep.runs.reading.estimating import Estimating
 from raysweep.runs.reading.past_nights import past_nights
-from raysweep.runs.reading.reader import is_starting, unread_status, with_verdict
-from raysweep.runs.reading.status import RunStatus, status_of_outcome, status_of_state
+from raysweep.runs.reading.reader import with_verdict
+from raysweep.runs.reading.running import is_starting, unread_status
+from raysweep.runs.reading.state_status import status_of_state
+from raysweep.runs.reading.status import RunStatus, status_of_outcome
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 

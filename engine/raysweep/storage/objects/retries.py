@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final
-
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    sleep_using_event,
-    stop_after_delay,
-    stop_any,
-    stop_when_event_set,
-    wait_exponential,
-    wait_random,
-)
+from typing import TYPE_CHECKING, Final
 
 from raysweep.errors import StorageError
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState, Retrying
 
 MAX_PAUSE_S: Final = 10.0
 
@@ -33,6 +24,9 @@ def retrying(
     Raises the last one when time or `abort` ends it. `on_retry` hears of each error after which it is tried
     again.
     """
+    # Imported only here: it brings asyncio, and most commands write nothing.
+    import tenacity
+
     event = abort or threading.Event()
 
     def before_sleep(state: RetryCallState) -> None:
@@ -40,11 +34,13 @@ def retrying(
         if on_retry is not None and error is not None:
             on_retry(error)
 
-    return Retrying(
-        retry=retry_if_exception(_is_passing),
-        wait=wait_exponential(multiplier=0.1, max=MAX_PAUSE_S) + wait_random(0, 0.1),
-        stop=stop_any(stop_after_delay(give_up_after_s), stop_when_event_set(event)),
-        sleep=sleep_using_event(event),
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_is_passing),
+        wait=tenacity.wait_exponential(multiplier=0.1, max=MAX_PAUSE_S) + tenacity.wait_random(0, 0.1),
+        stop=tenacity.stop_any(
+            tenacity.stop_after_delay(give_up_after_s), tenacity.stop_when_event_set(event)
+        ),
+        sleep=tenacity.sleep_using_event(event),
         before_sleep=before_sleep,
         reraise=True,
     )

@@ -29,6 +29,11 @@ def after_import(name: str, call: Callable[[ModuleType], None], key: str = "") -
         sys.meta_path.insert(0, _FINDER)
 
 
+def is_awaited(name: str, key: str = "") -> bool:
+    """Whether a call of `after_import` waits for this module."""
+    return key in _waiting.get(name, ())
+
+
 class Door(NamedTuple, Generic[InsideT]):
     """What is done to the module of this name while something is inside, and undone when it leaves."""
 

@@ -75,7 +75,7 @@ class Leftovers:
     def _note(self) -> None:
         self._runs, self._timers = find_runs(), armed_timers()
         is_main = threading.current_thread() is threading.main_thread()
-        self._settings.append(Settings((*_PROCESS, *([_HANDLERS] * is_main))))
+        self._settings.append(Settings((_PROCESS, *([_HANDLERS] * is_main))))
         for name, kind in LIBRARIES.items():
             after_import(name, partial(self._note_library, kind), key="leftovers")
         after_import("concurrent.futures.thread", watch_pools)
@@ -129,19 +129,62 @@ def _put_stream(name: str, before: Any) -> None:
         setattr(sys, name, before)
 
 
+def _put_root_level(before: int) -> None:
+    logging.root.setLevel(before)
+
+
+def _put_collector(before: bool) -> None:
+    (gc.enable if before else gc.disable)()
+
+
 _VARIABLES: Final[dict[bytes, bytes]] = vars(os.environ)["_data"]
 """As bytes: `os.environ` would decode all of them for each look."""
-_PROCESS: Final = (
-    Setting(lambda _: working_directory(), lambda _, before: _enter(before)),
-    Setting(lambda _: _VARIABLES, lambda _, before: _put_variables(before), dict),
-    Setting(lambda _: logging.root.handlers, lambda _, before: _put_root_handlers(before), list),
-    Setting(lambda _: logging.root.level, lambda _, before: logging.root.setLevel(before)),
-    Setting(lambda _: logging.root.manager.disable, lambda _, before: logging.disable(before)),
-    Setting(lambda _: sys.stdout, lambda _, before: _put_stream("stdout", before)),
-    Setting(lambda _: sys.stderr, lambda _, before: _put_stream("stderr", before)),
-    Setting(lambda _: gc.isenabled(), lambda _, before: (gc.enable if before else gc.disable)()),
-    Setting(lambda _: sys.getrecursionlimit(), lambda _, before: sys.setrecursionlimit(before)),
-    Setting(lambda _: socket.getdefaulttimeout(), lambda _, before: socket.setdefaulttimeout(before)),
+
+
+def _look(_: Any) -> tuple[Any, ...]:
+    """What each attempt may change in the process, in one call: each would cost as much as what it reads."""
+    root = logging.root
+    return (
+        working_directory(),
+        _VARIABLES,
+        root.handlers,
+        root.level,
+        root.manager.disable,
+        sys.stdout,
+        sys.stderr,
+        gc.isenabled(),
+        sys.getrecursionlimit(),
+        socket.getdefaulttimeout(),
+    )
+
+
+_PUTS: Final[tuple[Callable[[Any], str | None], ...]] = (
+    _enter,
+    _put_variables,
+    _put_root_handlers,
+    _put_root_level,
+    logging.disable,
+    partial(_put_stream, "stdout"),
+    partial(_put_stream, "stderr"),
+    _put_collector,
+    sys.setrecursionlimit,
+    socket.setdefaulttimeout,
+)
+"""One for each value of `_look`."""
+
+
+def _put_all(before: tuple[Any, ...]) -> str:
+    lasting = ""
+    for put, value, found in zip(_PUTS, before, _look(None), strict=True):
+        if found != value:
+            lasting = put(value) or lasting
+    return lasting
+
+
+_PROCESS: Final = Setting(
+    _look,
+    lambda _, before: _put_all(before),
+    lambda found: (found[0], dict(found[1]), list(found[2]), *found[3:]),
 )
 _HANDLERS: Final = Setting(
     lambda _: list(map(_signal.getsignal, _SIGNALS)), lambda _, before: _put_handlers(before)

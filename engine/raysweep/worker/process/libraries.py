@@ -143,9 +143,10 @@ def find_runs() -> dict[str, Any]:
 
 def end_runs(end: End, before: Mapping[str, Any]) -> str:
     """End the runs that the trial has left open; why one cannot be, or nothing. `before`: of `find_runs`."""
-    for name, tracker in _TRACKERS.items():
-        if (module := sys.modules.get(name)) is None:
+    for name in _TRACKERS:
+        if name not in sys.modules:
             continue
+        module, tracker = sys.modules[name], _TRACKERS[name]
         try:
             while (run := tracker.find(module)) not in (None, before.get(name)):
                 tracker.end(module, end)
@@ -182,15 +183,16 @@ def find_broken(end: End, *, has_gpus: bool) -> str:
         has_gpus or _CUDA.search(f"{end.failure.type} {end.failure.message}")
     ):
         return f"a GPU that may be in no state for another trial, since it failed ({end.failure.type})"
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return ""
     try:
-        return _broken_torch(sys.modules.get("torch"))
+        return _broken_torch(torch)
     except AttributeError:  # it is being imported, or is something else of this name
         return ""
 
 
 def _broken_torch(torch: Any) -> str:
-    if torch is None:
-        return ""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return "a process group of torch.distributed"
     if torch.cuda.is_initialized():

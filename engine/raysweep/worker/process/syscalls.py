@@ -14,9 +14,11 @@ from typing import Final, NamedTuple
 _LIBC: Final = ctypes.PyDLL(None)
 _SIGINFO: Final = ctypes.create_string_buffer(256)  # larger than a siginfo_t
 _ANY_CHILD: Final = (int(os.P_ALL), 0, _SIGINFO, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-_PATH: Final = ctypes.create_string_buffer(4096)  # PATH_MAX
+_waitid: Final = _LIBC.waitid
+_PATH_MAX: Final = 4096
+_PATH: Final = ctypes.create_string_buffer(_PATH_MAX)
 _getcwd: Final = _LIBC.getcwd
-_getcwd.restype = ctypes.c_void_p
+_getcwd.restype = ctypes.c_char_p
 _STATX: Final = ctypes.create_string_buffer(256)  # a struct statx, whose layout is the same on all machines
 _AT_EMPTY_PATH: Final = 0x1000
 _STATX_INO_SIZE: Final = 0x100 | 0x200
@@ -37,12 +39,13 @@ class FileFacts(NamedTuple):
 
 def has_children() -> bool:
     """Whether this process has a child, a dead one included."""
-    return bool(_LIBC.waitid(*_ANY_CHILD) == 0)
+    return bool(_waitid(*_ANY_CHILD) == 0)
 
 
 def working_directory() -> bytes | None:
     """The working directory; None if it was removed."""
-    return _PATH.value if _getcwd(_PATH, len(_PATH)) else None
+    found: bytes | None = _getcwd(_PATH, _PATH_MAX)
+    return found
 
 
 def file_of(descriptor: int) -> FileFacts | None:

@@ -6,15 +6,17 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pytest
 
 from raysweep.core import encode
 from raysweep.core.vocabulary import events as ev
+from raysweep.outcome import TrainOutcome
 from raysweep.runs.across_runs.budget import asked_budget, keep_budget, plan_budget
 from raysweep.runs.across_runs.champions import Champion, Night
+from raysweep.runs.across_runs.pins import PinReader
 from raysweep.runs.across_runs.releases import add_night
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import current_holder
@@ -26,12 +28,14 @@ from raysweep.specs import TrainSpec
 from raysweep.specs.continuing import Continue
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import Operation, WrappedStore
 from raysweep.verify import prune, verify_sweep
 from tests.unit.core.sweep import running
 from tests.unit.verify.conftest import *  # noqa: F403  the fixture `cli`
 from tests.unit.verify.stored import TRIALS, Stored, resume, store_sweep
 
 Cli = Callable[..., Any]
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -112,11 +116,7 @@ def plan_used(sweeps: list[Stored]) -> int:
 
 
 def stored_bytes(store: Store) -> int:
-    """Without manifests."""
-    objects = (
-        info for info in store.list() if "/checkpoints/" in info.key and not info.key.endswith(".json")
-    )
-    return sum(info.size_bytes for info in objects)
+    return sum(info.size_bytes for info in store.list() if "/checkpoints/" in info.key)
 
 
 def test_what_is_said_to_be_freed_is_freed(sweeps: list[Stored]) -> None:
@@ -462,3 +462,38 @@ def test_the_controller_of_a_sweep_that_is_reopened_knows_its_pins_and_that_of_a
         old.state.trials[0].checkpoint.uri
     }
     assert resume(unfinished).find_pins() == ()
+
+
+class Counted(WrappedStore):
+    """Notes the keys of all calls."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.keys: list[str] = []
+
+    def around(self, operation: Operation, key: str, call: Callable[[], T]) -> T:
+        self.keys.append(key)
+        return call()
+
+
+def test_each_other_run_is_looked_at_once_however_many_sweeps_give_up(tmp_path: Path) -> None:
+    ended = [store_sweep(tmp_path, is_ended=True, key=key, at=1000.0) for key in ("a", "b", "c")]
+    store = Counted(ended[0].folder.store)
+    outcome = TrainOutcome(run_id="x", name="train", status="completed", started_at=1.0, ended_at=2.0)
+    train_from(store, ended[0].uri(0)).write_outcome(outcome)
+    store.keys.clear()
+    pins = PinReader(store)
+    plan = plan_budget(store, "night", 0, pins)
+    assert len({each.sweep_id for each in plan.releases}) == 3
+    keep_budget(store, plan, pins)
+    looks = [key for key in store.keys if key.endswith(("/train.json", "/train_outcome.json"))]
+    assert looks == ["train-0123456789/train.json", "train-0123456789/train_outcome.json"]
+
+
+def test_a_training_that_begins_between_two_sweeps_pins(sweeps: list[Stored]) -> None:
+    old, new, _ = sweeps
+    store, pins = old.folder.store, PinReader(old.folder.store)
+    plan = plan_budget(store, "night", 0, pins)
+    uri = next(each.uri for each in plan.releases if each.sweep_id == new.folder.sweep_id)
+    train_from(store, uri)
+    assert uri not in {each.uri for each in keep_budget(store, plan, pins)}

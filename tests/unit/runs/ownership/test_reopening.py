@@ -28,7 +28,7 @@ from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, told
 from raysweep.runs.ownership.sweep_claim import Ownership, find_outcome
 from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.stored_outcome import decode_outcome
-from raysweep.specs import Changes
+from raysweep.specs.changes import Changes
 from raysweep.specs.continuing import Continue, Extension
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store

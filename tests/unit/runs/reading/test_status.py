@@ -11,20 +11,17 @@ from typing import Any
 import pytest
 
 from raysweep.core import SweepState, step
+from raysweep.core.vocabulary import lifecycle
 from raysweep.errors import JournalDamagedError
 from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.reading import curve
 from raysweep.runs.reading.curve import MAX_POINTS, Dot, best_so_far
 from raysweep.runs.reading.glances import glance, read_training
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.status import (
-    TOP,
-    RunStatus,
-    status_of_heartbeat,
-    status_of_outcome,
-    status_of_state,
-)
+from raysweep.runs.reading.state_status import status_of_state
+from raysweep.runs.reading.status import TOP, RunStatus, status_of_heartbeat, status_of_outcome
 from raysweep.runs.training import RunFolder
 from raysweep.simulate import simulate
 from raysweep.storage.objects.opening import open_store
@@ -447,3 +444,7 @@ def test_how_long_it_took_or_has_taken() -> None:
     assert plain.model_copy(update={"heartbeat": beat, "held": "alive"}).elapsed_s == 400.0
     assert plain.model_copy(update={"ended_at": 150.0}).elapsed_s == 50.0
     assert plain.model_copy(update={"heartbeat": beat}).silent_s == 200.0
+
+
+def test_the_curve_knows_the_final_states() -> None:
+    assert curve.FINAL == lifecycle.FINAL
