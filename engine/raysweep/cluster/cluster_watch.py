@@ -26,7 +26,8 @@ ROOM_S: Final = 10.0
 DEMAND_S: Final = 5.0
 # A deadlock ends the sweep only once its trials have been silent for long: the note is repeated until then.
 SAY_AGAIN_S: Final = 30.0
-FindRoom = Callable[[SweepSpec, Collection[str], Collection[str]], Room]
+FindRoom = Callable[[SweepSpec, Collection[str], Collection[str]], Room | None]
+"""The room for trials; None: it is not known yet."""
 log = logging.getLogger("raysweep")
 
 
@@ -46,7 +47,7 @@ class ClusterWatch:
 
     `find_holdings` lists what this sweep holds; `avoid` gets the nodes that leave soon; `orphaned_groups`
     removes what ended workers left behind. `fail` ends the controller where the cluster is an embedded Ray
-    that lost its only node: no other will come. None: it is not.
+    that lost its only node: no other will come. None: it is not. `note`: for the user, with the first room.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ClusterWatch:
         clock: SteadyClock,
         fail: Callable[[BaseException], None] | None = None,
         find_room: FindRoom = find_room_or_why,
+        note: str = "",
     ) -> None:
         self._state = state
         self._find_holdings = find_holdings
@@ -70,15 +72,17 @@ class ClusterWatch:
         self._clock = clock
         self._fail = fail
         self._find_room = find_room
+        self._note = note
         self._demand = DemandWatch(state.rules.slots.placement_timeout_s)
         self._said_at: dict[str, float] = {}
         self._told: Room | None = None
         self._sizes: Collection[str] = ()
 
-    def see_room(self, room: Room, note: str = "") -> None:
-        """Tell the core of the room, at first and when it is another than before; `note`: for the user."""
-        if room != self._told:
+    def see_room(self, room: Room | None) -> None:
+        """Tell the core of the room, at first and when it is another than before; None: it is not known yet."""
+        if room is not None and room != self._told:
             self._told = room
+            note, self._note = self._note, ""
             self._emit(
                 ev.CapacityChanged(
                     at=self._clock.now(),
@@ -137,8 +141,7 @@ class ClusterWatch:
                 # Ray tells it by the wall clock.
                 goes_at = None if deadline is None else deadline - self._clock.ahead_s()
                 self._emit(ev.NodeDraining(at=at, node=node, deadline=goes_at, reason="drained"))
-        if sight.room is not None:
-            self.see_room(sight.room)
+        self.see_room(sight.room)
         if sight.waiting is not None:
             self._tell_stuck(sight.waiting, at)
 

@@ -210,6 +210,7 @@ class Controller:
             self._clock,
             self._fail if self._connection.is_embedded else None,
             self._find_room,
+            self._note,
         )
         self._share = self._make_share(spec)
         self._carry |= self._make_carry()
@@ -286,8 +287,8 @@ class Controller:
                 self._core.emit(held.changed)
             room = self._find_room(self.state.spec, self.state.room.excluded)
             if self._share is not None:
-                self._share.see_first(room.slots)
-            self._watch.see_room(room, self._note)
+                self._share.see_first(room.slots if room is not None else 0)
+            self._watch.see_room(room)
         self._slots.flush()
 
     async def _await_evaluators(self, evaluators: Evaluators) -> None:
@@ -295,9 +296,13 @@ class Controller:
         await evaluators.open()
         self._watch.see_room(self._find_room(self.state.spec, self.state.room.excluded))
 
-    def _find_room(self, spec: SweepSpec, excluded: Collection[str], sizes: Collection[Size] = ()) -> Room:
-        """The room for trials; none, as long as evaluations have no place."""
+    def _find_room(
+        self, spec: SweepSpec, excluded: Collection[str], sizes: Collection[Size] = ()
+    ) -> Room | None:
+        """The room for trials: none while evaluations have no place. None: it is too early to say so."""
         if self._evaluators is not None and not self._evaluators.is_placed:
+            if not self._evaluators.is_late:
+                return None
             return Room(slots=0, nodes=0, memory_bytes=0, problem=self._evaluators.problem)
         return find_room_or_why(spec, excluded, sizes)
 

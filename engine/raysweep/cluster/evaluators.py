@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 Answer = Callable[[int, dict[str, Any], str], None]
 """Takes an evaluation's number, its metrics, and the problem; one of the two is empty."""
 LOOK_S: Final = 0.05
+LATE_S: Final = 30.0
+"""A place that is awaited for so long, or for `failure.placement_timeout_s`, is late."""
 log = logging.getLogger("raysweep")
 
 
@@ -65,6 +69,13 @@ class Evaluators:
         self._is_closed = False
         self.is_placed = False
         """Whether all slots had their places."""
+        self._late_s = min(LATE_S, spec.failure.placement_timeout_s)
+        self._late_at = math.inf
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the places are awaited for long: on a busy cluster they come after some seconds."""
+        return not self.is_placed and time.monotonic() >= self._late_at
 
     @property
     def problem(self) -> str:
@@ -74,6 +85,7 @@ class Evaluators:
     async def open(self, timeout_s: float | None = None) -> None:
         """Ask for the slots, and wait until all have their places, or for so long."""
         if not self._slots:
+            self._late_at = time.monotonic() + self._late_s
             self._slots = [_Slot(group=placement_group([self._bundle])) for _ in range(self._asked.slots)]
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s if timeout_s is not None else float("inf")
