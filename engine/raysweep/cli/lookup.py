@@ -29,9 +29,9 @@ def read_sweep(name: str, storage: str | None) -> tuple[RunStatus, SweepReader]:
     return status, reader
 
 
-def command(verb: str, sweep_id: str, storage: str) -> str:
+def command(verb: str, sweep_id: str, storage: str, *options: str) -> str:
     """The command line for another look at a sweep."""
-    parts = ["raysweep", verb, sweep_id]
+    parts = ["raysweep", verb, sweep_id, *options]
     if storage != open_store(DEFAULT_STORAGE).url:
         parts += ["--storage", storage]
     return shlex.join(parts)

@@ -79,7 +79,7 @@ class ClusterWatch:
         self._sizes: Collection[str] = ()
 
     def see_room(self, room: Room | None) -> None:
-        """Tell the core of the room, at first and when it is another than before; None: it is not known yet."""
+        """Tell the core of the room, at first and when it changes; None: it is not known yet."""
         if room is not None and room != self._told:
             self._told = room
             note, self._note = self._note, ""

@@ -223,6 +223,10 @@ def test_the_third_night_is_answered_from_help_alone(cli: Cli, nights: Nights) -
     assert REFUSED in newest
     assert "took 2:18:00, usually 33:00: 9 trials (usually 3); 15:00 per trial (usually 10:00)" in newest
     assert "took" not in ran.out.splitlines()[2], "a night like those before it"
+    # The attempts of the night that took longer are a command away.
+    [following] = re.findall(r"longer +(raysweep trials .*)", ran.out)
+    assert "churn@latest --attempts" in following
+    assert "15:00" in cli(*following.split()[1:]).out
     # It ends with the next question's command, which is the example of `best --help` too.
     [following] = re.findall(r"next +(raysweep best .*)", ran.out)
     best = cli(*following.split()[1:])

@@ -27,7 +27,9 @@ class Places:
         self.now, self.placed_at = 100.0, float("inf")
         monkeypatch.setattr(evaluators, "placement_group", lambda bundles: self)
         monkeypatch.setattr(evaluators, "_make_setup", lambda *each: None)
-        monkeypatch.setattr(evaluators, "ray", SimpleNamespace(put=lambda each: each, remote=lambda each: each))
+        monkeypatch.setattr(
+            evaluators, "ray", SimpleNamespace(put=lambda each: each, remote=lambda each: each)
+        )
         monkeypatch.setattr(evaluators, "time", SimpleNamespace(monotonic=lambda: self.now))
 
     def wait(self, timeout_s: float) -> bool:

@@ -58,11 +58,14 @@ def _print(shown: Sequence[tuple[Night, str]], champions: Sequence[str], count: 
     for (night, why), *numbers in zip(shown, scores, champion_scores, strict=True):
         listing.add(*_cells(night, why, numbers, has_cost=has_cost))
     listing.show(console)
-    newest = shown[0][0].run
+    newest, longer = shown[0][0].run, shown[0][1]
     facts = [("champion", champion) for champion in champions]
     if count > len(shown):
         facts.append(("earlier", f"{count - len(shown)} more nights: --last {count}"))
-    facts.append(("next", command("best", f"{newest.run_id.rpartition('-')[0]}@latest", storage)))
+    latest = f"{newest.run_id.rpartition('-')[0]}@latest"
+    if longer:
+        facts.append(("longer", command("trials", latest, storage, "--attempts")))
+    facts.append(("next", command("best", latest, storage)))
     print_facts(console, *facts)
 
 
