@@ -57,7 +57,7 @@ def materialize(kind: str, name: str, metadata: Mapping[str, Any], *, made_from:
 
         context = AssetContext.get()
         if context is None:
-            LOG.debug("no asset %s: this is no task", asset_uri(kind, name))
+            LOG.debug("no asset %s: this is not a task", asset_uri(kind, name))
             return False
         asset = Asset(key=asset_uri(kind, name))
         context.downstream_assets.add(asset)

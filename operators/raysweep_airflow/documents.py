@@ -35,7 +35,7 @@ def read(given: Any, context: Mapping[str, Any], field: str = "spec") -> dict[st
         )
     value = read_json(text, field) if is_json or text.lstrip().startswith('{"') else read_yaml(text, field)
     if not isinstance(value, dict):
-        raise SpecError(field, f"{given[:80]!r} is no mapping", "write fields such as name: flights")
+        raise SpecError(field, f"{given[:80]!r} is not a mapping", "write fields such as name: flights")
     return value
 
 

@@ -175,7 +175,7 @@ def _extra(connection: Connection) -> dict[str, Any]:
     try:
         extra = connection.extra_dejson
     except (ValueError, TypeError):
-        raise SpecError("extra", "of the connection is no JSON", "correct the connection") from None
+        raise SpecError("extra", "of the connection is not JSON", "correct the connection") from None
     prefix = f"extra__{CONNECTION_TYPE}__"
     return {str(name).removeprefix(prefix): value for name, value in dict(extra or {}).items()}
 
@@ -217,7 +217,7 @@ def _headers(extra: Mapping[str, Any], field: str) -> Mapping[str, str]:
         except ValueError:
             raise SpecError(field, "of the connection are no JSON", fix) from None
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given.values()):
-        raise SpecError(field, "of the connection are no object of texts", fix)
+        raise SpecError(field, "of the connection are not a mapping of strings", fix)
     return given
 
 

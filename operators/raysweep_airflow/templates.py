@@ -62,7 +62,7 @@ class Rendering:
     schema: Callable[[], Schema] = dict
     """What the field takes; asked for only where it decides."""
     other: Callable[[Any], Any] = lambda given: given
-    """Renders what is no text, list or mapping, as Airflow does."""
+    """Renders what is not text, list or mapping, as Airflow does."""
 
     def value(self, given: Any, path: tuple[Step, ...] = ()) -> Any:
         """The value with its templates rendered. Raises: jinja2.TemplateError."""

@@ -103,4 +103,4 @@ def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise SpecError("--driver-resource", f"{name}={text} is no number", "write CPU=1") from None
+        raise SpecError("--driver-resource", f"{name}={text} is not a number", "write CPU=1") from None

@@ -79,7 +79,7 @@ def _entries(text: str) -> tuple[str, ...]:
     for entry in entries:
         if not _ENTRY.fullmatch(entry):
             fix = "write modules or module:function, separated by commas, such as my_project"
-            raise SpecError(VARIABLE, f"{entry!r} is no module", fix)
+            raise SpecError(VARIABLE, f"{entry!r} is not a module", fix)
     return entries
 
 

@@ -50,7 +50,7 @@ class Plugins(Generic[PolicyT]):
         """Import the class, and see that it is one for this field.
 
         Raises:
-            SpecError: it cannot be imported, is no class, or lacks a method; names the fix.
+            SpecError: it cannot be imported, is not a class, or lacks a method; names the fix.
         """
         found = load_function(kind, self._field)
         if not isinstance(found, type):

@@ -121,7 +121,7 @@ class _Values:
         found = self.of(node)
         each = found if isinstance(found, list) else [found]
         if not all(isinstance(one, dict) for one in each):
-            raise _error("what is merged in by '<<' is no mapping", node)
+            raise _error("what is merged in by '<<' is not a mapping", node)
         return each
 
     def _scalar(self, node: Any) -> Any:
@@ -145,7 +145,7 @@ def _whole(text: str, node: Any) -> str:
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise _error("half of a surrogate pair is no character", node) from None
+        raise _error("half of a surrogate pair is not a character", node) from None
 
 
 def _unknown(node: Any) -> Exception:

@@ -42,7 +42,7 @@ class Parameters:
     def read(
         self, config: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, BaseDistribution], dict[str, Any]]:
-        """Values by name, their distributions by name, and what of the config is no parameter of Optuna's."""
+        """Values by name, their distributions by name, and what Optuna cannot hold of the config."""
         params: dict[str, Any] = {}
         distributions: dict[str, BaseDistribution] = {}
         values: dict[tuple[str, ...], Any] = {}

@@ -176,7 +176,7 @@ class _Reading:
         if count > 0 and count % repeat:
             configs = max(1, count // repeat)
             fix = f"give from_tuner(…, num_samples={configs}), which counts configs; or a multiple to Tune"
-            problem = f"{count} trials are no multiple of the Repeater's repeat={repeat}"
+            problem = f"{count} trials are not a multiple of the Repeater's repeat={repeat}"
             self._refuse("tune_config.num_samples", problem, fix, "num_samples")
         repeats = {"repeat": repeat} if repeat > 1 else {}
         return {"num_samples": max(1, count // repeat), **repeats, **self._read_concurrency()}
@@ -351,7 +351,7 @@ class _Reading:
             if not is_tune_callback(each):
                 self._refuse(
                     "run_config.callbacks",
-                    f"{show(each)} is no callback of Ray Tune's",
+                    f"{show(each)} is not a callback of Ray Tune",
                     "give an object of ray.tune.Callback; or from_tuner(…, ignore=['run_config.callbacks'])",
                     "callbacks",
                 )

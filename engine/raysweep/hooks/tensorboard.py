@@ -44,7 +44,7 @@ class TensorBoardOptions(CallbackOptions):
             where = "logdir" if self.logdir else "storage_path"
             raise SpecError(
                 "callbacks.tensorboard.logdir",
-                f"{where} {path!r} is no local folder",
+                f"{where} {path!r} is not a local folder",
                 "write logdir: /path/to/runs, a folder on the machine that runs the sweep",
             )
 

@@ -62,7 +62,7 @@ class WandbOptions(CallbackOptions):
         if "://" in path and not path.startswith("file://"):
             where = "dir" if self.dir else "storage_path"
             fix = "write dir: /path/to/wandb, a folder on the machine that runs the sweep"
-            raise SpecError("callbacks.wandb.dir", f"{where} {path!r} is no local folder", fix)
+            raise SpecError("callbacks.wandb.dir", f"{where} {path!r} is not a local folder", fix)
         has_key = any(os.environ.get(name) for name in _KEY_VARIABLES) or _netrc().exists()
         if self._mode() == "online" and not has_key:
             fix = "set WANDB_API_KEY where the sweep runs, or write mode: offline"

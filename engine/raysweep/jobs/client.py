@@ -204,7 +204,7 @@ class JobsClient:
             pass
         raise ClusterRequestError(
             self.connection.address,
-            f"answered {path} with something that is no JSON",
+            f"answered {path} with something that is not JSON",
             "check that the address is the one of a Ray dashboard",
         )
 
@@ -344,7 +344,7 @@ def _causes(error: BaseException | None) -> Iterable[BaseException]:
 
 def _job_path(job_id: str) -> str:
     if not job_id or not all(letter.isalnum() or letter in "-_." for letter in job_id):
-        raise SpecError("job_id", f"{job_id!r} is no id of a job", "use letters, digits, '-', '_' and '.'")
+        raise SpecError("job_id", f"{job_id!r} is not a job id", "use letters, digits, '-', '_' and '.'")
     return f"/api/jobs/{job_id}"
 
 

@@ -155,7 +155,7 @@ def find_token() -> SecretStr | None:
     except (OSError, UnicodeDecodeError, RuntimeError) as error:
         if not named:
             return None
-        why = getattr(error, "strerror", None) or "is no text"
+        why = getattr(error, "strerror", None) or "is not text"
         raise SpecError(
             "RAY_AUTH_TOKEN_PATH", f"{named!r} cannot be read ({why})", "check the path"
         ) from None

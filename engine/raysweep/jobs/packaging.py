@@ -116,7 +116,7 @@ def pack_working_dir(
         excludes: Further patterns as in a .gitignore; its `.gitignore` and `.rayignore` files count too.
         includes: Patterns of what to take although its name says that it may be a secret, or made by a tool.
 
-    Raises: SpecError for what is no folder, holds nothing, cannot be read, or is larger than 100 MiB.
+    Raises: SpecError for what is not a folder, holds nothing, cannot be read, or is larger than 100 MiB.
     """
     root = _folder(folder, "working_dir")
     return _pack(root, "", "working_dir", excludes, includes)

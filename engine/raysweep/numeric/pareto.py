@@ -13,7 +13,7 @@ IsBeaten = Callable[[Point], bool]
 
 
 def point_of(metrics: Mapping[str, Any], modes: Mapping[str, str]) -> Point | None:
-    """The values of one report, each the better the smaller; None where one is no finite number.
+    """The values of one report, each the better the smaller; None where one is not a finite number.
 
     Args:
         metrics: what was reported.

@@ -80,7 +80,7 @@ class Figure:
             raise SpecError("width", f"width {width}, scale {scale}", "use 200 to 8000 pixels, scale up to 8")
         if not target.parent.is_dir():
             fix = "name a file in a folder that exists"
-            raise SpecError("path", f"{str(target.parent)!r} is no folder", fix)
+            raise SpecError("path", f"{str(target.parent)!r} is not a folder", fix)
         try:
             if target.suffix == ".html":
                 target.write_text(self._themed(theme), encoding="utf-8")

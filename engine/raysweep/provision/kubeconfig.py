@@ -145,7 +145,7 @@ def _of_files(paths: Iterable[Path], context: str | None) -> KubeAccess:
         where = where or str(path)
         document = read_yaml(path.read_bytes(), str(path))
         if not isinstance(document, Mapping):
-            raise SpecError("kubeconfig", f"{path} is no kubeconfig", "give one that kubectl can use")
+            raise SpecError("kubeconfig", f"{path} is not a kubeconfig", "give one that kubectl can use")
         current = current or str(document.get("current-context") or "")
         for kind, known in entries.items():
             for each in document.get(kind) or ():

@@ -71,7 +71,7 @@ def read_manifest(path: str) -> dict[str, Any]:
         raise SpecError("rayjob", problem, f"write apiVersion: {API_VERSION}")
     for name in ("metadata", "spec"):
         if not isinstance(document.get(name, {}), dict):
-            raise SpecError("rayjob", f"{name} of {path} is no mapping", "write its fields")
+            raise SpecError("rayjob", f"{name} of {path} is not a mapping", "write its fields")
     return document
 
 

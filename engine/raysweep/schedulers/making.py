@@ -56,7 +56,7 @@ def load_scheduler(spec: ScheduledAndJudged) -> None:
     That is the class of its scheduler, and the function of `stop.trial_if`.
 
     Raises:
-        SpecError: it cannot be imported, is no scheduler, its options do not fit, or its state is not JSON.
+        SpecError: it cannot be imported, is not a scheduler, or its options or state are invalid.
     """
     load_judge(spec)
     if spec.scheduler.is_plugin:

@@ -53,7 +53,7 @@ def load_searcher(spec: Searched) -> None:
     """Import the class of the spec's searcher, if it is one of the user's own.
 
     Raises:
-        SpecError: it cannot be imported, is no searcher, or its options do not fit.
+        SpecError: it cannot be imported, is not a searcher, or its options do not fit.
     """
     options = spec.search.options
     if isinstance(options, SearcherPluginOptions):

@@ -374,7 +374,7 @@ def _to_ray(domain: Domain) -> Any:
             return getattr(tune, "q" * len(step) + "log" * log + base)(lower, upper, *step)
         case Normal(mean=mean, sd=sd, q=q):
             return tune.randn(mean, sd) if q is None else tune.qrandn(mean, sd, q)
-    raise TypeError(f"{domain!r} is no domain of Ray Tune's")
+    raise TypeError(f"{domain!r} is not a domain of Ray Tune")
 
 
 def _as_value(domain: Domain, given: Any) -> Any:

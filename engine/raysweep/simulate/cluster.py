@@ -81,7 +81,7 @@ class SimulatedCluster:
             case cmd.ExcludeNode():
                 fleet.exclude(command)
             case _:
-                raise RaysweepError(f"{type(command).__name__} is no command for slots")
+                raise RaysweepError(f"{type(command).__name__} is not a command for slots")
         self._clock.after(0.0, self.flush)
         self._act()
 

@@ -36,7 +36,7 @@ class Amount:
         That is so where one is in a branch that the config does not have.
 
         Raises:
-            ArithmeticError, TypeError, ValueError: it is no number, or an endless one.
+            ArithmeticError, TypeError, ValueError: it is not a number, or an endless one.
         """
         if not all(_is_there(config, name) for name in self.names):
             return None
@@ -167,7 +167,7 @@ def _is_there(config: Mapping[str, Any], name: Name) -> bool:
 
 def _finite(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{show(value)} is no number")
+        raise TypeError(f"{show(value)} is not a number")
     if not math.isfinite(value):
         raise ValueError(f"{value} is not finite")
     return value

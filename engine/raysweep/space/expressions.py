@@ -218,7 +218,7 @@ def _name(node: ast.expr) -> Name:
 def _number(value: Any) -> float:
     """What is computed with: strings and lists would multiply without end."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{show(value)} is no number")
+        raise TypeError(f"{show(value)} is not a number")
     return float(value)
 
 

@@ -87,7 +87,7 @@ class Simplex:
         if self.step is not None:
             for part, share in zip(self.parts, shares, strict=True):
                 if abs(share * self.total - round(share * self.total)) > LOOSE * self.total:
-                    raise ValueError(f"{part} is {share:g}, which is no multiple of step {self.step:g}")
+                    raise ValueError(f"{part} is {share:g}, which is not a multiple of step {self.step:g}")
         return self._settled([max(more, 0) for more in units])
 
     def own(self, value: Any) -> dict[str, float]:
@@ -170,7 +170,7 @@ class Simplex:
 
     def _shares(self, value: Any) -> list[float]:
         if not isinstance(value, Mapping):
-            raise ValueError(f"{show(value)} is no mapping of {', '.join(self.parts)} to their shares")
+            raise ValueError(f"{show(value)} is not a mapping of {', '.join(self.parts)} to their shares")
         shares: list[float] = []
         for part in self.parts:
             share = value.get(part)

@@ -74,7 +74,7 @@ def _problem_of(name: Name, space: Any, *, may_be_made: bool = False) -> str | N
                 None
                 if is_part
                 or word in ("choice", "grid_search", "const", *(("sample_from",) if may_be_made else ()))
-                else f"{dotted_name(name)!r} is no parameter"
+                else f"{dotted_name(name)!r} is not a parameter"
             )
         try:
             node = node[part]

@@ -74,9 +74,9 @@ def _parse(folder: RunFolder, data: bytes) -> dict[str, Any]:
     try:
         state = json.loads(data)
     except ValueError as error:
-        raise _damaged(folder, f"is no JSON ({error})") from error
+        raise _damaged(folder, f"is not JSON ({error})") from error
     if not isinstance(state, dict):
-        raise _damaged(folder, "is no JSON object")
+        raise _damaged(folder, "is not a JSON object")
     return state
 
 

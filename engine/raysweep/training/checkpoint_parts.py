@@ -186,5 +186,5 @@ class Parts:
 
 def _known(text: str) -> CheckpointName:
     name = parse_name(text)
-    assert name is not None, f"{text} is no checkpoint in the store"
+    assert name is not None, f"{text} is not a checkpoint in the store"
     return name

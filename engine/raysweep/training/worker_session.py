@@ -107,7 +107,7 @@ def train_report(metrics: Mapping[str, Any], checkpoint: str | PathLike[str] | N
     worker (usually rank 0) gives it, or each gives files of other names.
 
     Raises:
-        RaysweepError: `checkpoint` is no directory, or a metric is not JSON.
+        RaysweepError: `checkpoint` is not a directory, or a metric is not JSON.
     """
     import ray.train
 

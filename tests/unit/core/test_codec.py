@@ -109,7 +109,10 @@ def test_fields_with_defaults_may_be_missing(cls: type[Any]) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b'{"e":"TrialPromoted","at":1.0}', "'TrialPromoted' is no event known to this version of raysweep"),
+        (
+            b'{"e":"TrialPromoted","at":1.0}',
+            "'TrialPromoted' is not an event known to this version of raysweep",
+        ),
         (b'{"at":1.0}', "None is no event"),
         (b'{"e":["TrialStarted"],"at":1.0}', "is no event"),
         (b"[1]", "an event is a JSON object, not a list"),

@@ -90,7 +90,11 @@ def test_a_search_is_told_of_all_metrics() -> None:
 
 @pytest.mark.parametrize(
     ("size", "has"),
-    [({}, "no 'size'"), ({"size": "large"}, "'size' as 'large', which is no number"), ({"size": [1]}, "[1]")],
+    [
+        ({}, "no 'size'"),
+        ({"size": "large"}, "'size' as 'large', which is not a number"),
+        ({"size": [1]}, "[1]"),
+    ],
 )
 def test_a_trial_that_is_done_without_one_of_them_has_failed_and_so_has_the_sweep(
     size: dict[str, Any], has: str

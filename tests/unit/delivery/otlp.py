@@ -20,7 +20,7 @@ class Collector(StandIn):
         self.metrics: list[Any] = []
 
     def serve(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        """Answer a request, whose body is no JSON."""
+        """Answer a request, whose body is not JSON."""
         with self._lock:
             self.headers.append(headers)
             assert headers["Content-Type"] == "application/x-protobuf"

@@ -63,7 +63,7 @@ class TestTensorBoard(TrackerContract):
         assert sorted(sessions) == sorted((end.trial_id, end.at) for end in ends)
 
     def test_a_folder_that_is_not_local_is_refused(self) -> None:
-        with pytest.raises(SpecError, match=r"logdir: storage_path 's3://bucket/x' is no local folder"):
+        with pytest.raises(SpecError, match=r"logdir: storage_path 's3://bucket/x' is not a local folder"):
             options("tensorboard").options.check("s3://bucket/x")  # type: ignore[union-attr]
 
 

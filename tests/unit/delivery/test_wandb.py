@@ -162,5 +162,5 @@ def test_no_key_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SpecError, match="WANDB_API_KEY is not set"):
         WandbOptions().check(str(tmp_path))
     WandbOptions(mode="offline").check(str(tmp_path))
-    with pytest.raises(SpecError, match="is no local folder"):
+    with pytest.raises(SpecError, match="is not a local folder"):
         WandbOptions(mode="offline").check("s3://bucket/x")

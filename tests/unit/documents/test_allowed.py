@@ -105,7 +105,7 @@ def test_without_a_list_everything_may_be_named(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("entry", ["*", "own-code", "own_code/train.py", "own_code.*", "a:b:c", ":x"])
 def test_a_list_that_cannot_be_read_allows_nothing(monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
     monkeypatch.setenv(VARIABLE, f"own_code,{entry}")
-    with pytest.raises(SpecError, match="is no module") as caught:
+    with pytest.raises(SpecError, match="is not a module") as caught:
         load_trainable("own_code:train")
     assert caught.value.field == VARIABLE
 

@@ -126,19 +126,19 @@ def test_one_way_for_all_leaves_what_is_no_number_to_rank_0() -> None:
             MEAN,
             {"loss": 1.0},
             {"loss": "bad"},
-            "in report 1, 'loss' of rank 1 is 'bad', which is no number: ",
+            "in report 1, 'loss' of rank 1 is 'bad', which is not a number: ",
         ),
         (
             Rule(by_name=(("loss", "mean"),)),
             {"loss": True},
             {"loss": 1.0},
-            "in report 1, 'loss' of rank 0 is True, which is no number: ",
+            "in report 1, 'loss' of rank 0 is True, which is not a number: ",
         ),
         (
             Rule(by_name=(("loss", "mean"),)),
             {"loss": "good"},
             {"loss": "bad"},
-            "in report 1, 'loss' of rank 0 is 'good', which is no number: ",
+            "in report 1, 'loss' of rank 0 is 'good', which is not a number: ",
         ),
         (
             Rule(by_name=(("loss", "each"),)),

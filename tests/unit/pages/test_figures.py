@@ -167,7 +167,7 @@ def test_without_a_browser_one_line_says_so(
     [
         ({"path": "a.svg"}, r"ends in neither \.html nor \.png"),
         ({"path": "a"}, r"ends in neither \.html nor \.png"),
-        ({"path": "no/such/a.html"}, "is no folder"),
+        ({"path": "no/such/a.html"}, "is not a folder"),
         ({"path": "a.png", "width": 3}, "width 3"),
         ({"path": "a.png", "scale": 0}, "scale 0"),
         ({"path": "a.html", "theme": "blue"}, "theme: 'blue' is unknown"),

@@ -113,7 +113,7 @@ def test_without_any_the_three_ways_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ([1], "is no kubeconfig"),
+        ([1], "is not a kubeconfig"),
         ({"current-context": "x"}, "has no context 'x'; it has none"),
         ({"current-context": "x", "contexts": [{"name": "x", "context": {}}]}, "names no server"),
     ],

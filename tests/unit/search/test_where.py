@@ -347,7 +347,7 @@ def test_any_text_is_a_relation_or_refused(text: str) -> None:
 
 
 def test_strings_are_not_multiplied() -> None:
-    with pytest.raises(SpecError, match=r"^where: .*'xx' is no number"):
+    with pytest.raises(SpecError, match=r"^where: .*'xx' is not a number"):
         parse_relation("a * 1000000000 == b").holds({"a": "xx", "b": 1})
 
 
@@ -357,7 +357,7 @@ def test_strings_are_not_multiplied() -> None:
         ("low < hihg", "where[0]: 'hihg' is not in param_space; did you mean 'high'?"),
         (["low < high", "low <"], "where[1]: 'low <' is not an expression; write such as"),
         ("open('f') < low", "where[0]: \"open('f')\" is not known here; use names, numbers"),
-        ("low.x < 1", "where[0]: 'low.x' is no parameter"),
+        ("low.x < 1", "where[0]: 'low.x' is not a parameter"),
         ([1], "where[0]: expected a relation, got 1"),
         ("made < 1", "where[0]: 'made' is made by a function of the others, after they are chosen"),
     ],

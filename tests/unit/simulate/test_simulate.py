@@ -66,7 +66,7 @@ def test_a_report_is_what_a_worker_would_send() -> None:
         assert [trial.number for trial in outcome.pareto] == [0]
     assert outcome.trials[2].error is not None
     assert "'size' as '<object object at " in outcome.trials[2].error.message
-    assert "which is no number" in outcome.trials[2].error.message
+    assert "which is not a number" in outcome.trials[2].error.message
 
 
 def test_early_stopping_saves_time() -> None:

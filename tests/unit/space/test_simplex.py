@@ -114,8 +114,8 @@ def test_the_points_of_a_step_are_counted_off() -> None:
         ({"a": 0.5, "b": 0.5, "c": "0"}, "c is '0': each of a, b, c has a number"),
         ({"a": 0.45, "b": 0.5, "c": 0.05}, "c is 0.05, below the least share of 0.1"),
         ({"a": 0.25, "b": 0.25, "c": 0.25, "d": 0.25}, "'d' is none of its parts a, b, c"),
-        ([1, 0, 0], "[1, 0, 0] is no mapping of a, b, c to their shares"),
-        ({"a": 0.33, "b": 0.33, "c": 0.34}, "a is 0.33, which is no multiple of step 0.05"),
+        ([1, 0, 0], "[1, 0, 0] is not a mapping of a, b, c to their shares"),
+        ({"a": 0.33, "b": 0.33, "c": 0.34}, "a is 0.33, which is not a multiple of step 0.05"),
     ],
 )
 def test_what_is_no_point_is_refused(point: Any, problem: str) -> None:

@@ -90,7 +90,7 @@ def test_nan_passes_through_the_list_of_checkpoints() -> None:
     history = History()
     history.add({"loss": float("nan")}, at=0.0, workers=1)
     text = history.seal("{}")
-    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     history.resume(text.encode())
     assert history.reports[0].metrics["loss"] != history.reports[0].metrics["loss"]
 

@@ -24,7 +24,7 @@ def show(manifest: str, *, is_removing: bool, is_json: bool) -> int:
     """
     night = NightCluster.of(manifest) or NightCluster.of({"rayjob": manifest})
     if night is None:
-        raise SpecError("MANIFEST", f"{manifest!r} is no manifest", "write night.yaml")
+        raise SpecError("MANIFEST", f"{manifest!r} is not a manifest", "write night.yaml")
     found = sorted(run_sync(lambda: find_leaked(night)), key=lambda each: each.name)
     removed = {each.name for each in found if is_removing and each.why and _remove(night, each)}
     if is_json:

@@ -181,4 +181,4 @@ def _check(claim: Claim) -> None:
     numbers = [claim.weight, claim.wants, claim.holds, claim.needed, claim.used]
     numbers += [*claim.bundle.values(), *claim.held.values()]
     if not all(math.isfinite(number) and number >= 0 for number in numbers) or claim.weight <= 0:
-        raise ValueError(f"{claim} is no claim")
+        raise ValueError(f"{claim} is not a claim")

@@ -64,7 +64,7 @@ def _missing_metric(state: SweepState, trial: Trial) -> Failure | None:
     value = report.get(name)
     if isinstance(value, str) and value in NON_FINITE:
         return non_finite(name) if rules.limits.fails_on_non_finite else None
-    has = f"{name!r} as {value!r:.80}, which is no number" if name in report else f"no {name!r}"
+    has = f"{name!r} as {value!r:.80}, which is not a number" if name in report else f"no {name!r}"
     message = f"the last report of trial {trial.number} has {has}, which metric names; it has"
     return Failure(origin="exception", type=NO_OTHER, message=f"{message} {', '.join(map(repr, report))}")
 

@@ -55,7 +55,7 @@ def decode(line: bytes) -> ev.Event:
     name = record.pop("e", None)
     cls = _CLASSES.get(name) if isinstance(name, str) else None
     if cls is None:
-        raise ValueError(f"{name!r} is no event known to this version of raysweep")
+        raise ValueError(f"{name!r} is not an event known to this version of raysweep")
     rules = record.get("behaviour") if cls is ev.ControllerStarted else BEHAVIOUR
     if rules != BEHAVIOUR:
         raise OtherBehaviourError(f"has behaviour {rules!r}; this version of raysweep reads {BEHAVIOUR}")

@@ -29,7 +29,7 @@ def parse_uri(uri: str) -> tuple[str, str, str, int]:
     if len(parts) != 5 or parts[2] != "checkpoints" or not parts[4].isdecimal():
         raise SpecError(
             "checkpoint",
-            f"{uri!r} is no checkpoint URI",
+            f"{uri!r} is not a checkpoint URI",
             "use <storage_path>/<sweep_id>/checkpoints/<trial>/<n>",
         )
     return parts[0], parts[1], parts[3], int(parts[4])

@@ -15,7 +15,7 @@ def scan_directory(directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     A relative symbolic link that stays in the directory counts as what it leads to, a file or a folder: it is
     restored as that. Where its content is stored once already, it takes no more room.
 
-    Raises: SpecError for what is no directory, and for other links, special files and undecodable names.
+    Raises: SpecError for what is not a directory, and for other links, special files and undecodable names.
     """
     if not directory.is_dir():
         what = "is not a directory" if directory.exists() else "does not exist"
@@ -80,7 +80,7 @@ class _Scan(NamedTuple):
                 self.files.append(name)
             else:
                 raise SpecError(
-                    "checkpoint", f"{entry.path} is no regular file", "leave pipes and sockets out"
+                    "checkpoint", f"{entry.path} is not a regular file", "leave pipes and sockets out"
                 )
 
     def _check_link(self, path: str, above: tuple[Path, ...]) -> None:

@@ -395,7 +395,7 @@ def restore_uri(
 
     `cache`: what this node has of it; what it has not is kept there.
 
-    Raises: SpecError for what is no checkpoint URI, CheckpointDamagedError, StorageError.
+    Raises: SpecError for what is not a checkpoint URI, CheckpointDamagedError, StorageError.
     """
     storage_path, sweep_id, _, _ = parse_uri(uri)
     store = CheckpointStore(open_store(storage_path), sweep_id, cache=cache)

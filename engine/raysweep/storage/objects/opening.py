@@ -54,7 +54,7 @@ def _open_local(text: str) -> Store:
 
     if not text or "\0" in text:
         raise StorageNotWritableError(
-            "storage_path", f"{text!r} is no path", "name a folder, such as ~/raysweep"
+            "storage_path", f"{text!r} is not a path", "name a folder, such as ~/raysweep"
         )
     return LocalStore(Path(os.path.abspath(os.path.expanduser(text))))
 

@@ -119,6 +119,6 @@ def check_key(key: str) -> str:
     """
     if "\0" in key or any(part in ("", ".", "..") for part in key.split("/")):
         raise StorageError(
-            key, f"{key!r} is no valid object key", "use relative keys without empty, . or .. parts"
+            key, f"{key!r} is not a valid object key", "use relative keys without empty, . or .. parts"
         )
     return key

@@ -73,7 +73,7 @@ class Saver:
     def save(self, directory: Path, report: int, metrics: dict[str, Any], *, waits: bool) -> bool:
         """Have a checkpoint stored; whether it is by now. A trial survives one that cannot be.
 
-        Raises: RaysweepError: it is no directory, or one that cannot be kept.
+        Raises: RaysweepError: it is not a directory, or one that cannot be kept.
         """
         if not directory.is_dir():
             raise RaysweepError(f"report(checkpoint=…) takes a directory; {str(directory)!r} is none")
