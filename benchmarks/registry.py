@@ -164,6 +164,9 @@ _ALL: Final = (
     _named("import", "imports", ray=False, tiny={"least": 1}),
     _named("report", "report", ray=False, tiny={"sizes": ((20, 3),), "has_browser": False}),
     _named("estimates", "estimates", ray=False, is_long=True, why_left_out=_LONG),
+    _named(
+        "estimates-recorded", "recorded", ray=False, tiny={"nights": 1, "step_s": 0.02}, why_left_out=_LONG
+    ),
     _named("falsepos", "falsepos", ray=False, tiny={"gates": 50}),
 )
 BENCHMARKS: Final = {benchmark.name: benchmark for benchmark in _ALL if benchmark.is_there}

@@ -12,7 +12,6 @@ from devtools.words import (
     MAX_WORDS,
     count,
     counts,
-    find,
     long_cells,
     long_lines,
     main,
@@ -20,10 +19,6 @@ from devtools.words import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_the_project_is_written_plainly() -> None:
-    assert [str(each) for each in find(ROOT)] == []
 
 
 @pytest.mark.parametrize(

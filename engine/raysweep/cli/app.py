@@ -76,8 +76,9 @@ def init(
     ] = ".",
     as_json: AsJson = False,
 ) -> Task:
-    """Write a first project: a trainable, a spec, an Airflow DAG and a Prefect flow that run as they are.
+    """Write a first project that runs as it is.
 
+    A trainable, a spec, an Airflow DAG and a Prefect flow.
     Nothing is overwritten.
     """
     from raysweep.cli.commands.init import write_project
@@ -176,9 +177,10 @@ def extend(
     storage: StoredAt = None,
     num_cpus: NumCpus = None,
 ) -> Task:
-    """Let the best trials of a completed sweep go further, from their checkpoints.
+    """Run the best trials of a completed sweep for longer.
 
-    T counts as the scheduler's max_t does: reports, or its time_attr. The scheduler stops none of them.
+    They start from their checkpoints, and the scheduler stops none of them. T counts as the scheduler's max_t
+    does: reports, or its time_attr.
     """
     from raysweep.cli.commands import continuing
     from raysweep.specs.continuing import Extension
@@ -208,7 +210,10 @@ def rm(
     is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> Task:
-    """Remove a sweep, with its journal and checkpoints, after a question. Not while it runs."""
+    """Remove a sweep with its journal and checkpoints.
+
+    It asks first, and refuses while the sweep runs.
+    """
     from raysweep.cli.commands import continuing
 
     return partial(continuing.rm, name, storage, is_sure=is_sure, is_json=as_json)
@@ -321,7 +326,10 @@ def clusters(
     remove: Annotated[bool, typer.Option("--remove", help="Delete clusters that no run uses.")] = False,
     as_json: AsJson = False,
 ) -> Task:
-    """List the clusters that were brought up for runs on Kubernetes, and which are left over."""
+    """List the clusters that runs brought up on Kubernetes.
+
+    It says which are left over.
+    """
     from raysweep.cli.commands.clusters import show
 
     return partial(show, manifest, is_removing=remove, is_json=as_json)
@@ -339,8 +347,9 @@ def plan(
     as_json: AsJson = False,
     settings: Settings = None,
 ) -> Task:
-    """Show what a sweep or a pipeline would run, how much of it at once, until when. Nothing is started.
+    """Show what a sweep or pipeline would run; start nothing.
 
+    It says how much runs at once, and until when.
     The trainable is imported, unless the address is that of a Jobs API. When it ends is played on the real
     scheduler, with the times of earlier nights of its name.
 

@@ -41,8 +41,9 @@ def approve(
     storage: StoredAt = None,
     as_json: AsJson = False,
 ) -> Task:
-    """Approve a candidate that passed its gate: it becomes champion, and the pipeline trains it.
+    """Approve a candidate that passed its gate.
 
+    It becomes champion, and the pipeline trains it.
     It is decided once: a later call says what the first was. Exit code 1 where that was another one.
     """
     from raysweep.cli.commands.release import Which, run_approve
@@ -66,8 +67,9 @@ def evidence(
     storage: StoredAt = None,
     as_json: AsJson = False,
 ) -> Task:
-    """Show why the champion is champion: every score, the test, drift, cost, code; as Markdown.
+    """Show why the champion is champion.
 
+    Every score, the test, drift, cost and code, as Markdown.
     Each decision is an entry that has the hash of the one before. Exit code 1 where one was changed.
     """
     from raysweep.cli.commands.release import Which, show_evidence
@@ -93,8 +95,9 @@ def rollback(
     storage: StoredAt = None,
     as_json: AsJson = False,
 ) -> Task:
-    """Make the champion before the newest one champion again; the next gate compares with it.
+    """Make the champion before the newest one champion again.
 
+    The next gate compares with it.
     Run again, it changes nothing: to go further back, name the night.
     """
     from raysweep.cli.commands.release import Which, run_rollback
@@ -113,9 +116,9 @@ def register(
     storage: StoredAt = None,
     as_json: AsJson = False,
 ) -> Task:
-    """Bring the pipeline's model registry to the champion, where it did not answer before.
+    """Write the champion to the pipeline's model registry.
 
-    A pipeline and a rollback do so themselves. Exit code 1 while it is not there.
+    A pipeline and a rollback do so themselves, if it answers. Exit code 1 while it does not.
     """
     from raysweep.cli.commands.release import Which, run_register
 

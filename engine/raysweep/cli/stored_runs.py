@@ -33,7 +33,7 @@ def status(
     training: str | None = None,
     only: str | None = None,
 ) -> Task:
-    """Show how a sweep or a training run is doing, or list all nights.
+    """Show how a sweep or training is doing, or list all nights.
 
     A row of the list is a night: the sweep with its gate and its training. `--name` alone lists the nights of
     a name where there are several.
@@ -62,8 +62,9 @@ def nights(
     storage: StoredAt = None,
     as_json: AsJson = False,
 ) -> Task:
-    """Show the nights of a name: status, best, champion, promoted or not and why, hours, cost, failures.
+    """Show the nights of a name, and why one took longer.
 
+    Each has its status, best, champion, promoted or not and why, hours, cost and failures.
     A night that took longer than those before it says what there was more of: trials, time per trial,
     repeated attempts, time without a controller.
     """
@@ -131,9 +132,9 @@ def report(
     is_opened: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: AsJson = False,
 ) -> Task:
-    """Write a report of a sweep: one HTML file with its results, curves, failures and timeline.
+    """Write a report of a sweep as one HTML file.
 
-    The sweep may still run.
+    It has results, curves, failures and a timeline. The sweep may still run.
     """
     from raysweep.cli.commands.report import Wanted, make_report
 
@@ -150,8 +151,9 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print the table once, and end.")] = False,
     as_json: AsJson = False,
 ) -> Task:
-    """Show all sweeps of a storage path, live: trials, best, pace, end, last event. `q` ends it.
+    """Show all sweeps of a storage path, live in the terminal.
 
+    Each has its trials, best, pace, end and last event; `q` ends it.
     Where there is no terminal, and with --json, it prints them once.
     """
     from raysweep.cli.commands.top import show_top
@@ -198,8 +200,9 @@ def dashboard(
     ] = "127.0.0.1",
     is_opened: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> Task:
-    """Show all sweeps and trainings of a storage path in the browser, live and read-only.
+    """Show all sweeps of a storage path in the browser, live.
 
+    It shows trainings too, and changes nothing.
     Bound to loopback it asks for no token. With RAYSWEEP_DASHBOARD_TOKEN set it does, wherever it is bound.
     """
     from raysweep.cli.commands.dashboard import serve
@@ -210,7 +213,10 @@ def dashboard(
 @app.command()
 @by_name
 def checkpoints(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
-    """List the checkpoints of a sweep or training: their sizes, what each was the first to store, and why."""
+    """List the checkpoints of a sweep or training, with their sizes.
+
+    It says how much each was the first to store, and why it is kept.
+    """
     from raysweep.cli.commands.checkpoints import show_checkpoints
 
     return partial(show_checkpoints, name, storage, as_json)
@@ -225,7 +231,10 @@ def deliver(
         float, typer.Option("--within-s", min=1, metavar="S", help="How long it may take.")
     ] = 600.0,
 ) -> Task:
-    """Deliver to the callbacks of an ended sweep what they missed: a tracker was down, or slow."""
+    """Deliver what the callbacks of an ended sweep missed.
+
+    A tracker may have been down, or slow.
+    """
     from raysweep.cli.commands.deliver import deliver
 
     return partial(deliver, name, storage, within_s)
@@ -237,7 +246,10 @@ def pull(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new or an empty one.")],
     as_json: AsJson = False,
 ) -> Task:
-    """Fetch a checkpoint into a folder, verified: it appears whole or not at all."""
+    """Fetch a checkpoint into a folder, and verify it.
+
+    The folder appears whole or not at all.
+    """
     from raysweep.cli.commands import checkpoints
 
     return partial(checkpoints.pull, uri, folder, as_json)
@@ -259,7 +271,9 @@ def gc(
     ] = None,
     as_json: AsJson = False,
 ) -> Task:
-    """Delete what no kept checkpoint refers to, and what is over the storage budget of the sweep's name.
+    """Delete what no kept checkpoint needs, or is over the budget.
+
+    The budget is `checkpoint.storage_budget` of the sweep's name.
 
     Takes an id, or a name: then all sweeps of it. What a champion or a training needs stays, and so does all
     of a sweep that runs or has not ended.
@@ -288,7 +302,10 @@ def verify(
     ] = False,
     as_json: AsJson = False,
 ) -> Task:
-    """Check everything that is stored of a sweep: exit code 0 if it is sound, 1 if something is damaged."""
+    """Check everything that is stored of a sweep.
+
+    Exit code 0 if it is sound, 1 if something is damaged.
+    """
     from raysweep.cli.commands.verify import Wanted, run_verify
 
     wanted = Wanted(is_quick=quick, is_pruned=prune, is_repaired=repair, is_json=as_json)

@@ -212,7 +212,7 @@ def test_the_third_night_is_answered_from_help_alone(cli: Cli, nights: Nights) -
     nights.add("2026-11-25", days_ago=1, promoted=False, trials=9, trial_s=900.0)
     # The list of commands leads to `nights`, whose help has the words of the question and an example.
     listed = " ".join(cli("--help").out.split())
-    assert "nights Show the nights of a name: status, best, champion, promoted or" in listed
+    assert "nights Show the nights of a name, and why one took longer." in listed
     told = " ".join(cli("nights", "--help").out.split())
     assert "A night that took longer than those before it says what there was more of" in told
     assert "Example: raysweep nights churn" in told

@@ -156,6 +156,8 @@ def test_each_command_is_in_a_group_and_has_an_example(cli: Cli) -> None:
         if name != "emit":
             told = " ".join(cli(name, "--help").out.split())
             assert f"Example: {' '.join(EXAMPLES[name].split())}" in told, name
-    heads = [line for line in cli("--help").out.splitlines() if line.endswith(":") and line[0] != " "]
+    whole = cli("--help").out
+    heads = [line for line in whole.splitlines() if line.endswith(":") and line[0] != " "]
     assert heads == ["Options:", *(f"{title}:" for title in GROUPS)]
     assert "Champions:" in heads
+    assert "..." not in whole.partition("Run:")[2], "each summary is whole"

@@ -19,7 +19,7 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "guides" / "nightly.md"
 BEGIN: Final = "<!-- third night: written by tests/unit/cli/test_tour.py -->\n"
 END: Final = "<!-- end -->\n"
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
-SHOWN: Final = {"--help": ("Look:", "  status", "  nights", "             not", "  best", "  trials")}
+SHOWN: Final = {"--help": ("Look:", "  status", "  nights", "  best", "  trials")}
 """Of a long help, the lines that begin so."""
 
 

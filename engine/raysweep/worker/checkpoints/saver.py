@@ -156,7 +156,8 @@ class Saver:
     def _save_here(self, handover: Handover) -> bool:
         """From the directory where it is, on the caller's thread, after those before it."""
         self.flush()
-        with self._saving, self._waiting.while_moving(says_end=False):
+        # The caller waits: a pause of the uploader, while this or another thread writes, is not for this one.
+        with self._uploader.needed(), self._saving, self._waiting.while_moving(says_end=False):
             handover.capture = self._captures.look(handover.folder)
             saved = self._store(handover)
         is_stored = self._announce_handed(handover, saved)

@@ -15,7 +15,7 @@ from raysweep.errors import SpecError, TrialStopped
 from raysweep.messages import CheckpointCommitted, CheckpointFailed, Interrupt, Stop, TrialReported
 from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
 from raysweep.worker.checkpoints import staging
-from raysweep.worker.checkpoints.uploader import MAX_WAITING
+from raysweep.worker.checkpoints.uploader import MAX_WAITING, PAUSE_S
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import SweepPlace
 from tests.unit.worker.handed_over import (
@@ -284,8 +284,12 @@ def test_two_ways_at_once_refer_to_each_other(
     other = threading.Thread(target=hand_another_over)
     other.start()
     other.join(0.2)  # a lock that is missing would let it begin by then, with no parent
+    began = time.monotonic()
     gate.opened.set()
     own.join(LONG_S)
+    assert time.monotonic() - began < PAUSE_S / 2, (
+        "an upload that a thread waits for does not pause for another"
+    )
     other.join(LONG_S)
     session.finish()
     assert ears.saved() == [7, 8]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from raysweep.messages import CheckpointFailed
 from raysweep.worker.checkpoints import copying, staging
+from raysweep.worker.checkpoints.uploader import PAUSE_S
 from raysweep.worker.session import Session
 from tests.unit.worker.handed_over import Ears, Gate, ears, gate, hand_over, make, notes, restored, session
 
@@ -99,7 +101,9 @@ def test_a_folder_that_cannot_be_taken_over_is_stored_from_where_it_is(
     hand_over(session, "a")
     assert session._saver.flush()
     disk = Full(tmp_path / "staging", monkeypatch, "rename", errno.ENOSPC)
+    began = time.monotonic()
     hand_over(session, "b")
+    assert time.monotonic() - began < PAUSE_S / 2, "it does not wait for its own pause"
     assert disk.fired
     assert ears.saved() == [7, 8]
     assert len(notes(ears)) == 1
