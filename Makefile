@@ -14,7 +14,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-versions test-all faults chaos storms mutants structure check bench docs pictures tutorial release constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-versions test-all faults chaos storms mutants structure check bench docs pictures tutorial tour release constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -299,6 +299,10 @@ pictures: setup browser .venv-programs/.stamps/dev
 ## tutorial: follow the tutorial in a fresh environment with the wheel of this checkout, and time its steps
 tutorial: setup
 	$(UV_ENV) $(BIN)/python -m devtools.tutorial
+
+## tour: a newcomer's tour with the wheel of this checkout: first result, failure, kill -9, report, Airflow, Prefect
+tour: setup browser
+	$(UV_ENV) $(BIN)/python -m devtools.tour
 
 EXTRAS ?= small
 ## release: build sdist and wheel, check them in fresh environments, write the notes (EXTRAS=all: the large extras too)

@@ -371,7 +371,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"scheduler": MedianStoppingRule()}, r"tune_config\.scheduler\.time_attr: time_total_s", "time_attr="),
     ({"scheduler": ASHAScheduler(stop_last_trials=False)}, r"scheduler\.stop_last_trials", "max_t"),
     ({"trial_name_creator": str}, r"tune_config\.trial_name_creator", "ignore="),
-    ({"callbacks": [7]}, r"run_config\.callbacks: 7 is no callback", "ray.tune.Callback"),
+    ({"callbacks": [7]}, r"run_config\.callbacks: 7 is not a callback", "ray.tune.Callback"),
     ({"stop": lambda trial, result: False}, r"run_config\.stop: a .* is code", '"trial_if": "my_project'),
     ({"stop": ExperimentPlateauStopper("loss")}, r"run_config\.stop: Experiment.* reports", '"window": 10'),
     (

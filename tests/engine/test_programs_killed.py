@@ -32,6 +32,7 @@ from tests.engine.programs import (
     running,
     spec_of,
 )
+from tests.sampling import first_of
 
 pytestmark = [
     pytest.mark.ray,
@@ -41,7 +42,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_of(KINDS))
 def test_under_asha_killed_programs_and_workers_resume_exactly_and_leave_nothing(
     kind: str, ray_cluster: RayConnection, storage: Path, tmp_path: Path
 ) -> None:
@@ -67,7 +68,7 @@ def test_under_asha_killed_programs_and_workers_resume_exactly_and_leave_nothing
     assert not running(str(script))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_of(KINDS))
 def test_under_asha_the_programs_of_a_killed_controller_end_and_resume_from_their_checkpoints(
     kind: str,
     address: str,

@@ -32,6 +32,7 @@ def spec_of(storage: Path, **changes: Any) -> dict[str, Any]:
     return {**spec, "storage_path": str(storage), "seed": 3, **changes}
 
 
+@pytest.mark.slow
 def test_the_front_of_thirty_settings_of_a_server(
     ray_cluster: RayConnection, storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def wait_until(at: float) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_three_sweeps_share_by_weight_a_deadline_overtakes_and_a_dead_one_gives_its_part_up(
     make_spec: MakeSpec, drive: Drive, shared_ray: str, runs: Runs, events: Events
 ) -> None:

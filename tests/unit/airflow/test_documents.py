@@ -65,7 +65,7 @@ def test_other_forms(context: dict[str, Any], given: Any, expected: Any) -> None
     ("given", "problem"),
     [
         ("nowhere.yaml", "no file 'nowhere.yaml'"),
-        ("just a text", "no mapping"),
+        ("just a text", "not a mapping"),
         (["a"], "is a list"),
         (None, "is a NoneType"),
     ],

@@ -68,7 +68,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         ("a.yaml", YAML + "num_samples: many\n", r"night\.spec\.num_samples"),
         ("a.yaml", YAML + "num_samples: {{ params.n }}\nmode: mni\n", None),
         ("a.yaml", YAML + "name: other\n", "name"),
-        ("a.json", "[1]", "no mapping"),
+        ("a.json", "[1]", "not a mapping"),
         ("a.json", "{", r"night\.spec"),
         ("a.yaml", YAML, None),
         ("b.yaml", "", None),

@@ -173,7 +173,7 @@ def test_relations_are_between_its_parts(refusal: Callable[..., str], fields: di
     spec = SweepSpec(**{**fields, "param_space": {"mix": ABC}, "where": ["mix.a > mix.b"]})
     config = spec.space.sample(Random(0))
     assert config["mix"]["a"] > config["mix"]["b"]
-    for text, problem in (("mix.d > 0.5", "no parameter"), ("mix > 0.5", "name one of its parts")):
+    for text, problem in (("mix.d > 0.5", "not a parameter"), ("mix > 0.5", "name one of its parts")):
         assert problem in refusal(param_space={"mix": ABC}, where=[text])
 
 

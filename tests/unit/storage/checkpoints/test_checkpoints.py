@@ -200,7 +200,7 @@ def test_links_and_special_files_are_refused(store: Store, tmp_path: Path) -> No
         else:
             (folder / "inner").touch()
             path.symlink_to(links[kind].format(folder.name))
-        with pytest.raises(SpecError, match="symbolic link" if "link" in kind else "no regular file"):
+        with pytest.raises(SpecError, match="symbolic link" if "link" in kind else "not a regular file"):
             checkpoints.save("t1", 1, folder)
         shutil.rmtree(folder)
     assert list(store.list()) == []
@@ -279,7 +279,7 @@ def test_a_target_in_use_is_refused(store: Store, source: Path) -> None:
 
 @pytest.mark.parametrize("uri", ["", "x", "/a/b/c", "/a/s/checkpoints/t/x", "s3://b/s/checkpoint/t/1"])
 def test_what_is_no_uri_is_refused(uri: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="no checkpoint URI"):
+    with pytest.raises(SpecError, match="not a checkpoint URI"):
         restore_uri(uri, tmp_path / "target")
 
 
