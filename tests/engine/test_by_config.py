@@ -14,6 +14,7 @@ import yaml
 
 import raysweep as rs
 from tests.engine.conftest import ROOT, Driver, wait_for
+from tests.sampling import first_of
 
 pytestmark = pytest.mark.ray
 
@@ -40,7 +41,7 @@ def says_what_it_has(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process", "actor"])
+@pytest.mark.parametrize("isolation", first_of(["worker", "process", "actor"]))
 def test_threads_follow_the_cpus_of_each_config(
     run: Callable[..., rs.SweepOutcome], isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import ROOT, session_of, wait_for
+from tests.sampling import first_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -108,7 +109,7 @@ def folder_of(pid: int) -> Path | None:
     return next((owner.parent for owner in owners if f'"pid": {pid},' in owner.read_text()), None)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first_of([signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_while_ray_starts(
     number: signal.Signals, start: Callable[..., Terminal], storage: Path
 ) -> None:

@@ -25,7 +25,7 @@ class Collector(StandIn):
             self.headers.append(headers)
             assert headers["Content-Type"] == "application/x-protobuf"
             luck = self._luck.random() if self.is_flaky else 1.0
-            if luck < 0.25:
+            if luck < 0.25 or self.is_away:
                 return 503, {}
             if path == "/v1/traces":
                 self._take(ExportTraceServiceRequest.FromString(body))

@@ -14,11 +14,14 @@ import orjson
 
 
 class StandIn:
-    """A server; where it `is_flaky`, half of the requests fail, half of those after they were carried out."""
+    """A server; where it `is_flaky`, half of the requests fail, half of those after they were carried out.
+
+    Where it `is_away`, all fail.
+    """
 
     def __init__(self) -> None:
         self.requests = 0
-        self.is_flaky = False
+        self.is_flaky = self.is_away = False
         self._luck = random.Random(0)
         self.headers: list[dict[str, str]] = []
         self._lock = threading.Lock()
@@ -53,7 +56,7 @@ class StandIn:
             self.requests += 1
             self.headers.append(headers)
             luck = self._luck.random() if self.is_flaky else 1.0
-            if luck < 0.25:
+            if luck < 0.25 or self.is_away:
                 return 503, {}
             parts = urlsplit(path)
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}

@@ -17,9 +17,10 @@ from raysweep.hooks.events import TrialEnd, TrialStart
 from raysweep.hooks.otel import OtelOptions
 from raysweep.hooks.spec import CallbackSpec
 from raysweep.hooks.tracing import current_traceparent
-from tests.unit.delivery.contract import Stored, TrackerContract, options, run_life, shown
+from tests.unit.delivery.contract import Stored, TrackerContract, options, run_life
 from tests.unit.delivery.journals import SWEEP, GoldenSweep
 from tests.unit.delivery.otlp import Collector, values
+from tests.unit.delivery.stored import by_otel, named
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -42,22 +43,10 @@ class TestOtel(TrackerContract):
         self.collector.is_flaky = True
 
     def named(self, name: str) -> list[Any]:
-        return [span for span in self.collector.spans.values() if span.name.startswith(name)]
+        return named(self.collector, name)
 
     def stored(self) -> Stored:
-        found = Stored([])
-        for span in self.named("attempt "):
-            trial = values(span)["raysweep.trial_id"]
-            for event in span.events:
-                row = values(event)
-                found.points += [
-                    (trial, row["iteration"], name, shown(value))
-                    for name, value in row.items()
-                    if name != "iteration"
-                ]
-        for span in sorted(self.named("trial "), key=lambda span: span.end_time_unix_nano):
-            found.states[values(span)["raysweep.trial_id"]] = values(span)["raysweep.state"]
-        return found
+        return by_otel(self.collector)
 
     def test_one_trace_leads_from_the_flow_run_to_each_attempt(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,10 +11,10 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.hooks.events import Notice, TrialEnd
 from raysweep.hooks.spec import CallbackSpec
-from raysweep.hooks.tensorboard import read_records
-from tests.unit.delivery.contract import Stored, TrackerContract, options, run_life, shown
+from tests.unit.delivery.contract import Stored, TrackerContract, options, run_life
 from tests.unit.delivery.journals import SWEEP, GoldenSweep
 from tests.unit.delivery.servers import MlflowServer, Receiver
+from tests.unit.delivery.stored import by_mlflow, events_of, in_tensorboard
 
 
 class TestTensorBoard(TrackerContract):
@@ -26,14 +26,7 @@ class TestTensorBoard(TrackerContract):
         return options("tensorboard", logdir=str(self.folder))
 
     def stored(self) -> Stored:
-        found = Stored([])
-        for path in sorted((self.folder / SWEEP).glob("*/events.*")):
-            trial = path.parent.name
-            for event in _events(path):
-                for value in event.summary.value:
-                    if not value.tag.startswith("_hparams_"):
-                        found.points.append((trial, event.step, value.tag, shown(value.simple_value)))
-        return found
+        return in_tensorboard(self.folder / SWEEP)
 
     def test_a_file_that_is_cut_short_loses_nothing_and_doubles_nothing(self, tmp_path: Path) -> None:
         sweep = GoldenSweep("pbt", tmp_path / "store")
@@ -56,7 +49,7 @@ class TestTensorBoard(TrackerContract):
         sessions = [
             (path.parent.name, event.wall_time)
             for path in (self.folder / SWEEP).glob("*/events.*")
-            for event in _events(path)
+            for event in events_of(path)
             for value in event.summary.value
             if value.tag == "_hparams_/session_start_info"
         ]
@@ -81,24 +74,7 @@ class TestMlflow(TrackerContract):
         self.server.is_flaky = True
 
     def stored(self) -> Stored:
-        found = Stored([])
-        for run in self.server.runs.values():
-            trial = run["tags"]["raysweep.trial_id"]
-            if trial == "sweep":
-                continue
-            assert trial not in found.states, "a trial has two runs"
-            found.states[trial] = run["tags"].get("raysweep.state", "")
-            ended = {
-                "completed": "FINISHED",
-                "stopped": "FINISHED",
-                "failed": "FAILED",
-                "cancelled": "KILLED",
-            }
-            assert run["info"]["status"] == ended[found.states[trial]]
-            found.points += [
-                (trial, step, key, shown(float(value))) for key, step, _, value in run["metrics"]
-            ]
-        return found
+        return by_mlflow(self.server)
 
     def test_trials_are_children_of_the_sweeps_run(self, tmp_path: Path) -> None:
         sweep = GoldenSweep("retry", tmp_path / "store")
@@ -218,10 +194,3 @@ def test_a_wrong_callback_is_refused_in_one_line(given: Any, problem: str) -> No
     assert "callbacks" in caught.value.field
     assert "s3cret" not in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def _events(path: Path) -> Iterator[Any]:
-    from tensorboardX.proto import event_pb2
-
-    for record in read_records(path.read_bytes()):
-        yield event_pb2.Event.FromString(record)

@@ -82,6 +82,7 @@ class TestBranchesByTpe(SearcherContract):
         return make({"tpe": {"n_startup_trials": 4}}, BRANCHES)
 
 
+@pytest.mark.slow
 class TestBranchesByTpeAlone(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make({"tpe": {"n_startup_trials": 4, "multivariate": False}}, BRANCHES)
@@ -115,6 +116,7 @@ class TestLeftOpen(SearcherContract):
         return make({}, samples=24)
 
 
+@pytest.mark.slow
 class TestLeftOpenForNumbers(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make({}, NUMBERS, samples=16)
@@ -197,6 +199,7 @@ class TestCmaEs(SearcherContract):
         return make({"cma_es": {"population_size": 4}}, samples=50)
 
 
+@pytest.mark.slow
 class TestCmaEsInIntegers(SearcherContract):
     trials = 40
 
@@ -275,6 +278,7 @@ class TestTpeOfSeveral(Several):
         return make_several({"tpe": {"n_startup_trials": 4}})
 
 
+@pytest.mark.slow
 class TestNsga2OfSeveral(Several):
     def make_searcher(self) -> Searcher:
         return make_several({"nsga2": {"population_size": 4}})
@@ -316,6 +320,7 @@ class TestAuto(SearcherContract):
         return make({"auto": {"switch_after": 12}}, NUMBERS, samples=30)
 
 
+@pytest.mark.slow
 class TestAutoRelieved(SearcherContract):
     """A Gaussian process, TPE and steps from the best by turns, with a choice that is a number to them."""
 
@@ -325,6 +330,7 @@ class TestAutoRelieved(SearcherContract):
         return make("auto", NUMBERS | {"batch": {"choice": [8, 16, 64]}}, samples=30)
 
 
+@pytest.mark.slow
 class TestAutoByCosts(SearcherContract):
     """Every other ask of the Gaussian process goes by costs; it is relieved in the end."""
 
