@@ -25,7 +25,7 @@ from tests.storms.processes import Process
 from tests.storms.workers import fork, print_to, serve
 
 KEY: Final = "storm"
-THREADS_END_S: Final = 3.0
+THREADS_END_S: Final = 10.0
 """Within this time the sweep's threads have ended. Those of the zoo's strays are the trial's."""
 
 

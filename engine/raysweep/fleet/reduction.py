@@ -239,8 +239,8 @@ def _reduced(number: int, column: _Column, values: Sequence[JsonValue]) -> JsonV
         return values[0]  # a name, or a list: rank 0's
     rank = numbers.index(None)
     raise _Difference(
-        f"in report {number + 1}, {column.name!r} of rank {rank} is {_show(values[rank])}, which is no"
-        f" number: report a number in every rank, or leave {column.name!r} out of scaling.metrics"
+        f"in report {number + 1}, {column.name!r} of rank {rank} is {_show(values[rank])}, which is not"
+        f" a number: report a number in every rank, or leave {column.name!r} out of scaling.metrics"
     )
 
 

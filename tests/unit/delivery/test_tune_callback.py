@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from raysweep.delivery import sink
 from raysweep.hooks.spec import CallbackSpec
 from tests.unit.delivery.contract import run_life
 from tests.unit.delivery.journals import GoldenSweep
@@ -70,7 +71,10 @@ def test_a_callback_is_called_for_each_trial_and_result(sweep: GoldenSweep) -> N
     assert ends[-1] == len(sweep.outcome["trials"])
 
 
-def test_after_a_restart_it_hears_of_a_trials_start_before_its_results(sweep: GoldenSweep) -> None:
+def test_after_a_restart_it_hears_of_a_trials_start_before_its_results(
+    sweep: GoldenSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "PAUSE_S", 0.001)
     run_life(sweep, CallbackSpec.of(Notes()), events=40)
     CALLS.clear()
     run_life(sweep, CallbackSpec.of(Notes()))

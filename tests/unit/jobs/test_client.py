@@ -140,7 +140,7 @@ def test_refused_requests_are_sent_once(status: int, kind: str) -> None:
 def test_a_page_that_is_no_jobs_api_is_named_as_one() -> None:
     api = Api()
     api.answer = lambda method, path, body: (200, b"<html>")  # type: ignore[method-assign]
-    with serving(api), pytest.raises(errors.ClusterRequestError, match="no JSON"):
+    with serving(api), pytest.raises(errors.ClusterRequestError, match="is not JSON"):
         call(api.address, version)
 
 
