@@ -80,7 +80,8 @@ def test_of_several_metrics_the_front_is_named(tmp_path: Path) -> None:
 def test_a_running_sweep(night: Night, tmp_path: Path) -> None:
     pages.store(tmp_path, *night, part=0.6)
     data = room.view_of(task(place=place(tmp_path)), Readers())
-    assert (data["view"], data["poll_s"], data["job"]["id"]) == ("sweep", 3.0, f"{SWEEP_ID}.1")
+    assert (data["view"], data["job"]["id"]) == ("sweep", f"{SWEEP_ID}.1")
+    assert 3.0 <= data["poll_s"] < 15.0, "more where reading it takes long"
     document = document_of(tmp_path)
     sweep = document["sweep"]
     assert (sweep["status"], sweep["is_running"]) == ("running", True)
