@@ -51,6 +51,7 @@ def test_a_validation_is_in_the_report_that_asked_for_it_and_in_what_fit_returns
     assert sorted(map(str, json.loads(said))) == sorted(map(str, [r[1] for r in rows]))
 
 
+@pytest.mark.slow
 def test_rungs_wait_for_validations_and_decide_as_if_they_took_no_time_whatever_is_killed(
     make_spec: MakeSpec, drive: Callable[..., Driver], address: str, lines: Lines
 ) -> None:
