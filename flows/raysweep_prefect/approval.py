@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import time
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import orjson
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, FlowRunInput, State, StateType
+from prefect.client.schemas.responses import SetStateStatus
 from prefect.context import FlowRunContext
 from prefect.input import RunInput
 from prefect.input.run_input import keyset_from_paused_state
@@ -38,6 +39,7 @@ POLL_S: Final = 5.0
 TIMEOUT_S: Final = 20.0
 _LONGER_S: Final = 86_400
 """How much longer the pause lasts than the time for a decision: silence ends it, and not Prefect."""
+_RESPONSE: Final = "-response"
 _ENDED: Final = frozenset({StateType.CANCELLING, StateType.CANCELLED, StateType.FAILED, StateType.COMPLETED})
 
 
@@ -108,9 +110,10 @@ class _PausedRun:
         context = FlowRunContext.get()
         if context is None or context.flow_run is None:
             raise RuntimeError("an approval is waited for in a flow")
-        self._run_id: UUID = context.flow_run.id
-        self._name = context.flow_run.name
+        self._run = context.flow_run
         self._attempt = context.flow_run.run_count
+        self._keys: set[str] = set()
+        """Of the forms of this attempt."""
         self._prefix = f"approval-{gate_id}-"
         self._page = page
         self._until = until
@@ -125,10 +128,9 @@ class _PausedRun:
         try:
             with _client() as client:
                 # In this order: an answer and the state after it are written together.
-                now = self._look(client)
-                answer = self._answer(client)
-                if answer is not None:
-                    return answer
+                now, answers = self._look(client)
+                if answers:
+                    return self._read(min(answers, key=_created))
                 if now.state is not None and now.state.is_running():
                     self._pause(client)
             self._is_quiet = False
@@ -147,33 +149,38 @@ class _PausedRun:
         while True:
             try:
                 with _client() as client:
-                    state = self._look(client).state
+                    state = self._look(client)[0].state
                     if state is None or not state.is_paused():
                         return
-                    client.resume_flow_run(self._run_id, run_input=given)
+                    told = client.resume_flow_run(self._run.id, run_input=given)
+                    if told.status == SetStateStatus.ACCEPT:
+                        continue
+                    self._logger.warning("the flow run is not resumed: %s", told.details)
             except WaitEndedError:
                 raise
             except Exception as error:  # noqa: BLE001  the server is away: the next task needs it as well
                 self._warn(error)
-                time.sleep(POLL_S)
+            time.sleep(POLL_S)
 
-    def _look(self, client: SyncPrefectClient) -> FlowRun:
-        now = client.read_flow_run(self._run_id)
-        if now.run_count != self._attempt:
+    def _look(self, client: SyncPrefectClient) -> tuple[FlowRun, list[FlowRunInput]]:
+        """The flow run, and the answers that forms of this decision have got. Raises: WaitEndedError."""
+        now = client.read_flow_run(self._run.id)
+        prefix = f"paused-{self._prefix}"
+        found = client.filter_flow_run_input(self._run.id, key_prefix=prefix, limit=200, exclude_keys=set())
+        answers = [each for each in found if each.key.endswith(_RESPONSE)]
+        # The server counts a run that is resumed as run again: once for each form that was answered.
+        ours = sum(each.key.removeprefix("paused-").removesuffix(_RESPONSE) in self._keys for each in answers)
+        if not 0 <= now.run_count - self._attempt <= ours:
             raise WaitEndedError("another attempt of the flow run waits for the approval now")
         if now.state is not None and now.state.type in _ENDED:
             raise WaitEndedError(f"the flow run was set to {now.state_name} while it waited for approval")
-        return now
+        # What the tasks after this note at the flow run has the number that the hooks look for.
+        self._run.run_count = now.run_count
+        return now, answers
 
-    def _answer(self, client: SyncPrefectClient) -> Decision | None:
-        prefix = f"paused-{self._prefix}"
-        found = client.filter_flow_run_input(self._run_id, key_prefix=prefix, limit=200, exclude_keys=set())
-        answers = [each for each in found if each.key.endswith("-response")]
-        if not answers:
-            return None
-        first = min(answers, key=_created)
-        form = ApprovalForm.model_validate(orjson.loads(first.value))
-        by = form.by or f"flow run {self._name}"
+    def _read(self, answer: FlowRunInput) -> Decision:
+        form = ApprovalForm.model_validate(orjson.loads(answer.value))
+        by = form.by or f"flow run {self._run.name}"
         return Decision(approved=form.approved, by=by, at=time.time(), note=" ".join(form.note.split()))
 
     def _pause(self, client: SyncPrefectClient) -> None:
@@ -184,8 +191,9 @@ class _PausedRun:
         state.state_details.run_input_keyset = keyset  # type: ignore[assignment]
         form = ApprovalForm.with_initial_data(description=self._page)
         # Before the pause: a run that is paused without its form cannot be resumed.
-        form.save(keyset, flow_run_id=self._run_id, _sync=True)  # type: ignore[call-arg]
-        client.set_flow_run_state(self._run_id, state)
+        form.save(keyset, flow_run_id=self._run.id, _sync=True)  # type: ignore[call-arg]
+        self._keys.add(key)
+        client.set_flow_run_state(self._run.id, state)
 
     def _warn(self, error: Exception) -> None:
         if not self._is_quiet:

@@ -25,6 +25,8 @@ from tests.unit.pipeline.gates import configs, gave
 from tests.unit.verify.stored import store_sweep
 
 FORM = "paused-approval-"
+PATIENCE_S = 240.0
+"""Of a machine with other work."""
 
 
 class Desk:
@@ -68,9 +70,9 @@ class Desk:
         """Begin a run of the deployment; returns the flow run's id."""
         return create(self.prefect.servers, self.prefect._deployment, parameters)
 
-    def end(self, run: str, state: str = "COMPLETED", timeout_s: float = 120) -> dict[str, tuple[str, str]]:
+    def end(self, run: str, state: str = "COMPLETED") -> dict[str, tuple[str, str]]:
         """Wait for the flow run's end; the name and the message of the last state of each task."""
-        self.prefect.wait_for(run, "COMPLETED", "FAILED", "CRASHED", "CANCELLED", timeout_s=timeout_s)
+        self.prefect.wait_for(run, "COMPLETED", "FAILED", "CRASHED", "CANCELLED", timeout_s=PATIENCE_S)
         found = self.prefect._flow_run(run)
         assert found["state_type"] == state, (found["state"], self.prefect._logs(run))
         return self.tasks(run)
@@ -86,7 +88,7 @@ class Desk:
 
     def waits(self, run: str) -> str:
         """Wait until the flow run is paused; the text of its form."""
-        self.prefect.wait_for(run, "PAUSED", timeout_s=120)
+        self.prefect.wait_for(run, "PAUSED", timeout_s=PATIENCE_S)
         return max(self.forms(run).values(), key=len)
 
     def forms(self, run: str) -> dict[str, str]:
@@ -132,7 +134,7 @@ def store_training(storage: Path, key: str, took_s: float) -> dict[str, Any]:
     return fields
 
 
-def wait_until(holds: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+def wait_until(holds: Callable[[], Any], timeout_s: float = 120.0) -> Any:
     """Wait until it holds; what it gave."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from prefect.client.schemas.responses import SetStateStatus
 from prefect.states import Cancelled, Completed, Running, State
 
 import raysweep as rs
@@ -38,6 +39,8 @@ class Server:
     def __init__(self) -> None:
         self.state: State[Any] = Running()
         self.run_count = 1
+        self.seen = SimpleNamespace(id=uuid4(), name="brave-bison", run_count=1)
+        """The flow run as its process has it."""
         self.inputs: dict[str, Any] = {}
         self.forms: list[str] = []
         self.is_away = False
@@ -66,12 +69,20 @@ class Server:
         assert state.state_details.run_input_keyset["schema"] in self.forms, "its form is saved before"
         self.state = state
 
-    def resume_flow_run(self, _: UUID, *, run_input: dict[str, Any]) -> None:
+    def resume_flow_run(self, _: UUID, *, run_input: dict[str, Any]) -> Any:
         """As the form on Prefect's page, and as the flow itself by a decision from elsewhere."""
         assert self.state.is_paused()
         assert self.state.state_details.run_input_keyset is not None
         self.inputs[self.state.state_details.run_input_keyset["response"]] = run_input
         self.state = Running()
+        self.run_count += 1  # as a real one does
+        return SimpleNamespace(status=SetStateStatus.ACCEPT)
+
+    def retry(self) -> None:
+        """Run it again in another process."""
+        self.state = Running()
+        self.run_count += 1
+        self.seen = SimpleNamespace(id=self.seen.id, name=self.seen.name, run_count=self.run_count)
 
     def answer(self, approved: bool, note: str = "") -> None:
         self.resume_flow_run(uuid4(), run_input={"approved": approved, "by": "ann", "note": note})
@@ -85,11 +96,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
         assert "waits for approval" in (cls._description or "")
         found.forms.append(keyset["schema"])
 
-    run = SimpleNamespace(id=uuid4(), name="brave-bison", run_count=1)
     monkeypatch.setattr(approval, "POLL_S", 0.01)
     monkeypatch.setattr(approval, "_client", found.client)
     monkeypatch.setattr(ApprovalForm, "save", classmethod(save))
-    context = SimpleNamespace(get=lambda: SimpleNamespace(flow_run=run))
+    context = SimpleNamespace(get=lambda: SimpleNamespace(flow_run=found.seen))
     monkeypatch.setattr(approval, "FlowRunContext", context)
     return found
 
@@ -121,6 +131,7 @@ def test_the_answer_of_the_form_is_the_decision(approved: bool, server: Server, 
     decision = wait_for_decision(spec, outcome, GATE)
     assert (decision.approved, decision.by, decision.note) == (approved, "ann", "so it is")
     assert server.state.is_running()
+    assert server.seen.run_count == server.run_count == 2, "hooks find the jobs of this number"
     assert len(server.forms) == 1
     assert champion(spec) == ("n1" if approved else "")
 
@@ -130,6 +141,7 @@ def test_a_decision_on_the_command_line_resumes_the_run(server: Server, tmp_path
     server.script = [lambda: None, lambda: decide(spec, outcome, True)]
     assert wait_for_decision(spec, outcome, GATE).by == "bob"
     assert server.state.is_running()
+    assert server.seen.run_count == server.run_count == 2
     assert [each["by"] for each in server.inputs.values()] == ["bob"], "the form shows who decided"
 
 
@@ -177,7 +189,7 @@ def test_a_retry_opens_a_form_of_its_own(server: Server, tmp_path: Path) -> None
     server.script = [lambda: None, dies]
     with pytest.raises(KeyboardInterrupt):
         wait_for_decision(spec, outcome, GATE)
-    server.state = Running()
+    server.retry()
     server.script = [lambda: None, lambda: server.answer(True)]
     assert wait_for_decision(spec, outcome, GATE).approved
     assert len(set(server.forms)) == 2
@@ -193,6 +205,7 @@ def test_an_answer_that_was_not_read_counts_in_the_retry(server: Server, tmp_pat
     server.script = [lambda: None, answered_and_dies]
     with pytest.raises(KeyboardInterrupt):
         wait_for_decision(spec, outcome, GATE)
+    server.retry()
     assert wait_for_decision(spec, outcome, GATE).note == "too slow"
     assert len(server.forms) == 1, "it is not asked again"
 
