@@ -15,7 +15,7 @@ from raysweep import __version__
 
 if TYPE_CHECKING:
     from raysweep_prefect.blocks import RayCluster, SweepJob, SweepJobRun
-    from raysweep_prefect.flows import NightOutcome, nightly_sweep, sweep_many, train_best
+    from raysweep_prefect.flows import NightOutcome, nightly_sweep, rollback_champion, sweep_many, train_best
     from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
     from raysweep_prefect.parameters import JobSettings
     from raysweep_prefect.tasks import gate, sweep, train
@@ -28,6 +28,7 @@ _HOME = {
     "SweepJobRun": "raysweep_prefect.blocks",
     "gate": "raysweep_prefect.tasks",
     "nightly_sweep": "raysweep_prefect.flows",
+    "rollback_champion": "raysweep_prefect.flows",
     "stop_sweeps": "raysweep_prefect.hooks",
     "stop_sweeps_if_aborted": "raysweep_prefect.hooks",
     "sweep": "raysweep_prefect.tasks",
@@ -45,6 +46,7 @@ __all__ = [
     "__version__",
     "gate",
     "nightly_sweep",
+    "rollback_champion",
     "stop_sweeps",
     "stop_sweeps_if_aborted",
     "sweep",

@@ -2,35 +2,45 @@
 
 The flow run waits in its process, without Ray. The decision is in the champion's file (`raysweep.pipeline`):
 the form is one way to it, `raysweep approve` another, and silence a third. Whichever comes first counts.
+
+`prefect.pause_flow_run` is not used: it fails where the server is away, and a retry of a run that crashed
+while it was paused cannot save its form again. Here each form has a key of its own, the answer to any of them
+counts, and a server that does not answer is asked again.
 """
 
 from __future__ import annotations
 
-import contextvars
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from typing import Any, Final
+from uuid import uuid4
 
-from prefect.flow_runs import pause_flow_run, resume_flow_run
+import orjson
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun, FlowRunInput, State, StateType
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.context import FlowRunContext
 from prefect.input import RunInput
-from prefect.runtime import flow_run
+from prefect.input.run_input import keyset_from_paused_state
+from prefect.states import Paused
 from pydantic import Field
 
 import raysweep as rs
-from raysweep.outcome import Decision, GateOutcome
+from raysweep.errors import StorageUnavailableError
+from raysweep.outcome import Decision
 from raysweep.pages.evidence import evidence_page
-from raysweep.pipeline import await_approval
 from raysweep.pipeline.approval import champion_line, how_to_decide
 from raysweep.runs.across_runs.approvals import decide_night
 from raysweep.runs.across_runs.evidence import read_chain
 from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.objects.opening import open_store
-from raysweep_prefect.steps import run_logger
+from raysweep_prefect.steps import Logger, run_logger
 
-POLL_S = 5
-_LONGER_S = 86_400
+POLL_S: Final = 5.0
+TIMEOUT_S: Final = 20.0
+_LONGER_S: Final = 86_400
 """How much longer the pause lasts than the time for a decision: silence ends it, and not Prefect."""
+_RESPONSE: Final = "-response"
+_ENDED: Final = frozenset({StateType.CANCELLING, StateType.CANCELLED, StateType.FAILED, StateType.COMPLETED})
 
 
 class ApprovalForm(RunInput):
@@ -41,63 +51,160 @@ class ApprovalForm(RunInput):
     note: str = Field(default="", description="The reason, stored in the evidence.")
 
 
-def approved_gate(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec) -> GateOutcome:
-    """The gate's verdict with the decision in it; the flow run is paused until there is one.
+class WaitEndedError(RuntimeError):
+    """A person ended the flow run while it waited for approval."""
+
+
+def wait_for_decision(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec) -> Decision:
+    """The decision about a candidate that waits; until there is one the flow run is paused.
 
     Args:
         spec: The sweep's spec.
         outcome: What it gave, with the verdict of its gate.
         gate: What its best had to show.
 
-    Raises: StorageError: The decision cannot be read or written.
+    Raises:
+        WaitEndedError: A person ended the flow run. The candidate waits still.
+        StorageError: The decision cannot be read or written.
     """
-    verdict = outcome.gate
+    verdict, logger = outcome.gate, run_logger()
     assert verdict is not None
-    storage = outcome.uri.rpartition("/")[0]
-    store, line = open_store(storage), champion_line(spec, gate)
-    told = decide_night(store, line, outcome.sweep_id, verdict.gate_id)
-    if told is None and verdict.approval is not None:
-        run_logger().info("%s", how_to_decide(verdict, outcome, store.url))
-        chain = read_chain(store, line)
-        form = ApprovalForm.with_initial_data(description=evidence_page(line, chain, chain.entries[-1:]))
-        left_s = max(1, round(verdict.approval.until - time.time()))
-        with _ended_elsewhere(spec, outcome, gate, verdict):
-            answer = pause_flow_run(wait_for_input=form, timeout=left_s + _LONGER_S, poll_interval=POLL_S)
-        asked = Decision(
-            approved=answer.approved,
-            by=answer.by or f"flow run {flow_run.name}",
-            at=time.time(),
-            note=" ".join(answer.note.split()),
-        )
-        told = decide_night(store, line, outcome.sweep_id, verdict.gate_id, asked)
-    assert told is not None
-    run_logger().info("approval: %s", told.decision)
-    return await_approval(spec, outcome, gate, verdict, on_wait=run_logger().debug)
-
-
-@contextmanager
-def _ended_elsewhere(
-    spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec, verdict: GateOutcome
-) -> Iterator[None]:
-    """Resume the flow run once there is a decision that was not made in its form."""
-    run_id, has_ended = flow_run.id, threading.Event()
+    assert verdict.approval is not None
     store, line = open_store(outcome.uri.rpartition("/")[0]), champion_line(spec, gate)
+    paused: _PausedRun | None = None
+    answer: Decision | None = None
+    while True:
+        try:
+            told = decide_night(store, line, outcome.sweep_id, verdict.gate_id, answer)
+            if told is not None:
+                break
+            if paused is None:
+                logger.info("%s", how_to_decide(verdict, outcome, store.url))
+                chain = read_chain(store, line)
+                page = evidence_page(line, chain, chain.entries[-1:])
+                paused = _PausedRun(verdict.gate_id, page, until=verdict.approval.until, logger=logger)
+        except StorageUnavailableError as error:
+            logger.warning("approval: %s; asking again", error)
+            time.sleep(POLL_S)
+            continue
+        answer = paused.ask()
+        if answer is None:
+            time.sleep(POLL_S)
+    if paused is not None:
+        paused.end(told.decision)
+    logger.info("approval: %s", told.decision)
+    return told.decision
 
-    def watch() -> None:
-        while not has_ended.wait(POLL_S):
-            with suppress(rs.RaysweepError):
-                told = decide_night(store, line, outcome.sweep_id, verdict.gate_id)
-                if told is None:
-                    continue
-                decision = told.decision
-                given = {"approved": decision.approved, "by": decision.by, "note": decision.note}
-                with suppress(Exception):  # not paused yet, or resumed at this moment: asked again
-                    resume_flow_run(run_id, run_input=given)
 
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(watch,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        has_ended.set()
-        thread.join()
+class _PausedRun:
+    """The flow run while it waits, as the server knows it, and its form.
+
+    Args:
+        gate_id: Names the forms of this decision.
+        page: The text of the form, in Markdown.
+        until: When silence decides, in UTC seconds.
+        logger: The flow run's.
+    """
+
+    def __init__(self, gate_id: str, page: str, *, until: float, logger: Logger) -> None:
+        context = FlowRunContext.get()
+        if context is None or context.flow_run is None:
+            raise RuntimeError("an approval is waited for in a flow")
+        self._run = context.flow_run
+        self._attempt = context.flow_run.run_count
+        self._keys: set[str] = set()
+        """Of the forms of this attempt."""
+        self._prefix = f"approval-{gate_id}-"
+        self._page = page
+        self._until = until
+        self._logger = logger
+        self._is_quiet = False
+
+    def ask(self) -> Decision | None:
+        """Pause the flow run, unless it is paused; the first answer that a form of this decision got.
+
+        Raises: WaitEndedError.
+        """
+        try:
+            with _client() as client:
+                # In this order: an answer and the state after it are written together.
+                now, answers = self._look(client)
+                if answers:
+                    return self._read(min(answers, key=_created))
+                if now.state is not None and now.state.is_running():
+                    self._pause(client)
+            self._is_quiet = False
+        except WaitEndedError:
+            raise
+        except Exception as error:  # noqa: BLE001  the server is away; the decision may come another way
+            self._warn(error)
+        return None
+
+    def end(self, decision: Decision) -> None:
+        """Let the flow run be running again, by the decision; waits for a server that is away.
+
+        Raises: WaitEndedError.
+        """
+        given = {"approved": decision.approved, "by": decision.by, "note": decision.note}
+        while True:
+            try:
+                with _client() as client:
+                    state = self._look(client)[0].state
+                    if state is None or not state.is_paused():
+                        return
+                    told = client.resume_flow_run(self._run.id, run_input=given)
+                    if told.status == SetStateStatus.ACCEPT:
+                        continue
+                    self._logger.warning("the flow run is not resumed: %s", told.details)
+            except WaitEndedError:
+                raise
+            except Exception as error:  # noqa: BLE001  the server is away: the next task needs it as well
+                self._warn(error)
+            time.sleep(POLL_S)
+
+    def _look(self, client: SyncPrefectClient) -> tuple[FlowRun, list[FlowRunInput]]:
+        """The flow run, and the answers that forms of this decision have got. Raises: WaitEndedError."""
+        now = client.read_flow_run(self._run.id)
+        prefix = f"paused-{self._prefix}"
+        found = client.filter_flow_run_input(self._run.id, key_prefix=prefix, limit=200, exclude_keys=set())
+        answers = [each for each in found if each.key.endswith(_RESPONSE)]
+        # The server counts a run that is resumed as run again: once for each form that was answered.
+        ours = sum(each.key.removeprefix("paused-").removesuffix(_RESPONSE) in self._keys for each in answers)
+        if not 0 <= now.run_count - self._attempt <= ours:
+            raise WaitEndedError("another attempt of the flow run waits for the approval now")
+        if now.state is not None and now.state.type in _ENDED:
+            raise WaitEndedError(f"the flow run was set to {now.state_name} while it waited for approval")
+        # What the tasks after this note at the flow run has the number that the hooks look for.
+        self._run.run_count = now.run_count
+        return now, answers
+
+    def _read(self, answer: FlowRunInput) -> Decision:
+        form = ApprovalForm.model_validate(orjson.loads(answer.value))
+        by = form.by or f"flow run {self._run.name}"
+        return Decision(approved=form.approved, by=by, at=time.time(), note=" ".join(form.note.split()))
+
+    def _pause(self, client: SyncPrefectClient) -> None:
+        left_s = max(1, round(self._until - time.time())) + _LONGER_S
+        key = f"{self._prefix}{uuid4().hex[:8]}"
+        state: State[None] = Paused(timeout_seconds=left_s, reschedule=False, pause_key=key)
+        keyset = keyset_from_paused_state(state)
+        state.state_details.run_input_keyset = keyset  # type: ignore[assignment]
+        form = ApprovalForm.with_initial_data(description=self._page)
+        # Before the pause: a run that is paused without its form cannot be resumed.
+        form.save(keyset, flow_run_id=self._run.id, _sync=True)  # type: ignore[call-arg]
+        self._keys.add(key)
+        client.set_flow_run_state(self._run.id, state)
+
+    def _warn(self, error: Exception) -> None:
+        if not self._is_quiet:
+            self._is_quiet = True
+            self._logger.warning("the form of the approval is not shown for now: %s", error)
+
+
+def _client() -> SyncPrefectClient:
+    # With settings of its own it is another client than the flow run's.
+    return get_client(httpx_settings={"timeout": TIMEOUT_S}, sync_client=True)
+
+
+def _created(given: FlowRunInput) -> Any:
+    return given.created

@@ -10,18 +10,20 @@ from prefect.runtime import flow_run
 from pydantic import BaseModel
 
 import raysweep as rs
-from raysweep.pipeline import with_gate
-from raysweep.specs.approval import ApprovalSpec, check_approval
+from raysweep.hooks.model_registry import check_registry
+from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.continuing import Retry
 from raysweep.specs.identity import check_distinct
-from raysweep.specs.pipeline import GateSpec
+from raysweep.specs.pipeline import GateSpec, PipelineSpec
 from raysweep.step import why_not_trained
-from raysweep_prefect.approval import approved_gate
+from raysweep_prefect.approval import wait_for_decision
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import Target, find_target
 from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import owner_id
 from raysweep_prefect.parameters import JobSettings
+from raysweep_prefect.releases import approval as approval_task
+from raysweep_prefect.releases import register, roll_back
 from raysweep_prefect.tasks import sweep, told_gate, train
 
 
@@ -32,6 +34,8 @@ class NightOutcome(BaseModel, frozen=True):
     train: rs.TrainOutcome | None = None
     skipped: str = ""
     """Why the training was skipped; empty where it was not."""
+    registered: str = ""
+    """How the registry stands; empty without one, and where no model of these champions is registered."""
 
 
 def _name_of_run() -> str:
@@ -62,6 +66,8 @@ def nightly_sweep(
     retries: int = 2,
     retry_delay_s: float = 10.0,
     approval: ApprovalSpec | None = None,
+    deadline: str | None = None,
+    registry: dict[str, Any] | str | None = None,
 ) -> NightOutcome:
     """Run a sweep, let its best config pass the gate, and train it at full scale.
 
@@ -86,8 +92,23 @@ def nightly_sweep(
         retry_delay_s: How long before that, in seconds; six times as long from the second on.
         approval: What passes the gate waits for a decision: the flow run is paused with a form, and holds no
             Ray. Default: it is promoted at once.
+        deadline: When the night ends: `06:00 Europe/Berlin`, the next one after the sweep began, or ISO 8601
+            with its offset. Gate and training end by then; a training that would not is skipped.
+        registry: Where champions are registered with their models: `mlflow`, `{"mlflow": {...}}`, or the
+            import path of a class. Default: nowhere.
     """
-    check_approval(approval, gate_spec)
+    pipeline = PipelineSpec.model_validate(
+        {
+            "sweep": spec,
+            "train": train_spec,
+            "gate": gate_spec,
+            "approval": approval,
+            "deadline": deadline,
+            "registry": registry,
+        }
+    ).stored_at(storage_path)
+    if pipeline.registry is not None:
+        check_registry(pipeline.registry)
     target = find_target(cluster)
     name = key if key is not None else str(owner_id())
     past: dict[str, Any] = {
@@ -102,25 +123,43 @@ def nightly_sweep(
         outcome = sweep.with_options(**again)(spec, name, **where, accept_partial=accept_partial, **past)
         if gate_spec is not None:
             judged = told_gate.with_options(**again)(
-                spec, name, outcome, gate_spec, **where, approval=approval, return_state=True
+                spec,
+                name,
+                outcome,
+                gate_spec,
+                **where,
+                approval=approval,
+                deadline=deadline,
+                return_state=True,
             )
             outcome = judged.result()
         if gate_spec is not None and outcome.gate is not None and outcome.gate.is_waiting:
             # Without Ray: it may take hours.
             ray.close()
-            asked = rs.SweepSpec.from_any(spec)
-            outcome = with_gate(outcome, approved_gate(asked, outcome, gate_spec))
+            wait_for_decision(pipeline.sweep, outcome, gate_spec)
+            told = approval_task.with_options(**again)(spec, name, outcome, gate_spec, return_state=True)
+            outcome = told.result()
             ray.enter_context(_one_ray(target))
-        if train_spec is None:
-            return NightOutcome(sweep=outcome)
-        if outcome.promoted is False:
-            # Prefect shows the task as completed, named Skipped.
-            train.with_options(**again)(train_spec, name, outcome, **where, return_state=True)
-            return NightOutcome(sweep=outcome, skipped=why_not_trained(outcome))
-        trained = train.with_options(**again)(
-            train_spec, name, outcome, **where, resume_cancelled=resume_cancelled
-        )
-    return NightOutcome(sweep=outcome, train=trained)
+        trained, skipped = None, ""
+        if train_spec is not None:
+            state = train.with_options(**again)(
+                train_spec,
+                name,
+                outcome,
+                **where,
+                resume_cancelled=resume_cancelled,
+                deadline=deadline,
+                return_state=True,
+            )
+            trained = state.result()
+            if trained is None:
+                # Prefect shows it as completed, named Skipped; in a retry of the flow run, named Cached.
+                said = state.message if state.name == "Skipped" else ""
+                skipped = why_not_trained(outcome) or said or "training not begun: see the attempt before"
+    registered = ""
+    if pipeline.registry is not None:
+        registered = register(pipeline, name, outcome, trained)
+    return NightOutcome(sweep=outcome, train=trained, skipped=skipped, registered=registered)
 
 
 @flow(
@@ -140,6 +179,8 @@ def sweep_many(
     storage_path: str | None = None,
     job: JobSettings | None = None,
     accept_partial: bool = True,
+    deadline: str | None = None,
+    registry: dict[str, Any] | str | None = None,
 ) -> dict[str, NightOutcome]:
     """A pipeline for each data set, one after the other, as subflows; if one fails, the others still run.
 
@@ -154,6 +195,8 @@ def sweep_many(
         storage_path: As in nightly-sweep.
         job: As in nightly-sweep.
         accept_partial: As in nightly-sweep.
+        deadline: As in nightly-sweep.
+        registry: As in nightly-sweep; the registered model has the champion's name.
     """
     sweep_spec = rs.SweepSpec.from_any(spec)
     training = rs.TrainSpec.from_any(train_spec) if train_spec is not None else None
@@ -179,6 +222,8 @@ def sweep_many(
                 storage_path=storage_path,
                 job=job,
                 accept_partial=accept_partial,
+                deadline=deadline,
+                registry=registry,
                 return_state=True,
             )
     return {label: state.result() for label, state in states.items()}
@@ -227,11 +272,38 @@ def train_best(
     where: dict[str, Any] = {"cluster": cluster, "storage_path": storage_path, "job": job}
     with _one_ray(find_target(cluster)):
         state = train(train_spec, finished.sweep_id, finished.model_dump(), **where, return_state=True)
-    if state.is_completed() and state.name == "Skipped":
-        return None
     outcome = state.result()
-    assert isinstance(outcome, rs.TrainOutcome)
+    assert outcome is None or isinstance(outcome, rs.TrainOutcome)
     return outcome
+
+
+@flow(name="rollback-champion", flow_run_name=lambda: f"rollback {flow_run.parameters.get('name', '')}")
+def rollback_champion(
+    name: str,
+    storage_path: str,
+    to: str | None = None,
+    by: str = "",
+    why: str = "",
+    metric: str | None = None,
+    data: str | None = None,
+) -> dict[str, Any]:
+    """Make the champion before the newest one champion again, also in the registry; as `raysweep rollback`.
+
+    Run again, it changes nothing: to go further back, name the night.
+
+    Args:
+        name: The champion's name.
+        storage_path: Where its sweeps are stored.
+        to: The night of an earlier champion. Default: the one before the newest.
+        by: Who wants it, for the evidence. Default: the flow run.
+        why: Why; the evidence says it.
+        metric: Where the name has champions by several metrics.
+        data: Where it has champions on several data sets.
+
+    Returns: Whether it changed anything, the champion, and how the registry stands.
+    """
+    by = by or f"flow run {flow_run.name}"
+    return roll_back(name, storage_path, to=to, by=by, why=why, metric=metric, data=data)
 
 
 def _parameter(name: str, field: str) -> str:

@@ -24,7 +24,7 @@ from prefect.logging.loggers import get_logger
 
 from raysweep.errors import RaysweepError
 from raysweep.jobs.attach import RunningJob
-from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.outcome.formatting import show_progress
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import status_of_outcome
@@ -234,7 +234,24 @@ def is_ended_by_user(now: FlowRun, attempt: int) -> bool:
     return now.run_count == attempt and now.state is not None and now.state.type in _ENDED_BY_USER
 
 
-def emit_end(kind: str, name: str, run_id: str, status: str, payload: Mapping[str, Any]) -> None:
-    """The event of an end: `completed` for all that may be used, else `failed` or `cancelled`."""
+def emit_end(
+    kind: str,
+    name: str,
+    run_id: str,
+    status: str,
+    payload: Mapping[str, Any],
+    *,
+    end: SweepOutcome | TrainOutcome | None = None,
+    made_from: str = "",
+) -> None:
+    """The event of an end: `completed` for all that may be used, else `failed` or `cancelled`.
+
+    Args:
+        kind, name, run_id, payload: As `emit`.
+        status: How it ended.
+        end: The outcome, where there is one; its event has the same id each time.
+        made_from: The sweep that a training's config comes from.
+    """
     what = status if status in ("failed", "cancelled") else "completed"
-    emit(kind, run_id, what, payload, name=name)
+    once = f"{end.uri}/{end.ended_at}" if end is not None else ""
+    emit(kind, run_id, what, payload, name=name, related={"sweep": made_from}, once=once)

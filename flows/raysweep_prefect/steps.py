@@ -24,17 +24,17 @@ from raysweep_prefect.identity import Asker, find_asker
 from raysweep_prefect.listening import tell_listeners
 from raysweep_prefect.output import outlive_readers
 from raysweep_prefect.records import note_job
-from raysweep_prefect.signals import materialize
+from raysweep_prefect.signals import asset_uri, materialize, resource_of
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
 
 
-def run_step(step: Step, *, made_from: str = "") -> Outcome:
+def run_step(step: Step, *, made_from: tuple[str, str] = ("", "")) -> Outcome:
     """Run a step, follow it, and say in Prefect how it ended.
 
     Args:
         step: The step.
-        made_from: The name of the sweep that a training's config comes from.
+        made_from: Name and id of the sweep that a training's config comes from.
 
     Raises:
         SweepFailedError, TrainingFailedError: It ended without a result that may be used.
@@ -42,6 +42,7 @@ def run_step(step: Step, *, made_from: str = "") -> Outcome:
     """
     outlive_readers()
     logger, run = run_logger(), step.request.run
+    source = resource_of("sweep", made_from[1])
     try:
         with interruptible():
             outcome = _run(step, logger)
@@ -53,13 +54,15 @@ def run_step(step: Step, *, made_from: str = "") -> Outcome:
         if not error.retryable:
             end = getattr(error, "outcome", None)
             status = "cancelled" if getattr(end, "status", "") == "cancelled" else "failed"
-            payload = brief(end) if isinstance(end, Outcome) else {"run_id": run.id}
-            emit_end(run.kind, run.name, run.id, status, payload | {"error": str(error)})
+            end = end if isinstance(end, Outcome) else None
+            payload = (brief(end) if end is not None else {"run_id": run.id}) | {"error": str(error)}
+            emit_end(run.kind, run.name, run.id, status, payload, end=end, made_from=source)
         raise
     logger.info("%s %s: %s", run.kind, run.id, getattr(usable, "why", "") or usable.status)
     payload = brief(usable)
-    emit_end(run.kind, run.name, run.id, usable.status, payload)
-    materialize(run.kind, run.name, payload, made_from=made_from)
+    emit_end(run.kind, run.name, run.id, usable.status, payload, end=usable, made_from=source)
+    assets = (asset_uri("sweep", made_from[0]),) if made_from[0] else ()
+    materialize(run.kind, run.name, payload, made_from=assets)
     return usable
 
 

@@ -25,6 +25,7 @@ from raysweep_prefect.clusters import find_target
 from raysweep_prefect.following import show_report
 from raysweep_prefect.identity import cache_key, default_key
 from raysweep_prefect.parameters import GateDocument, JobSettings, SweepDocument, TrainDocument
+from raysweep_prefect.signals import source_of, tell_verdict
 from raysweep_prefect.steps import run_logger, run_step
 
 SpecT = TypeVar("SpecT", rs.SweepSpec, rs.TrainSpec)
@@ -59,7 +60,7 @@ def _spec_name(spec: Any) -> str:
     return str(getattr(spec, "name", "") if isinstance(spec, BaseModel) else PurePath(str(spec)).stem)
 
 
-_RESUMABLE: Final[dict[str, Any]] = {
+RESUMABLE: Final[dict[str, Any]] = {
     "retries": 2,
     "retry_delay_seconds": [10, 60],
     "retry_condition_fn": is_retryable,
@@ -69,7 +70,7 @@ _RESUMABLE: Final[dict[str, Any]] = {
 }
 
 
-@task(name="sweep", task_run_name=partial(run_name, "sweep"), **_RESUMABLE)
+@task(name="sweep", task_run_name=partial(run_name, "sweep"), **RESUMABLE)
 def sweep(
     spec: SweepDocument,
     key: str | None = None,
@@ -121,7 +122,7 @@ def sweep(
     return small(outcome)
 
 
-@task(name="gate", task_run_name=partial(run_name, "gate"), **_RESUMABLE)
+@task(name="gate", task_run_name=partial(run_name, "gate"), **RESUMABLE)
 def gate(
     spec: SweepDocument,
     key: str | None,
@@ -130,6 +131,7 @@ def gate(
     cluster: ClusterLike = None,
     storage_path: str | None = None,
     job: JobSettings | None = None,
+    deadline: str | None = None,
 ) -> rs.SweepOutcome:
     """Run the best configs again beside the champion; returns the sweep's outcome with the verdict in it.
 
@@ -141,14 +143,15 @@ def gate(
         cluster: As in `sweep`.
         storage_path: As in `sweep`.
         job: As in `sweep`.
+        deadline: When the night ends, as a pipeline has it: a gate that still runs then decides nothing.
 
     Raises:
         RaysweepError: As `raysweep.pipeline.run_gate`.
     """
-    return _judge(spec, outcome, gate_spec, cluster, storage_path, job)
+    return _judge(spec, outcome, gate_spec, cluster, storage_path, job, deadline)
 
 
-@task(name="gate", task_run_name=partial(run_name, "gate"), **_RESUMABLE)
+@task(name="gate", task_run_name=partial(run_name, "gate"), **RESUMABLE)
 def told_gate(
     spec: SweepDocument,
     key: str | None,
@@ -158,9 +161,10 @@ def told_gate(
     storage_path: str | None = None,
     job: JobSettings | None = None,
     approval: ApprovalSpec | None = None,
+    deadline: str | None = None,
 ) -> Any:
     """`gate` for a flow that takes the state of the task: the verdict is the state's message."""
-    judged = _judge(spec, outcome, gate_spec, cluster, storage_path, job, approval)
+    judged = _judge(spec, outcome, gate_spec, cluster, storage_path, job, deadline, approval)
     return Completed(message=judged.gate.why if judged.gate is not None else None, data=judged)
 
 
@@ -171,11 +175,15 @@ def _judge(
     cluster: ClusterLike,
     storage_path: str | None,
     job: JobSettings | None,
+    deadline: str | None,
     approval: ApprovalSpec | None = None,
 ) -> rs.SweepOutcome:
     from raysweep.pipeline import prepare_gate, with_gate
+    from raysweep.pipeline.night_end import night_end, read_deadline
 
-    prepared = prepare_gate(_placed(rs.SweepSpec.from_any(spec), storage_path), outcome, gate_spec, approval)
+    asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
+    ends_at = night_end(read_deadline(deadline), outcome)
+    prepared = prepare_gate(asked, outcome, gate_spec, approval, ends_at)
     verdict = prepared.verdict
     if verdict is None:
         options = JobOptions.of(job or JobSettings())
@@ -185,10 +193,12 @@ def _judge(
     run_logger().info("gate: %s", verdict.why)
     # The sweep's own report was written before there was a verdict.
     show_report(prepared.outcome.model_copy(update={"promoted": verdict.promoted, "gate": verdict}))
-    return with_gate(outcome, verdict)
+    judged = with_gate(outcome, verdict)
+    tell_verdict(asked, judged, prepared.gate)
+    return judged
 
 
-@task(name="train", task_run_name=partial(run_name, "train"), **_RESUMABLE)
+@task(name="train", task_run_name=partial(run_name, "train"), **RESUMABLE)
 def train(
     spec: TrainDocument,
     key: str | None = None,
@@ -197,12 +207,14 @@ def train(
     storage_path: str | None = None,
     job: JobSettings | None = None,
     resume_cancelled: bool = False,
+    deadline: str | None = None,
 ) -> Any:
     """Train at full scale, with the best config of `outcome` under the spec's own `config`.
 
     With a key and a config that were trained before it returns that run's outcome, or continues from its
     newest checkpoint; another config of the same night is another run.
-    What the gate did not promote is not trained: the task is completed, named Skipped, and says why.
+    What the gate did not promote is not trained, and neither is what would not end by the deadline: the task
+    is completed, named Skipped, and says why.
 
     Args:
         spec: The training's spec: the model, a mapping, or the path of a YAML or JSON file.
@@ -212,6 +224,8 @@ def train(
         storage_path: As in `sweep`.
         job: As in `sweep`.
         resume_cancelled: Resume a training that was cancelled, from its newest checkpoint.
+        deadline: When the night ends, as a pipeline has it. The training ends by then; one that would not,
+            by how long earlier ones took, is not begun.
 
     Raises:
         TrainingFailedError: The training failed.
@@ -219,18 +233,26 @@ def train(
         RaysweepError: As `raysweep.run_training`.
     """
     from raysweep.pipeline import training_request
+    from raysweep.pipeline.night_end import ending_by, night_end, read_deadline, why_not_begun
 
     asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
     skipped = why_not_trained(outcome)
     if skipped:
         return Completed(name="Skipped", message=skipped)  # Prefect takes a state that a task returns
+    ends_at = night_end(read_deadline(deadline), outcome)
+    name = key if key is not None else default_key("train")
+    request = training_request(ending_by(asked, ends_at, outcome), outcome, name)
+    skipped = why_not_begun(request, ends_at)
+    if skipped:
+        run_logger().warning("%s", skipped)
+        return Completed(name="Skipped", message=skipped)
     options = JobOptions.of(job or JobSettings())
     step = Step(
-        request=training_request(asked, outcome, key if key is not None else default_key("train")),
+        request=request,
         place=find_target(cluster),
         options=options.replace(resume_cancelled=True) if resume_cancelled else options,
     )
-    return run_step(step, made_from=_name_of(outcome))
+    return run_step(step, made_from=source_of(outcome))
 
 
 def small(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
@@ -239,12 +261,6 @@ def small(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
     best = outcome.found_best
     best = best.model_copy(update={"attempts": ()}) if best is not None else None
     return outcome.model_copy(update={"trials": trials, "best": best})
-
-
-def _name_of(outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> str:
-    if outcome is None:
-        return ""
-    return outcome.name if isinstance(outcome, rs.SweepOutcome) else str(outcome.get("name", ""))
 
 
 def _placed(spec: SpecT, storage_path: str | None) -> SpecT:

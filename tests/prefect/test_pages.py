@@ -21,13 +21,13 @@ from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import BestTrial, Holder, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.runs.reading.status import status_of_outcome
 from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, report_text
-from raysweep_prefect.flows import Sweep, nightly_sweep, sweep_many, train_best
+from raysweep_prefect.flows import Sweep, nightly_sweep, rollback_champion, sweep_many, train_best
 from raysweep_prefect.following import Follower
 from raysweep_prefect.identity import Asker
 from raysweep_prefect.parameters import JobSettings
 
 ROOT = Path(__file__).parents[2]
-FLOWS = [nightly_sweep, sweep_many, train_best]
+FLOWS = [nightly_sweep, sweep_many, train_best, rollback_champion]
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)

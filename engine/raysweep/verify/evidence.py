@@ -8,7 +8,13 @@ import orjson
 
 from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.runs.across_runs.evidence import Chain, lines_of, read_chain, read_line
-from raysweep.runs.across_runs.verdicts import FOLDER, VERDICT, stored_verdict
+from raysweep.runs.across_runs.verdicts import (
+    DECISION,
+    FOLDER,
+    VERDICT,
+    stored_decision,
+    stored_verdict,
+)
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import SweepSpec
 from raysweep.storage.journal.segment import RESTORE_FIX
@@ -47,6 +53,7 @@ def check_evidence(folder: SweepFolder, spec: SweepSpec | None) -> Iterator[Find
                 yield Finding(severity="note", object=key, problem=problem, fix="it may stay")
     for gate in gates:
         yield from _check_verdict(folder, gate, chains)
+        yield from _check_decision(folder, gate, chains)
 
 
 def _check_verdict(folder: SweepFolder, gate: str, chains: list[Chain]) -> Iterator[Finding]:
@@ -66,6 +73,27 @@ def _check_verdict(folder: SweepFolder, gate: str, chains: list[Chain]) -> Itera
         yield Finding(severity="note", object=name, problem="has no evidence that can be read")
     elif all(facts is None or facts.verdict.to_json() != verdict.to_json() for facts in found):
         problem = "is not the verdict that the evidence holds"
+        yield Finding(severity="damage", object=name, problem=problem, fix=RESTORE_FIX)
+
+
+def _check_decision(folder: SweepFolder, gate: str, chains: list[Chain]) -> Iterator[Finding]:
+    """The copy of an approval's decision: the gate's outcome is read with it."""
+    name = f"{FOLDER}/{gate}/{DECISION}"
+    try:
+        decision = stored_decision(folder.store, folder.sweep_id, gate)
+    except StorageError as error:
+        yield Finding(
+            severity="damage", object=name, problem=error.problem, lost="the decision", fix=error.fix
+        )
+        return
+    if decision is None:
+        return
+    entries = (entry for chain in chains for entry in chain.entries if entry.decision is not None)
+    found = [each.decision for each in entries if (each.sweep_id, each.gate) == (folder.sweep_id, gate)]
+    if not found:
+        yield Finding(severity="note", object=name, problem="has no evidence that can be read")
+    elif decision not in found:
+        problem = "is not the decision that the evidence holds"
         yield Finding(severity="damage", object=name, problem=problem, fix=RESTORE_FIX)
 
 

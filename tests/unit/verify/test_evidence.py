@@ -6,9 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from raysweep.outcome import Decision
+from raysweep.pipeline import prepare_gate
+from raysweep.pipeline.approval import champion_line
+from raysweep.runs.across_runs.approvals import decide_night
 from raysweep.runs.across_runs.champions import Champion, Line, Night
 from raysweep.runs.across_runs.releases import add_night
+from raysweep.specs.approval import ApprovalSpec
 from raysweep.verify import verify_sweep
+from tests.unit.pipeline.gates import gave
 from tests.unit.verify.stored import Stored
 
 Cli = Callable[..., Any]
@@ -48,3 +54,25 @@ def test_evidence_as_it_was_written_is_sound_and_a_changed_byte_is_damage(ended:
         assert ran.code == 1
         file.write_bytes(whole)
     assert verify_sweep(ended.folder).is_sound
+
+
+def test_a_copy_of_a_decision_that_says_something_else_is_damage(ended: Stored, cli: Cli) -> None:
+    """The gate's outcome is read with the copy: no byte of it may change what was decided."""
+    outcome = ended.folder.read_outcome()
+    assert outcome is not None
+    spec, gate = ended.asked.spec, {"confirm_top_k": 1, "seeds": 2, "test": "mean"}
+    prepared = prepare_gate(spec, outcome, gate, ApprovalSpec(timeout=3600))
+    verdict = prepared.settle(gave(prepared, 1.0, 1.0))
+    asked = Decision(approved=False, by="ann", at=5.0, note="too slow")
+    store = ended.folder.store
+    decide_night(store, champion_line(spec, prepared.gate), outcome.sweep_id, verdict.gate_id, asked)
+    assert verify_sweep(ended.folder).damage == ()
+    name = f"gates/{verdict.gate_id}/decision.json"
+    file = Path(ended.folder.uri, name)
+    whole = file.read_bytes()
+    changes = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))]
+    for changed in (whole.replace(b"false", b"true"), whole.replace(b"ann", b"bob"), b"", *changes):
+        file.write_bytes(changed)
+        found = [each.object for each in verify_sweep(ended.folder, is_quick=True).damage]
+        assert found == [name], changed
+    assert cli("verify", ended.folder.uri, "--quick").code == 1

@@ -13,11 +13,12 @@ from raysweep.errors import SpecError
 from raysweep.outcome import Decision
 from raysweep.outcome.formatting import show_config, show_number
 from raysweep.pages.evidence import evidence_page
+from raysweep.pipeline.rollback import find_line, roll_back_champion
 from raysweep.runs.across_runs.approvals import decide_night, waiting_night
 from raysweep.runs.across_runs.champions import Champion, Line, read_champion
-from raysweep.runs.across_runs.evidence import Chain, Evidence, find_lines, read_chain
+from raysweep.runs.across_runs.evidence import Chain, Evidence, read_chain
 from raysweep.runs.across_runs.registrations import sync
-from raysweep.runs.across_runs.releases import roll_back, this_user
+from raysweep.runs.across_runs.releases import this_user
 from raysweep.runs.reading.references import LATEST, Reference, key_has, read_reference
 
 
@@ -37,7 +38,7 @@ def show_evidence(name: str, storage: str | None, which: Which, *, is_json: bool
         StorageError: It cannot be read.
     """
     reference = read_reference(name, storage)
-    line = find_line(reference, which)
+    line = _line(reference, which)
     chain = read_chain(reference.store, line)
     entries = _shown(chain, reference)
     if is_json:
@@ -57,15 +58,9 @@ def run_rollback(
         SpecError: There is no such line, or none to go back to.
         StorageError: It cannot be read or written, or its evidence is damaged.
     """
-    reference = read_reference(name, storage)
-    if reference.which:
-        raise SpecError(
-            "NAME", f"{reference.text!r} names a night", f"write {reference.name} --to {reference.which}"
-        )
-    line = find_line(reference, which)
-    done = roll_back(reference.store, line, to, by=by, why=why)
+    made = roll_back_champion(name, storage, to=to, by=by, why=why, metric=which.metric, data=which.data)
+    done, synced = made.rollback, made.synced
     entry = done.entry
-    synced = sync(reference.store, line)
     if is_json:
         champion = done.champion.model_dump(mode="json", exclude={"replaced"})
         print_json(
@@ -95,7 +90,7 @@ def run_approve(
         StorageError: It cannot be read or written.
     """
     reference = read_reference(name, storage)
-    store, line = reference.store, find_line(reference, which)
+    store, line = reference.store, _line(reference, which)
     wanted = "" if reference.which == LATEST else reference.which
     night = waiting_night(read_champion(store, line), which=wanted)
     if night is None:
@@ -124,7 +119,7 @@ def run_register(name: str, storage: str | None, which: Which, *, is_json: bool)
         StorageError: It cannot be read or written.
     """
     reference = read_reference(name, storage)
-    line = find_line(reference, which)
+    line = _line(reference, which)
     synced = sync(reference.store, line)
     if synced is None:
         fix = "add registry to its pipeline: the next promotion is registered"
@@ -136,27 +131,8 @@ def run_register(name: str, storage: str | None, which: Which, *, is_json: bool)
     return FAILED if synced.pending else DONE
 
 
-def find_line(reference: Reference, which: Which) -> Line:
-    """The line of champions that is meant.
-
-    Raises:
-        SpecError: There is none, or several.
-        StorageError: It cannot be read.
-    """
-    every = find_lines(reference.store, reference.name)
-    found = [
-        line for line in every if which.metric in (None, line.metric) and which.data in (None, line.data)
-    ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        known = ", ".join(map(str, found))
-        raise SpecError("NAME", f"{reference.name!r} has champions by {known}", "name one: --metric, --data")
-    if every:
-        known = ", ".join(map(str, every))
-        raise SpecError("--metric", f"{reference.name!r} has no such champion", f"there are {known}")
-    fix = "give the name of a sweep whose gate has decided, and --storage"
-    raise SpecError("NAME", f"{reference.name!r} has no champion at {reference.store.url}", fix)
+def _line(reference: Reference, which: Which) -> Line:
+    return find_line(reference, which.metric, which.data)
 
 
 def _shown(chain: Chain, reference: Reference) -> list[Evidence]:

@@ -35,7 +35,12 @@ def read_verdict(store: Store, sweep_id: str, gate: str) -> GateOutcome | None:
     verdict = stored_verdict(store, sweep_id, gate)
     if verdict is None or verdict.approval is None:
         return verdict
-    return verdict.told(_read(store, f"{sweep_id}/{FOLDER}/{gate}/{DECISION}", Decision))
+    return verdict.told(stored_decision(store, sweep_id, gate))
+
+
+def stored_decision(store: Store, sweep_id: str, gate: str) -> Decision | None:
+    """The copy of the decision, as it was written. Raises: StorageError."""
+    return _read(store, f"{sweep_id}/{FOLDER}/{gate}/{DECISION}", Decision)
 
 
 def stored_verdict(store: Store, sweep_id: str, gate: str) -> GateOutcome | None:

@@ -1,0 +1,121 @@
+"""The order of a night in `nightly_sweep`, its tasks called as functions; sweep and gate ended before it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from prefect.states import Completed, State
+
+import raysweep as rs
+from raysweep.outcome import Decision
+from raysweep.pipeline.approval import champion_line
+from raysweep.runs.across_runs.approvals import decide_night
+from raysweep.specs.pipeline import GateSpec
+from raysweep.storage.objects.opening import open_store
+from raysweep_prefect import flows, signals
+from raysweep_prefect.flows import NightOutcome, nightly_sweep
+from tests.orchestrators.prefect import PrefectOrchestrator
+from tests.prefect.desk import Desk, store_training
+
+TASKS = ("sweep", "told_gate", "approval_task", "train", "register", "roll_back")
+
+
+class Direct:
+    """A task that is called without Prefect."""
+
+    def __init__(self, task: Any, states: dict[str, State[Any]]) -> None:
+        self._task, self._states = task, states
+
+    def with_options(self, **_: Any) -> Direct:
+        return self
+
+    def __call__(self, *given: Any, return_state: bool = False, **more: Any) -> Any:
+        result = self._task.fn(*given, **more)
+        is_state = isinstance(result, State)
+        state = result if is_state else Completed(data=result)
+        self._states[self._task.name] = state
+        return Ended(state) if return_state else state.data
+
+
+class Ended:
+    """A state with its result at hand."""
+
+    def __init__(self, state: State[Any]) -> None:
+        self.name, self.message, self._data = state.name, state.message, state.data
+
+    def result(self) -> Any:
+        return self._data
+
+
+@pytest.fixture
+def states(monkeypatch: pytest.MonkeyPatch) -> dict[str, State[Any]]:
+    """How each task ended."""
+    found: dict[str, State[Any]] = {}
+    for name in TASKS:
+        monkeypatch.setattr(flows, name, Direct(getattr(flows, name), found))
+    return found
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The events."""
+    found: list[str] = []
+    monkeypatch.setattr(signals, "emit_event", lambda **event: found.append(event["event"]))
+    return found
+
+
+def run(parameters: dict[str, Any]) -> NightOutcome:
+    given = nightly_sweep.validate_parameters(parameters)
+    return nightly_sweep.fn(**given)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(cast(PrefectOrchestrator, None), tmp_path)
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_what_is_decided_is_one_truth_in_tasks_champion_registry_and_evidence(
+    approved: bool,
+    desk: Desk,
+    states: dict[str, State[Any]],
+    told: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def wait(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec) -> None:
+        assert outcome.gate is not None
+        asked = Decision(approved=approved, by="ann", at=time.time())
+        store, line = open_store(spec.storage_path), champion_line(spec, gate)
+        decide_night(store, line, outcome.sweep_id, outcome.gate.gate_id, asked)
+
+    monkeypatch.setattr(flows, "wait_for_decision", wait)
+    night = run(desk.night("n1", approval={"timeout": 3600.0}))
+    assert states["approval"].name == ("Approved" if approved else "Rejected")
+    assert night.sweep.promoted is approved
+    shelved = ["n1"] if approved else []
+    assert desk.truth("n1") == ("n1" if approved else "", [("ann", approved)], shelved)
+    assert night.registered == ("registered: version v-n1" if approved else "")
+    champions = [each.rpartition(".")[2] for each in told if ".champion." in each]
+    assert champions == ["proposed", *(["approved", "promoted"] if approved else ["rejected"])]
+
+
+def test_a_training_too_late_is_skipped_and_a_rollback_reaches_the_registry(
+    desk: Desk, states: dict[str, State[Any]], told: list[str]
+) -> None:
+    for key, score in (("n1", 2.0), ("n2", 1.0)):
+        run(desk.night(key, score))
+    ends = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 3600))
+    training = store_training(desk.storage, "before", 86_400.0)
+    night = run(desk.night("n2", 1.0, train_spec=training, deadline=ends))
+    assert night.train is None
+    assert night.skipped.startswith("training not begun: the one before took ")
+    assert states["train"].name == "Skipped"
+    for changed in (True, False):
+        shown = flows.roll_back("night", str(desk.storage), by="ann", why="slow")
+        assert (shown["changed"], shown["champion"]["key"]) == (changed, "n1")
+        assert shown["registry"] == "registered: version v-n1"
+    assert desk.truth("n1") == ("n1", [], ["n1", "n1"])
+    assert told.count("raysweep.champion.rolled_back") == 2, "with one id, which the server keeps once"
