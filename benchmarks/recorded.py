@@ -24,9 +24,11 @@ NIGHTS: Final = 30
 AT_ONCE: Final = 4
 SLOTS: Final = 4
 MAX_T: Final = 9
+PBT_STEPS: Final = 60
+"""A population is few trials: they run for longer."""
 _SCHEDULERS: Final[Mapping[str, Any]] = {
     "asha": {"asha": {"max_t": MAX_T, "grace_period": 1, "reduction_factor": 3}},
-    "pbt": {"pbt": {"perturbation_interval": 2, "hyperparam_mutations": ["x"]}},
+    "pbt": {"pbt": {"perturbation_interval": 5, "hyperparam_mutations": ["x"]}},
 }
 
 
@@ -40,7 +42,7 @@ def train(config: dict[str, Any]) -> None:
             first = int((folder / "step").read_text()) + 1
     x, slow_by, is_population = config["x"], _slow_by(config), config["kind"] == "pbt"
     own = math.exp(Random(f"{x}").gauss(0.0, config["spread"]))
-    for number in range(first, MAX_T + 1):
+    for number in range(first, (PBT_STEPS if is_population else MAX_T) + 1):
         time.sleep(config["step_s"] * own * math.exp(Random().gauss(0.0, 0.3)) * slow_by)
         if Random().random() < config["fails"]:
             raise ValueError("as planned")
@@ -91,7 +93,7 @@ def record_night(kind: str, seed: int, folder: Path, step_s: float = 0.4) -> Nig
             },
             "metric": "loss",
             "mode": "min",
-            "num_samples": 2 * SLOTS if kind == "pbt" else random.randrange(30, 60),
+            "num_samples": SLOTS if kind == "pbt" else random.randrange(20, 45),
             "max_concurrent_trials": SLOTS,
             "scheduler": _SCHEDULERS.get(kind, "fifo"),
             "search": "random",
