@@ -98,6 +98,7 @@ def record_night(kind: str, seed: int, folder: Path, step_s: float = 0.4) -> Nig
             "scheduler": _SCHEDULERS.get(kind, "fifo"),
             "search": "random",
             "failure": {"max_failures": 2},
+            "stop": {"trial": {"training_iteration": PBT_STEPS}} if kind == "pbt" else {},
             "seed": seed,
             "storage_path": str(folder),
         }
