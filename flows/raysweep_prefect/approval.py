@@ -19,6 +19,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, FlowRunInput, State, StateType
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.context import FlowRunContext
+from prefect.exceptions import Abort
 from prefect.input import RunInput
 from prefect.input.run_input import keyset_from_paused_state
 from prefect.states import Paused
@@ -52,7 +53,11 @@ class ApprovalForm(RunInput):
 
 
 class WaitEndedError(RuntimeError):
-    """A person ended the flow run while it waited for approval."""
+    """A person ended the subflow while it waited for approval; its parent continues."""
+
+
+class WaitAbortedError(Abort):
+    """A person ended the flow run while it waited, or another attempt waits: its state stays as it is."""
 
 
 def wait_for_decision(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec) -> Decision:
@@ -64,7 +69,7 @@ def wait_for_decision(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSp
         gate: What its best had to show.
 
     Raises:
-        WaitEndedError: A person ended the flow run. The candidate waits still.
+        WaitAbortedError, WaitEndedError: A person ended the flow run. The candidate waits still.
         StorageError: The decision cannot be read or written.
     """
     verdict, logger = outcome.gate, run_logger()
@@ -123,7 +128,7 @@ class _PausedRun:
     def ask(self) -> Decision | None:
         """Pause the flow run, unless it is paused; the first answer that a form of this decision got.
 
-        Raises: WaitEndedError.
+        Raises: WaitAbortedError, WaitEndedError.
         """
         try:
             with _client() as client:
@@ -143,7 +148,7 @@ class _PausedRun:
     def end(self, decision: Decision) -> None:
         """Let the flow run be running again, by the decision; waits for a server that is away.
 
-        Raises: WaitEndedError.
+        Raises: WaitAbortedError, WaitEndedError.
         """
         given = {"approved": decision.approved, "by": decision.by, "note": decision.note}
         while True:
@@ -163,7 +168,10 @@ class _PausedRun:
             time.sleep(POLL_S)
 
     def _look(self, client: SyncPrefectClient) -> tuple[FlowRun, list[FlowRunInput]]:
-        """The flow run, and the answers that forms of this decision have got. Raises: WaitEndedError."""
+        """The flow run, and the answers that forms of this decision have got.
+
+        Raises: WaitAbortedError, WaitEndedError.
+        """
         now = client.read_flow_run(self._run.id)
         prefix = f"paused-{self._prefix}"
         found = client.filter_flow_run_input(self._run.id, key_prefix=prefix, limit=200, exclude_keys=set())
@@ -171,12 +179,17 @@ class _PausedRun:
         # The server counts a run that is resumed as run again: once for each form that was answered.
         ours = sum(each.key.removeprefix("paused-").removesuffix(_RESPONSE) in self._keys for each in answers)
         if not 0 <= now.run_count - self._attempt <= ours:
-            raise WaitEndedError("another attempt of the flow run waits for the approval now")
+            raise self._over("another attempt of the flow run waits for the approval now")
         if now.state is not None and now.state.type in _ENDED:
-            raise WaitEndedError(f"the flow run was set to {now.state_name} while it waited for approval")
+            raise self._over(f"the flow run was set to {now.state_name} while it waited for approval")
         # What the tasks after this note at the flow run has the number that the hooks look for.
         self._run.run_count = now.run_count
         return now, answers
+
+    def _over(self, why: str) -> WaitAbortedError | WaitEndedError:
+        self._logger.warning("%s", why)
+        is_root = self._run.parent_task_run_id is None
+        return WaitAbortedError(why) if is_root else WaitEndedError(why)
 
     def _read(self, answer: FlowRunInput) -> Decision:
         form = ApprovalForm.model_validate(orjson.loads(answer.value))

@@ -17,6 +17,7 @@ from raysweep.runs.across_runs.evidence import read_chain
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.specs.approval import read_approval
+from raysweep.specs.identity import slug
 from raysweep.storage.objects.opening import open_store
 from tests.orchestrators.prefect import PrefectOrchestrator, ask_patiently
 from tests.prefect.flowruns import create
@@ -41,6 +42,8 @@ class Desk:
         self.prefect, self.home = prefect, home
         self.storage = home / "store"
         self.shelf = home / "shelf"
+        self.name = slug(home.name)
+        """For champions of its own."""
 
     # --- nights
 

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from prefect.client.schemas.responses import SetStateStatus
+from prefect.exceptions import Abort
 from prefect.states import Cancelled, Completed, Running, State
 
 import raysweep as rs
@@ -39,7 +40,7 @@ class Server:
     def __init__(self) -> None:
         self.state: State[Any] = Running()
         self.run_count = 1
-        self.seen = SimpleNamespace(id=uuid4(), name="brave-bison", run_count=1)
+        self.seen = SimpleNamespace(id=uuid4(), name="brave-bison", run_count=1, parent_task_run_id=None)
         """The flow run as its process has it."""
         self.inputs: dict[str, Any] = {}
         self.forms: list[str] = []
@@ -82,7 +83,7 @@ class Server:
         """Run it again in another process."""
         self.state = Running()
         self.run_count += 1
-        self.seen = SimpleNamespace(id=self.seen.id, name=self.seen.name, run_count=self.run_count)
+        self.seen = SimpleNamespace(**vars(self.seen) | {"run_count": self.run_count})
 
     def answer(self, approved: bool, note: str = "") -> None:
         self.resume_flow_run(uuid4(), run_input={"approved": approved, "by": "ann", "note": note})
@@ -211,10 +212,17 @@ def test_an_answer_that_was_not_read_counts_in_the_retry(server: Server, tmp_pat
 
 
 @pytest.mark.parametrize("state", [Cancelled(), Completed()], ids=["cancelled", "completed"])
-def test_a_person_who_ends_the_run_decides_nothing(state: State[Any], server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("parent", "error"), [(None, Abort), (uuid4(), WaitEndedError)], ids=["run", "subflow"]
+)
+def test_a_person_who_ends_the_run_decides_nothing(
+    parent: UUID | None, error: type[BaseException], state: State[Any], server: Server, tmp_path: Path
+) -> None:
+    """Prefect leaves the state of a run alone that aborts; a subflow must not abort its parent."""
+    server.seen.parent_task_run_id = parent
     spec, outcome = waiting(tmp_path)
     server.script = [lambda: None, lambda: setattr(server, "state", state)]
-    with pytest.raises(WaitEndedError, match="while it waited for approval"):
+    with pytest.raises(error, match="while it waited for approval"):
         wait_for_decision(spec, outcome, GATE)
     assert champion(spec) == ""
     assert decide(spec, outcome, True) is not None
@@ -223,7 +231,7 @@ def test_a_person_who_ends_the_run_decides_nothing(state: State[Any], server: Se
 def test_an_attempt_that_is_over_leaves_the_form_to_the_next(server: Server, tmp_path: Path) -> None:
     spec, outcome = waiting(tmp_path)
     server.script = [lambda: None, lambda: setattr(server, "run_count", 2)]
-    with pytest.raises(WaitEndedError, match="another attempt"):
+    with pytest.raises(Abort, match="another attempt"):
         wait_for_decision(spec, outcome, GATE)
 
 
