@@ -98,6 +98,7 @@ def test_approved_rejected_and_silent_nights(desk: Desk) -> None:
     assert said(yes) == ["proposed", "approved", "promoted"]
 
 
+@pytest.mark.slow
 def test_what_is_approved_twice_is_approved_once(desk: Desk) -> None:
     name = desk.name
     run = desk.begin(desk.night("n1", champion=name, approval=HOURS))
@@ -123,6 +124,7 @@ def test_a_run_that_dies_while_it_waits_asks_again_when_it_is_retried(desk: Desk
     assert [len(desk.events(what, name)) for what in ("proposed", "approved", "promoted")] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_an_answer_that_a_dead_run_did_not_read_counts_when_it_is_retried(desk: Desk) -> None:
     name, prefect = desk.name, desk.prefect
     run = desk.begin(desk.night("n1", champion=name, approval=HOURS))
@@ -138,6 +140,7 @@ def test_an_answer_that_a_dead_run_did_not_read_counts_when_it_is_retried(desk: 
     assert sum(key.endswith("-schema") for key in desk.forms(run)) == 1, "it was not asked again"
 
 
+@pytest.mark.slow
 def test_decided_while_the_server_is_away_and_after(desk: Desk) -> None:
     """One is decided on the command line while the server is away, one by its form once it is back."""
     servers = desk.prefect.servers
