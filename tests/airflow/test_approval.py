@@ -154,6 +154,7 @@ def test_what_is_approved_twice_is_approved_once(desk: Desk) -> None:
     assert desk.truth("n1") == ("n1", [("bob", True)])
 
 
+@pytest.mark.slow
 def test_it_continues_by_a_decision_on_the_command_line(desk: Desk) -> None:
     run_id, outcome = desk.begin("n1", 0.5)
     desk.waits(run_id)
@@ -162,6 +163,7 @@ def test_it_continues_by_a_decision_on_the_command_line(desk: Desk) -> None:
     assert desk.truth("n1") == ("", [("bob", False)])
 
 
+@pytest.mark.slow
 def test_cleared_it_asks_again_until_there_is_a_decision_and_then_never(desk: Desk) -> None:
     run_id, _ = desk.begin("n1", 0.5)
     desk.waits(run_id)
@@ -186,6 +188,7 @@ def test_an_answer_while_the_scheduler_restarts_counts(desk: Desk) -> None:
     assert desk.truth("n1")[0] == "n1"
 
 
+@pytest.mark.slow
 def test_a_whole_night_waits_with_nothing_held_and_trains_what_is_approved(
     desk: Desk, tmp_path: Path
 ) -> None:

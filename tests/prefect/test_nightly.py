@@ -140,6 +140,7 @@ def test_a_night_of_commands_needs_no_trainable(home: Path) -> None:
 
 
 @pytest.mark.servers
+@pytest.mark.slow
 def test_a_night_whose_training_is_killed_ends_as_the_undisturbed_one(home: Path) -> None:
     """SIGKILL of the driver in the middle of the training; then the same command."""
     night = Night(home, steps=2, trials=3)
