@@ -78,7 +78,8 @@ class Desk:
         self.prefect.wait_for(run, "COMPLETED", "FAILED", "CRASHED", "CANCELLED", timeout_s=PATIENCE_S)
         found = self.prefect._flow_run(run)
         assert found["state_type"] == state, (found["state"], self.prefect._logs(run))
-        return self.tasks(run)
+        # The server learns the states of tasks by events, some time after that of the flow run.
+        return wait_until(lambda: None if _are_open(found := self.tasks(run)) else found)
 
     def tasks(self, run: str) -> dict[str, tuple[str, str]]:
         """The name and the message of the last state of each task, by the first word of its name."""
@@ -124,6 +125,10 @@ class Desk:
         found = self.prefect.events(f"raysweep.champion.{what}")
         resource = f"raysweep.champion.{champion}"
         return [each for each in found if each["resource"]["prefect.resource.id"] == resource]
+
+
+def _are_open(tasks: dict[str, tuple[str, str]]) -> bool:
+    return any(state in ("Pending", "Running") for state, _ in tasks.values())
 
 
 def store_training(storage: Path, key: str, took_s: float) -> dict[str, Any]:

@@ -46,6 +46,7 @@ def related(event: dict[str, Any]) -> dict[str, str]:
     return {each["prefect.resource.role"]: each["prefect.resource.id"] for each in event["related"]}
 
 
+@pytest.mark.slow
 def test_approved_rejected_and_silent_nights(desk: Desk) -> None:
     """Three at a time, each with champions of its own."""
     name = desk.name
@@ -177,6 +178,7 @@ def test_a_run_that_is_set_to_cancelled_while_it_waits_decides_nothing(desk: Des
     assert desk.truth("n1", name) == ("n1", [("bob", True)], ["n1"])
 
 
+@pytest.mark.slow
 def test_a_training_that_would_end_too_late_is_skipped_and_a_rollback_is_told_once(desk: Desk) -> None:
     name, servers = desk.name, desk.prefect.servers
     first = desk.begin(desk.night("n1", 2.0, champion=name))
