@@ -141,6 +141,9 @@ first, child = use(), sleep()
 line = strays.end().strip()
 print(first, use(), line, sep="\\n", flush=True)
 assert not os.path.exists(f"/proc/{{child}}")
+import psutil
+for each in psutil.Process().children(recursive=True):
+    each.kill()
 os._exit(0)
 """)
     assert first == second
