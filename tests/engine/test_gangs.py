@@ -194,6 +194,7 @@ def test_where_only_rank_0_reports_a_reduction_is_refused_with_the_fix(run: Run)
     assert "remove scaling.metrics" in said
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 @pytest.mark.timeout(600)
 def test_a_sharded_model_resumes_from_its_sharded_checkpoint_as_if_nothing_had_happened(

@@ -128,6 +128,7 @@ def test_three_sweeps_share_by_weight_a_deadline_overtakes_and_a_dead_one_gives_
         driver.process.send_signal(signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_trials_with_checkpoints_pause_for_a_nearer_deadline_and_continue(
     make_spec: MakeSpec, drive: Drive, shared_ray: str, log: Path, events: Events, lines: Callable[[], Any]
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_run_reports_for_its_trial_and_leaves_nothing_behind(run: Run, lines: 
     assert groups_of_ray() == []
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_no_more_drivers_run_than_their_workers_fit_and_none_waits_for_ever(run: Run, lines: Lines) -> None:
     # Row 10 of Ray Tune's users: four trials of four workers each, where eight fit at once.

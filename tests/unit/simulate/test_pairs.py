@@ -87,6 +87,7 @@ def test_the_scheduler_has_something_to_decide(name: str) -> None:
     assert must <= set.union(*(ends_of(pair(*PAIRS[name], faults).run()) for faults in FAULTS))
 
 
+@pytest.mark.slow
 def test_a_population_goes_on_from_the_same_donors_wherever_it_is_killed() -> None:
     """Also between a report and its checkpoint: the member makes that step again."""
     exact = pair("random", "pbt", "one", "deterministic")
