@@ -89,7 +89,9 @@ def test_an_evaluation_that_fails_each_time_is_noted_and_the_sweep_goes_on(run: 
     rows = [("acc" in row) for row in outcome.reports() if row["number"] == 0]
     assert rows == [True, False, True, True]
     note = "the evaluation after report 2 failed 2 times, the last time with KeyError: 'no such layer'"
-    assert list(outcome.notes) == [f"trial {n}: {note}: the report counts without it" for n in (0, 1)]
+    # On a busy machine the place for evaluations may come late, and that is a note too.
+    notes = [text for text in outcome.notes if not text.startswith("no room at present: 1 x")]
+    assert notes == [f"trial {n}: {note}: the report counts without it" for n in (0, 1)]
 
 
 def test_a_command_evaluates_each_second_checkpoint(run: Run, tmp_path: Path) -> None:

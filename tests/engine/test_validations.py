@@ -45,7 +45,8 @@ def test_a_validation_is_in_the_report_that_asked_for_it_and_in_what_fit_returns
     assert rows == [(1, None), (2, accuracy(x, 2)), (3, None), (4, None), (5, None), (6, accuracy(x, 6))]
     made = Counter(words[2] for words in lines() if words[0] == "validate")
     assert made == {"2": 2, "4": 2, "6": 1}
-    (note,) = outcome.notes
+    # On a busy machine the place for evaluations may come late, and that is a note too.
+    (note,) = [text for text in outcome.notes if not text.startswith("no room at present: 1 x")]
     assert "the evaluation after report 4 failed 2 times, the last time with KeyError" in note
     (said,) = [words[2] for words in lines() if words[0] == "result"]
     assert sorted(map(str, json.loads(said))) == sorted(map(str, [r[1] for r in rows]))
