@@ -69,7 +69,7 @@ def test_a_class_of_tune_resumes_after_its_death(
     assert trial.num_attempts == 2
 
 
-@pytest.mark.parametrize("isolation", first_of(ISOLATIONS))
+@pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_a_limit_ends_a_class_with_the_step_that_reaches_it(
     run: Run, isolation: str, lines: Callable[[], Any], events: Any
 ) -> None:
@@ -138,7 +138,7 @@ def measures(config: dict[str, Any], table: Any = None, factor: float = 1.0) -> 
     table.content += b"y"  # of this trial's own
 
 
-@pytest.mark.parametrize("isolation", first_of(ISOLATIONS))
+@pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_parameters_go_through_the_object_store_once(
     run: Run, isolation: str, tmp_path: Path, lines: Callable[[], Any]
 ) -> None:
