@@ -1,4 +1,7 @@
-"""An embedded Ray whose only node dies: no other can come, so the sweep ends at once, and can be resumed."""
+"""An embedded Ray that loses its node or its control store: the run ends, says so, and can be resumed.
+
+Ray's C++ core would end the process without a word, some seconds or a minute later.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,21 @@ import pytest
 
 import raysweep as rs
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 SCRIPT = """
 import sys
 import raysweep as rs
-spec = {"name": "alone", "trainable": "tests.engine.test_lost_node:slow", "metric": "loss", "mode": "min"}
-spec |= {"param_space": {"x": {"uniform": [0, 1]}}, "num_samples": 4, "max_concurrent_trials": 1}
-spec["storage_path"] = sys.argv[1]
+kind, store = sys.argv[1:]
+spec = {"name": "alone", "trainable": "tests.engine.test_lost_node:slow", "storage_path": store}
+searched = {"metric": "loss", "mode": "min", "num_samples": 4, "max_concurrent_trials": 1}
+searched |= {"param_space": {"x": {"uniform": [0, 1]}}}
+trained = {"config": {"x": 1.0}, "scaling": {"num_workers": 1}, "failure": {"max_failures": 9}}
 try:
-    outcome = rs.run_sweep(spec, key="k", num_cpus=1)
-    print("ENDED", outcome.status, len(outcome), flush=True)
+    if kind == "sweep":
+        outcome = rs.run_sweep(spec | searched, key="k", num_cpus=1)
+    else:
+        outcome = rs.run_training(spec | trained, key="k")
+    print("ENDED", outcome.status, flush=True)
 except rs.RaysweepError as error:
     print("ERROR", type(error).__name__, error.retryable, error, flush=True)
 """
@@ -31,39 +39,44 @@ except rs.RaysweepError as error:
 
 def slow(config: dict[str, float]) -> None:
     """Report for some seconds, or as long as a file of this name is there."""
-    for step in range(600 if Path(os.environ["RAYSWEEP_TEST_SLOW"]).exists() else 2):
+    slow_file = Path(os.environ["RAYSWEEP_TEST_SLOW"])
+    for step in range(600 if slow_file.exists() else 2):
         rs.report({"loss": config["x"] + step})
+        slow_file.with_name("begun").touch()
         time.sleep(0.5)
 
 
-def test_an_embedded_ray_that_loses_its_only_node_ends_at_once_and_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "process", "said"),
+    [
+        ("training", "raylet", "its raylet was ended by SIGKILL"),
+        pytest.param("training", "gcs_server", "its control store", marks=pytest.mark.slow),
+        pytest.param("sweep", "raylet", "its raylet was ended by SIGKILL", marks=pytest.mark.slow),
+        pytest.param("sweep", "gcs_server", "its control store", marks=pytest.mark.slow),
+    ],
+)
+def test_an_embedded_ray_that_dies_ends_the_run_with_a_line_and_resumes(
+    kind: str, process: str, said: str, tmp_path: Path
+) -> None:
     slow_file, store = tmp_path / "slow", tmp_path / "store"
     slow_file.touch()
     environment = os.environ | {"RAYSWEEP_TEST_SLOW": str(slow_file)}
-    command = [sys.executable, "-c", SCRIPT, str(store)]
+    command = [sys.executable, "-c", SCRIPT, kind, str(store)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
         until = time.monotonic() + 120
-        while "running" not in _states(store):
-            assert time.monotonic() < until, "no trial began"
+        while not (tmp_path / "begun").exists():
+            assert time.monotonic() < until, "nothing began"
             assert running.poll() is None
-            time.sleep(0.5)
-        raylets = [each for each in psutil.Process(running.pid).children() if each.name() == "raylet"]
-        assert len(raylets) == 1
-        os.kill(raylets[0].pid, signal.SIGKILL)
+            time.sleep(0.2)
+        (found,) = [each for each in psutil.Process(running.pid).children() if each.name() == process]
+        os.kill(found.pid, signal.SIGKILL)
         killed = time.monotonic()
         out, _ = running.communicate(timeout=150)
     took = time.monotonic() - killed
-    assert "ERROR ClusterLostError True" in out, out
-    assert "lost its only node" in out
+    assert "ERROR ClusterLostError True" in out, (running.returncode, out)
+    assert said in out
     print(f"took {took:.0f} s")
-    assert took < 100, "and not after failure.placement_timeout_s, 300 s"
+    assert took < 50, "before Ray ends the process, a minute after its control store"
     slow_file.unlink()
     again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
-    assert "ENDED completed 4" in again.stdout, again.stderr
-
-
-def _states(store: Path) -> set[str]:
-    try:
-        return {trial.state for trial in rs.load("alone", str(store)).trials}
-    except rs.RaysweepError:
-        return set()
+    assert "ENDED completed" in again.stdout, again.stderr

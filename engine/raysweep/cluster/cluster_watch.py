@@ -11,12 +11,11 @@ from typing import Final
 
 from raysweep.cluster.clock import SteadyClock
 from raysweep.cluster.ray.demand import DemandWatch, Holdings, Waiting, look_for_waiting
-from raysweep.cluster.ray.nodes import Room, find_room_or_why, live_nodes
+from raysweep.cluster.ray.nodes import Room, find_room_or_why
 from raysweep.cluster.ray.orphaned_groups import Orphans
 from raysweep.core.handlers.sizes import needed_sizes
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.vocabulary import events as ev
-from raysweep.errors import ClusterLostError
 from raysweep.raycompat.cluster import draining_nodes
 from raysweep.specs import SweepSpec
 
@@ -38,16 +37,13 @@ class Sight:
     draining: dict[str, float | None]
     room: Room | None
     waiting: list[Waiting] | None
-    is_lost: bool = False
-    """No node is alive, and none can come: the cluster is an embedded Ray."""
 
 
 class ClusterWatch:
     """Emits events about the cluster; each look is made on a thread, as the control store may be slow.
 
     `find_holdings` lists what this sweep holds; `avoid` gets the nodes that leave soon; `orphaned_groups`
-    removes what ended workers left behind. `fail` ends the controller where the cluster is an embedded Ray
-    that lost its only node: no other will come. None: it is not. `note`: for the user, with the first room.
+    removes what ended workers left behind. `note`: for the user, with the first room.
     """
 
     def __init__(
@@ -59,7 +55,6 @@ class ClusterWatch:
         emit: Callable[[ev.Event], None],
         threads: Executor,
         clock: SteadyClock,
-        fail: Callable[[BaseException], None] | None = None,
         find_room: FindRoom = find_room_or_why,
         note: str = "",
     ) -> None:
@@ -70,7 +65,6 @@ class ClusterWatch:
         self._emit = emit
         self._threads = threads
         self._clock = clock
-        self._fail = fail
         self._find_room = find_room
         self._note = note
         self._demand = DemandWatch(state.rules.slots.placement_timeout_s)
@@ -127,14 +121,9 @@ class ClusterWatch:
             draining=draining,
             room=room,
             waiting=look_for_waiting(held) if held is not None else None,
-            is_lost=self._fail is not None and room is not None and not room.slots and not live_nodes(),
         )
 
     def _tell(self, sight: Sight, at: float) -> None:
-        if sight.is_lost and self._fail is not None:
-            fix = "run it again with the same key: it starts Ray anew, and resumes"
-            self._fail(ClusterLostError("", "lost its only node: the raylet of this machine died", fix))
-            return
         self._avoid(sight.draining)
         for node, deadline in sight.draining.items():
             if node not in self._state.room.draining:

@@ -156,6 +156,10 @@ class Controller:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
+        with self._connection.telling(self.abort):
+            await self._run_connected()
+
+    async def _run_connected(self) -> None:
         await self._open()
         if self._evaluators is not None:
             await self._evaluators.open(FIRST_PLACE_S)
@@ -208,7 +212,6 @@ class Controller:
             self.emit,
             self._threads.watching,
             self._clock,
-            self._fail if self._connection.is_embedded else None,
             self._find_room,
             self._note,
         )
@@ -266,6 +269,13 @@ class Controller:
         """End the workers and the link; the journal's writer is closed after the loop."""
         self._core.end()
         self._asking.close()
+        if self._connection.find_loss() is None:  # else workers end by themselves, and a call of Ray hangs
+            await self._leave_cluster()
+        await self._logs.finish(is_hurried=self.requests.is_hurried)
+        await self._server.close()
+        self._timer.cancel()
+
+    async def _leave_cluster(self) -> None:
         self._slots.close_all()
         if self._evaluators is not None:
             self._evaluators.close()
@@ -275,9 +285,6 @@ class Controller:
         await asyncio.get_running_loop().run_in_executor(
             self._threads.watching, self._slots.pool.orphans.remove_last
         )
-        await self._logs.finish(is_hurried=self.requests.is_hurried)
-        await self._server.close()
-        self._timer.cancel()
 
     def _begin(self) -> None:
         held = self._held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,15 @@ class NodeKind:
     name: str
     resources: Bundle
     max_count: int | None
+
+
+def own_processes() -> dict[str, subprocess.Popen[bytes]]:
+    """The processes without which the Ray that this process has started is of no use."""
+    from ray._private import worker
+
+    node: Any = worker._global_node
+    started: Mapping[str, Any] = node.all_processes
+    return {name: started[name][0].process for name in ("raylet", "gcs_server") if started.get(name)}
 
 
 def _accessor() -> Any:

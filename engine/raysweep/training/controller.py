@@ -7,18 +7,19 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
+from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo
 from raysweep.raycompat import train
 from raysweep.specs import TrainSpec
-from raysweep.threads import result_of, start_thread
+from raysweep.threads import LISTEN_S, start_thread
 from raysweep.training.checkpoints import Keeper
 from raysweep.training.feasibility import live_nodes
 from raysweep.training.progress import Watch
@@ -30,6 +31,8 @@ START_RETRIES: Final = 4
 """How many times in a row workers that did not start are started again."""
 START_PAUSE_S: Final = 1.0
 """The pause before the first of these, which doubles with each; longer if `failure.backoff_initial_s` is."""
+LOST_S: Final = 2.0
+"""So long a run on a Ray that has died may take to end: it may hang in a call of Ray."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +60,17 @@ class Halt:
 
 
 def run_controller(
-    trainer: DataParallelTrainer, spec: TrainSpec, watch: Watch, keeper: Keeper, halt: Halt
+    trainer: DataParallelTrainer,
+    spec: TrainSpec,
+    watch: Watch,
+    keeper: Keeper,
+    halt: Halt,
+    connection: RayConnection,
 ) -> RunEnd:
     """Run the trainer to its end, or until `halt` is set, in a thread of this process.
 
-    Raises: StateRestoreError; after the workers have ended, KeyboardInterrupt, or CancelledError where
-        `halt.stop` was set.
+    Raises: StateRestoreError; ClusterLostError where an embedded Ray died; after the workers have ended,
+        KeyboardInterrupt, or CancelledError where `halt.stop` was set.
     """
     stop = halt.stop
 
@@ -72,11 +80,22 @@ def run_controller(
 
     running = start_thread(run, "raysweep-training")
     try:
-        return result_of(running)
+        while not wait([running], LISTEN_S).done and connection.find_loss() is None:
+            pass
     except BaseException:
         stop.set()
         wait([running])
         raise
+    lost = connection.find_loss()
+    if lost is not None:
+        stop.set()
+        if wait([running], LOST_S).not_done or not _is_done(running):
+            raise lost  # whatever the run says of it is a consequence
+    return running.result()
+
+
+def _is_done(running: Future[RunEnd]) -> bool:
+    return running.exception() is None and running.result().result.error is None
 
 
 async def _run(

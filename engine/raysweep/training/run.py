@@ -45,6 +45,7 @@ from raysweep.training.usage import Meter
 from raysweep.training.warm_start import check_warm_start
 
 if TYPE_CHECKING:
+    from raysweep.cluster.ray.shared_connection import RayConnection
     from raysweep.training.controller import RunEnd
 
 _log = logging.getLogger(__name__)
@@ -104,14 +105,14 @@ def _run(
         return newest.outcome
     if newest.number == 0:
         check_deadline(spec.stop.deadline, started_at, started_at)
-    with _workers_preloaded(), connect(address):
+    with _workers_preloaded(), connect(address) as connection:
         _check_cluster(spec)
         # Only now is anything written: a spec that the cluster cannot hold may be mended under its key.
         folder.freeze_spec(spec, key)
         claim = claim_run(folder, newest)
         if isinstance(claim, TrainOutcome):
             return claim
-        return _train(spec, key, claim, started_at, data, on_progress)
+        return _train(spec, key, claim, started_at, data, on_progress, connection)
 
 
 def _train(
@@ -121,6 +122,7 @@ def _train(
     started_at: float,
     data: tuple[DataDigest, ...],
     on_progress: Callable[[TrainProgress], None] | None,
+    connection: RayConnection,
 ) -> TrainOutcome:
     folder = claim.folder
     meter = Meter(spec.scaling.worker_bundle(), time.monotonic)
@@ -136,7 +138,7 @@ def _train(
     )
     with Heartbeat(claim, spec.name, watch, stop).beating():
         keeper = Keeper(claim)
-        end = _fit(spec, claim, watch, keeper, stop, ending)
+        end = _fit(spec, claim, watch, keeper, stop, ending, connection)
         result = end.result
         ended_by = ending.reason if end.is_ended_by_limit else ""
         checkpoint = _checkpoint_name(result)
@@ -198,7 +200,13 @@ def _keep_card(folder: RunFolder, spec: TrainSpec, outcome: TrainOutcome) -> Non
 
 
 def _fit(
-    spec: TrainSpec, claim: Claim, watch: Watch, keeper: Keeper, stop: threading.Event, ending: Ending
+    spec: TrainSpec,
+    claim: Claim,
+    watch: Watch,
+    keeper: Keeper,
+    stop: threading.Event,
+    ending: Ending,
+    connection: RayConnection,
 ) -> RunEnd:
     from raysweep.raycompat.train import StateRestoreError
     from raysweep.training.controller import Halt, run_controller
@@ -207,7 +215,7 @@ def _fit(
     folder = claim.folder
     trainer = make_trainer(spec, folder.run_id, folder.store.url, claim.number)
     try:
-        return run_controller(trainer, spec, watch, keeper, Halt(stop, ending))
+        return run_controller(trainer, spec, watch, keeper, Halt(stop, ending), connection)
     except StateRestoreError as error:
         raise CheckpointDamagedError(
             f"{folder.uri}/{SNAPSHOT}",

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 
 from raysweep.cluster.interrupts import signals_wait
+from raysweep.cluster.ray.embedded_watch import EmbeddedWatch
 from raysweep.cluster.ray.shared_connection import FoundRay, RayConnection, SharedRay
 from raysweep.cluster.ray.temp_folder import ray_folder
 from raysweep.errors import ClusterUnreachableError
@@ -37,6 +38,7 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
 
     Raises:
         ClusterUnreachableError: Nothing answers at `address`, or another thread uses another Ray.
+        ClusterLostError: The embedded Ray of this process died, and other threads have not left it yet.
     """
     # Half an import of Ray could not be completed in this process.
     with signals_wait(), _importing, quiet_import():
@@ -153,6 +155,7 @@ def _muted_stderr() -> Iterator[None]:
 def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
     import ray
 
+    from raysweep.raycompat.cluster import own_processes
     from raysweep.raycompat.quiet import quiet_raylet
 
     defaults = {
@@ -170,7 +173,11 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
                 try:
                     with signals_wait():
                         _start(num_cpus, folder)
-                    yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
+                    watch = EmbeddedWatch(own_processes())
+                    with watch.watching():
+                        yield RayConnection(
+                            address="local", host="127.0.0.1", is_embedded=True, is_ours=True, watch=watch
+                        )
                 finally:
                     # Until the folder is gone as well: an interrupted shutdown leaves processes behind.
                     ending.enter_context(signals_wait())

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Event, Lock, Thread, current_thread, main_thread
 
 from raysweep.cluster.interrupts import signals_wait
-from raysweep.errors import ClusterUnreachableError
+from raysweep.cluster.ray.embedded_watch import FIX, EmbeddedWatch, OnLost
+from raysweep.errors import ClusterLostError, ClusterUnreachableError
 
 log = logging.getLogger("raysweep")
 
@@ -23,13 +24,22 @@ log = logging.getLogger("raysweep")
 class RayConnection:
     """A live connection of this process to Ray; `is_ours`: raysweep made it, and ends it.
 
-    `host` is where this process can be reached from the cluster's nodes.
+    `host` is where this process can be reached from the cluster's nodes. `watch`: that of an embedded one.
     """
 
     address: str
     host: str
     is_embedded: bool
     is_ours: bool
+    watch: EmbeddedWatch | None = None
+
+    def find_loss(self) -> ClusterLostError | None:
+        """Why it is an embedded Ray that has died; None: it has not."""
+        return None if self.watch is None else self.watch.find_loss()
+
+    def telling(self, listener: OnLost) -> AbstractContextManager[None]:
+        """In here `listener` is called, on any thread, when an embedded Ray dies."""
+        return nullcontext() if self.watch is None else self.watch.telling(listener)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +112,7 @@ class SharedRay:
 
         Raises:
             ClusterUnreachableError: It cannot be made; or others use one to another cluster.
+            ClusterLostError: It has died, and others of this process have not left it yet.
         """
         connection: RayConnection | None = None
         try:
@@ -124,6 +135,11 @@ class SharedRay:
 
     def _take(self, address: str | None, num_cpus: float | None) -> RayConnection:
         with self._lock:
+            if self._connection is not None and self._connection.find_loss() is not None:
+                # Whatever is asked of it now may end this process.
+                if self._users:
+                    raise ClusterLostError("", "the Ray of this process died", FIX)
+                self._end()
             found = self._find()
             if found is not None and self._connection is None:
                 host = found.host

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from raysweep.cluster.ray.embedded_watch import EmbeddedWatch
 from raysweep.cluster.ray.shared_connection import FoundRay, RayConnection, SharedRay
-from raysweep.errors import ClusterUnreachableError
+from raysweep.errors import ClusterLostError, ClusterUnreachableError
 
 
 class FakeRay:
@@ -184,3 +185,43 @@ def test_it_outlives_the_thread_that_needed_it_first(ray: FakeRay, shared: Share
         thread.join()
         assert ray.thread.is_alive()
     assert not ray.is_up
+
+
+class DeadWatch(EmbeddedWatch):
+    """That of an embedded Ray, which dies when it is told to."""
+
+    is_dead = False
+
+    def find_loss(self) -> ClusterLostError | None:
+        return ClusterLostError("", "its raylet died") if self.is_dead else None
+
+
+def test_one_that_has_died_is_asked_nothing_and_is_started_anew_by_the_next_step() -> None:
+    watches: list[DeadWatch] = []
+    up: list[DeadWatch] = []
+    asked: list[bool] = []
+
+    @contextmanager
+    def start(address: str | None, num_cpus: float | None) -> Iterator[RayConnection]:
+        watches.append(DeadWatch({}))
+        up.append(watches[-1])
+        yield RayConnection(address="local", host="", is_embedded=True, is_ours=True, watch=watches[-1])
+        up.clear()
+
+    def find() -> FoundRay | None:
+        if not up:
+            return None
+        asked.append(up[0].is_dead)
+        return FoundRay(gcs_address="1.2.3.4:6379", host="own", cpus=2.0)
+
+    shared = SharedRay(start, find)
+    with shared.kept():
+        with shared.used(None, None) as first:
+            watches[-1].is_dead = True
+            with pytest.raises(ClusterLostError, match="run it again"), shared.used(None, None):
+                pass
+        with shared.used(None, None) as second:
+            assert second.find_loss() is None
+            assert second.watch is not first.watch
+    assert len(watches) == 2
+    assert not any(asked), "a call to a dead Ray may end the process"
