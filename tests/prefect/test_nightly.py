@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
@@ -147,11 +148,7 @@ def test_a_night_whose_training_is_killed_ends_as_the_undisturbed_one(home: Path
     night.train_with("descend", 2, go=str(home / "go"), full_log=str(home / "full_log"))
     process = killed = night.start("k")
     try:
-        deadline = time.monotonic() + 240
-        while not has_stored(night, 4):
-            assert process.poll() is None, process.communicate()[0]
-            assert time.monotonic() < deadline, "no checkpoint of the training's fourth step"
-            time.sleep(0.1)
+        wait_until_stored(night, 4, process)
         process.kill()
         process.wait()
         assert not list(night.folder.glob("out/full-*/train_outcome.json"))
@@ -166,6 +163,47 @@ def test_a_night_whose_training_is_killed_ends_as_the_undisturbed_one(home: Path
         killed.stdout.close()
     assert process.returncode == 0, output
     assert not NOISE.search(output), output
+    assert_undisturbed(night)
+
+
+@pytest.mark.servers
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_night_whose_own_ray_dies_starts_it_anew_and_ends_as_the_undisturbed_one(
+    name: str, home: Path
+) -> None:
+    """Ray itself would end the process without a word; the step's retry continues on a new Ray."""
+    night = Night(home, steps=2, trials=3)
+    night.train_with("descend", 2, go=str(home / "go"), full_log=str(home / "full_log"))
+    process = night.start("k")
+    try:
+        wait_until_stored(night, 4, process)
+        (found,) = [each for each in psutil.Process(process.pid).children() if each.name() == name]
+        found.kill()
+        deadline = time.monotonic() + 240
+        while (home / "full_log").read_text().count("from") < 2 and process.poll() is None:
+            assert time.monotonic() < deadline, "the training is not continued"
+            time.sleep(0.1)
+        (home / "go").touch()
+        output, _ = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    assert_undisturbed(night)
+
+
+def wait_until_stored(night: Night, step: int, process: subprocess.Popen[str]) -> None:
+    """Wait for the checkpoint of this step of the training."""
+    deadline = time.monotonic() + 240
+    while not has_stored(night, step):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, f"no checkpoint of the training's step {step}"
+        time.sleep(0.1)
+
+
+def assert_undisturbed(night: Night) -> None:
+    """The training resumed after its fourth step, and ended as one that nothing interrupted."""
+    home = night.folder
     assert len(night.starts()) == 3, "the sweep is not run again"
     begun = (home / "full_log").read_text().split()
     assert begun == ["from", "0", "from", "4"], "it resumes after the last step that was stored"
