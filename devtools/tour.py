@@ -223,7 +223,7 @@ def _rows(trials: Any) -> list[dict[str, Any]]:
 
 def _report(reader: Reader) -> None:
     reader.part("The report in a browser")
-    reader.run("raysweep report digits@first --out digits.html")
+    reader.run("raysweep report digits@first --output digits.html")
     browser = next((name for name in ("chromium", "google-chrome") if shutil.which(name)), None)
     expect(browser, "a browser: chromium or google-chrome")
     options = "--headless --no-sandbox --disable-gpu --virtual-time-budget=5000"
