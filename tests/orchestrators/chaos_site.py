@@ -36,6 +36,7 @@ from tests.proxy import Proxy
 BUCKET: Final = "chaos"
 LOOK_S: Final = 0.7
 NAME: Final = "night"
+LINE: Final = Champions(name=NAME, metric="loss", mode="min")
 _WORDS: Final = ("start", "step", "end")
 
 
@@ -191,7 +192,8 @@ class Site:
 
     def names(self) -> set[str]:
         """The folders of all runs."""
-        return {name for name in open_store(self.storage).list_folders() if name != "champions"}
+        folders = open_store(self.storage).list_folders()
+        return {name for name in folders if name not in ("champions", "evidence", "registry")}
 
     def step_of(self, run_id: str) -> Step:
         """Which step a run belongs to; by its spec, or before it has one by its job and its id."""
@@ -223,7 +225,7 @@ class Site:
 
     def champion(self) -> ChampionSeen:
         """The champion, and its history."""
-        record = read_champion(open_store(self.storage), Champions(name=NAME, metric="loss", mode="min"))
+        record = read_champion(open_store(self.storage), LINE)
         now = record.champion
         return ChampionSeen(
             sweep_id=now.sweep_id if now is not None else None,
