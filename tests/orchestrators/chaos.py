@@ -11,8 +11,8 @@ truth?
   them.
 - **Nothing ends by itself** from the moment at which a person ends a night: what is missed is seen.
 - **A night ends** when its last step has, or a step has failed, every event that can still come has come,
-  and no job runs; at the latest after ten minutes. What nobody waits for any more ends by its lease (a
-  minute).
+  and no job runs; after ten minutes at the latest, or `--limit`. What nobody waits for any more ends by
+  its lease (a minute).
 - **The oracle** (`chaos_oracle`) is pure as well: it gets what was seen (states, outcomes, journals, jobs,
   champion, what trials noted) and names the contradictions. What people did decides how a night has to end;
   faults, nothing.
@@ -43,7 +43,7 @@ from tests.orchestrators.chaos_hands import (
     PrefectHands,
 )
 from tests.orchestrators.chaos_plan import ORCHESTRATORS, Name, draw, menu_of
-from tests.orchestrators.chaos_player import Player, Result
+from tests.orchestrators.chaos_player import NIGHT_S, Player, Result
 from tests.orchestrators.chaos_site import Site
 
 
@@ -93,14 +93,19 @@ def _path(root: Path) -> str:
 
 
 def play(
-    name: Name, seed: int, nights: Sequence[int], home: Path, tell: Callable[[Result], None]
+    name: Name,
+    seed: int,
+    nights: Sequence[int],
+    home: Path,
+    tell: Callable[[Result], None],
+    limit_s: float = NIGHT_S,
 ) -> list[Result]:
-    """Play these nights, one after the other, on one set of servers."""
+    """Play these nights, one after the other, on one set of servers, each in this time at most."""
     results = []
     site = Site(home, f"{name}-{seed}")
     with site.open(), hands_of(name, site) as hands:
         for night in nights:
-            results.append(Player(site, hands, draw(name, seed, night)).play())
+            results.append(Player(site, hands, draw(name, seed, night), limit_s=limit_s).play())
             tell(results[-1])
     return results
 
@@ -121,6 +126,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first night")
     parser.add_argument("--night", type=int, help="this night only")
     parser.add_argument("--home", type=Path, help="keep everything in this folder, which must be empty")
+    parser.add_argument("--limit", type=float, default=NIGHT_S, help="seconds for a night")
     parser.add_argument("--plan", action="store_true", help="print the plans, and play nothing")
     asked = parser.parse_args()
     nights = [asked.night] if asked.night is not None else range(asked.first, asked.first + asked.nights)
@@ -146,7 +152,7 @@ def main() -> int:
     # In the background they may be ignored; either has to end all that was started.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.default_int_handler)
-    results = play(asked.orchestrator, asked.seed, nights, home, tell)
+    results = play(asked.orchestrator, asked.seed, nights, home, tell, asked.limit)
     print(f"{'event':20} planned fired")
     for what, (planned, fired) in counts(results).items():
         print(f"{what:20} {planned:7d} {fired:5d}")

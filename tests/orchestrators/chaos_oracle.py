@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from tests.orchestrators.chaos_plan import ENDINGS
+from tests.orchestrators.chaos_plan import ENDINGS, REFUSALS, Answer
 from tests.orchestrators.nights import ENDED, State, Step
 
 STEPS: Final[tuple[Step, ...]] = ("sweep", "gate", "train")
@@ -103,6 +103,22 @@ class ChampionSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalSeen:
+    """What task, evidence and registry know of a person's decision."""
+
+    answer: Answer
+    """What the person did."""
+    task: StepSeen
+    """The task that asks; it hands on `promoted`."""
+    decisions: tuple[tuple[str, bool, str], ...] = ()
+    """Of the whole evidence: the sweep, whether it was approved, and by whom."""
+    flaws: tuple[str, ...] = ()
+    """What is wrong with the evidence."""
+    registered: tuple[str, ...] = ()
+    """The sweeps of all releases that the registry has, the newest last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NightSeen:
     """All that was seen of a night."""
 
@@ -124,6 +140,8 @@ class NightSeen:
     """When nothing of the night ran any more; None: it still does."""
     outages_s: float = 0.0
     """How long, in all, something was out of reach: people's acts may take that much longer."""
+    approval: ApprovalSeen | None = None
+    """None where no person is asked."""
 
     def runs_of(self, step: Step) -> list[RunSeen]:
         """A step's runs: one, as a rule; none where nothing was begun."""
@@ -310,6 +328,34 @@ def _what_is_promoted_is_trained(seen: NightSeen) -> Iterator[str]:
             yield f"{run.run_id} trained x={run.best_x}, the best is {sorted(filter(None, own.values()))}"
 
 
+def _what_a_person_decides_holds(seen: NightSeen) -> Iterator[str]:
+    """Task, champion, evidence, registry and training tell of one decision: the first one, or silence's."""
+    if seen.approval is None:
+        return
+    approval, own = seen.approval, {run.run_id for run in seen.runs_of("sweep")}
+    told = [(approved, by) for sweep_id, approved, by in approval.decisions if sweep_id in own]
+    if len(told) != 1:
+        yield f"the evidence has {len(told)} decisions: {told}"
+        return
+    ((approved, by),) = told
+    if approved is (approval.answer in REFUSALS):
+        yield f"the person's answer was {approval.answer}, and {by} decided {approved}"
+    if (by == "silence") is not (approval.answer == "silence"):
+        yield f"the person's answer was {approval.answer}, and {by} decided"
+    handed = (approval.task.handed_on or {}).get("promoted")
+    if (approval.task.state, handed) != ("success", approved):
+        yield f"the task is {approval.task.state} and handed on {handed}, the decision is {approved}"
+    if (seen.after.sweep_id in own) is not approved:
+        yield f"the champion is of {seen.after.sweep_id}, the decision is {approved}"
+    train = seen.steps["train"].state
+    if train != ("success" if approved else "skipped"):
+        yield f"train is {train}, the decision is {approved}"
+    releases = [sweep_id for sweep_id in approval.registered if sweep_id in own]
+    if len(releases) != int(approved) or (approved and approval.registered[-1] not in own):
+        yield f"the registry has {list(approval.registered)}, the decision of {sorted(own)} is {approved}"
+    yield from approval.flaws
+
+
 def _nothing_is_damaged(seen: NightSeen) -> Iterator[str]:
     for run in seen.runs:
         yield from (f"{run.run_id}: {damage}" for damage in run.damage)
@@ -328,5 +374,6 @@ RULES: Final[Sequence[Rule]] = (
     _no_trial_runs_twice,
     _the_champion_is_the_best_that_was_promoted,
     _what_is_promoted_is_trained,
+    _what_a_person_decides_holds,
     _nothing_is_damaged,
 )
