@@ -6,6 +6,7 @@ truth?
 
 - A **plan** (`chaos_plan`) is a pure function of orchestrator, seed and night: what happens, on which
   condition. `--night 7` plays night 7 alone: it begins with no champion, all else is the same.
+- **Approvals** behind Prefect are drawn beside the plan, with rules of their own: `chaos_prefect`.
 - **Faults** enter by seams that are there: signals to processes that this run started, and a TCP proxy
   before the cluster's Jobs API and one before the storage (an S3 server). All but this runner go through
   them.
@@ -40,7 +41,6 @@ from tests.orchestrators.chaos_hands import (
     Hands,
     LoopHands,
     PatientAirflow,
-    PrefectHands,
 )
 from tests.orchestrators.chaos_plan import ORCHESTRATORS, Name, draw, menu_of
 from tests.orchestrators.chaos_player import NIGHT_S, Player, Result
@@ -48,8 +48,8 @@ from tests.orchestrators.chaos_site import Site
 
 
 @contextmanager
-def hands_of(name: Name, site: Site) -> Iterator[Hands]:
-    """The orchestrator, its servers started."""
+def hands_of(name: Name, site: Site, seed: int) -> Iterator[Hands]:
+    """The orchestrator, its servers started; `seed` decides who approves behind Prefect."""
     home = site.home / name
     home.mkdir()
     if name == "loop":
@@ -64,6 +64,7 @@ def hands_of(name: Name, site: Site) -> Iterator[Hands]:
     elif name == "prefect":
         from devtools.prefect.local import LocalPrefect
         from tests.jobs.head import ROOT, free_ports
+        from tests.orchestrators.chaos_prefect import ApprovingPrefect
         from tests.orchestrators.prefect import QUICK, save_cluster
 
         (port,) = free_ports(1)
@@ -71,7 +72,7 @@ def hands_of(name: Name, site: Site) -> Iterator[Hands]:
         environment = QUICK | beats | site.environment | {"PYTHONPATH": _path(ROOT)}
         with LocalPrefect(home, port=port, environment=environment) as servers:
             save_cluster(servers, site.behind)  # type: ignore[arg-type]
-            yield PrefectHands(servers)
+            yield ApprovingPrefect(servers, site, seed)
     else:
         from tests.airflow.servers import ROOT
 
@@ -103,7 +104,7 @@ def play(
     """Play these nights, one after the other, on one set of servers, each in this time at most."""
     results = []
     site = Site(home, f"{name}-{seed}")
-    with site.open(), hands_of(name, site) as hands:
+    with site.open(), hands_of(name, site, seed) as hands:
         for night in nights:
             results.append(Player(site, hands, draw(name, seed, night), limit_s=limit_s).play())
             tell(results[-1])
@@ -141,6 +142,8 @@ def main() -> int:
         states = ", ".join(f"{step} {seen.state}" for step, seen in result.seen.steps.items())
         fired = ", ".join(result.fired) or "nothing"
         print(f"{result.plan}\n    {states}; fired: {fired}; {result.took_s:.0f} s", flush=True)
+        if result.more:
+            print(f"    {result.more}", flush=True)
         for lie in result.lies:
             print(f"    LIE {lie}", flush=True)
         if result.lies:

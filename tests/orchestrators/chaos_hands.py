@@ -79,6 +79,12 @@ class Hands(Orchestrator, Protocol):
             is_wanted: Whether nobody has ended it.
         """
 
+    def more_lies(self, run: str) -> list[str]:
+        """Contradictions that only this orchestrator can have: about approvals."""
+
+    def summary(self, run: str) -> str:
+        """What else is to be said of a night; empty: nothing."""
+
     def given(self, run: str, step: Step) -> dict[str, Any] | None:
         """The brief that a step handed on; None where it cannot be seen."""
 
@@ -100,6 +106,12 @@ class WithoutParents:
 
     def begin_child(self, night: Night) -> str:
         raise NotImplementedError("nothing starts its nights")
+
+    def more_lies(self, run: str) -> list[str]:
+        return []
+
+    def summary(self, run: str) -> str:
+        return ""
 
 
 class WithoutApprovals:
@@ -231,7 +243,7 @@ class PrefectHands(WithoutApprovals, PrefectOrchestrator):
     def tend(self, run: str, *, is_wanted: bool) -> bool:
         state = self._flow_run(run)["state_type"]
         limit_s = ZOMBIE_S if state == "PENDING" else UNSEEN_S
-        if state not in ("PENDING", "RUNNING") or self.flow_processes(run):
+        if state not in ("PENDING", "RUNNING", "PAUSED") or self.flow_processes(run):
             self._seen_at[run] = time.monotonic()
         elif time.monotonic() - self._seen_at.setdefault(run, time.monotonic()) > limit_s:
             # A worker that ends takes its flow runs along and tells nobody. Those that run crash by the

@@ -55,6 +55,8 @@ class Result:
     took_s: float
     shown: str = ""
     """The orchestrator's own words about a night with lies."""
+    more: str = ""
+    """What else is to be said of it: how it was decided."""
 
 
 @dataclass(slots=True)
@@ -322,10 +324,11 @@ class Player:
             quiet_at=max(ends, default=self.began_at) if not running else None,
             outages_s=self.outages_s,
         )
-        found = lies(seen)
+        found = [*lies(seen), *self.hands.more_lies(self.run)]
         result = Result(
             plan=self.plan, seen=seen, lies=found, fired=self.fired, took_s=time.time() - self.began_at
         )
+        result.more = self.hands.summary(self.run)
         if found:
             texts = [f"--- {step} ({want})\n{self.hands.message(self.run, step)}" for step in STEPS]
             result.shown = "\n".join(texts)
