@@ -47,7 +47,8 @@ def test_each_rank_knows_its_place_and_the_same_processes_serve_all_trials(
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("isolation", [pytest.param("worker", marks=pytest.mark.slow), "process"])
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", ["worker", "process"])
 def test_ddp_under_asha_with_a_rank_killed_completes_with_equal_weights_on_all_ranks(
     run: Run, lines: Lines, isolation: str
 ) -> None:

@@ -248,6 +248,7 @@ GANG_AND_MEMORY = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 @pytest.mark.timeout(600)
 def test_each_rank_is_on_its_gpu_and_a_trial_begins_when_the_memory_of_the_last_one_is_free(

@@ -26,6 +26,7 @@ from tests.engine.programs import (
 )
 from tests.faults.nodes import driving, node_id, several_nodes
 from tests.insides import drain
+from tests.sampling import sampled
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(1200)]
 
@@ -37,7 +38,7 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, lambda kind: kind == "shell"))
 def test_a_program_on_a_drained_node_moves_with_its_checkpoint_and_leaves_nothing(
     kind: str, cluster: Any, storage: Path, tmp_path: Path
 ) -> None:

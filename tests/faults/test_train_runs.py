@@ -43,7 +43,10 @@ def make_spec(tmp_path: Path, log: Path, trainable: str, scaling: Any) -> rs.Swe
     )
 
 
-@pytest.mark.parametrize("nodes", [1, 2], ids=["one node", "a worker elsewhere, and Ray hears first"])
+@pytest.mark.parametrize(
+    "nodes",
+    [pytest.param(1, marks=pytest.mark.slow, id="one node"), pytest.param(2, id="a worker elsewhere")],
+)
 def test_workers_of_a_trial_whose_node_will_go_are_asked_for_a_checkpoint_and_it_resumes_from_that(
     tmp_path: Path, log: Path, said: Said, monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
@@ -73,6 +76,7 @@ def test_workers_of_a_trial_whose_node_will_go_are_asked_for_a_checkpoint_and_it
     assert trial.metrics["step"] == int(at) + 1
 
 
+@pytest.mark.slow
 def test_drivers_and_workers_are_placed_each_by_their_labels(tmp_path: Path, log: Path, said: Said) -> None:
     scaling = {
         "num_workers": 2,

@@ -138,7 +138,8 @@ def add_node_that_dies(cluster: Any) -> None:
         node.all_processes["raylet"][0].process.wait(timeout=120)
 
 
-@pytest.mark.parametrize("bad_node", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("bad_node", [False, True])
 def test_an_elastic_training_leaves_a_drained_node_grows_onto_a_new_one_and_loses_no_step(
     tmp_path: Path, record_property: Any, bad_node: bool
 ) -> None:

@@ -80,6 +80,7 @@ def test_the_page_of_a_run_shows_how_the_sweep_stands(
     assert not events_of(orchestrator, "completed", sweep_id)
 
 
+@pytest.mark.slow
 def test_a_failed_sweep_is_an_event_with_its_error(nights: Nights, orchestrator: PrefectOrchestrator) -> None:
     run = nights.begin(num_samples=30, trainable=f"{HERE}:raising")
     nights.ends(run, "sweep", "failed")

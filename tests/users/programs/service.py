@@ -1,6 +1,7 @@
 """A service on asyncio that answers while its sweep runs: the sweep is in a thread of its own."""
 
 import asyncio
+import statistics
 import time
 
 import raysweep as rs
@@ -41,19 +42,20 @@ async def main():
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     work = asyncio.create_task(asyncio.to_thread(sweep))
-    slowest = 0.0
+    took = []
     while not work.done():
         asked = time.monotonic()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"how are you?\n")
         assert await reader.readline() == b"well\n"
         writer.close()
-        slowest = max(slowest, time.monotonic() - asked)
+        took.append(time.monotonic() - asked)
         await asyncio.sleep(0.02)
     outcome = await work
     server.close()
     print(outcome.status, outcome.best.trial_id, "answered" if answered > 20 else answered)
-    print("slow" if slowest > 5 else "quick")
+    # Not the slowest: a busy machine may hold up the whole process once.
+    print("quick" if statistics.median(took) < 0.5 else f"slow: {took}")
 
 
 if __name__ == "__main__":
