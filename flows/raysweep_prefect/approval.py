@@ -34,6 +34,7 @@ from raysweep.runs.across_runs.approvals import decide_night
 from raysweep.runs.across_runs.evidence import read_chain
 from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.objects.opening import open_store
+from raysweep_prefect.identity import has_own_process
 from raysweep_prefect.steps import Logger, run_logger
 
 POLL_S: Final = 5.0
@@ -188,8 +189,7 @@ class _PausedRun:
 
     def _over(self, why: str) -> WaitAbortedError | WaitEndedError:
         self._logger.warning("%s", why)
-        is_root = self._run.parent_task_run_id is None
-        return WaitAbortedError(why) if is_root else WaitEndedError(why)
+        return WaitAbortedError(why) if has_own_process(self._run) else WaitEndedError(why)
 
     def _read(self, answer: FlowRunInput) -> Decision:
         form = ApprovalForm.model_validate(orjson.loads(answer.value))

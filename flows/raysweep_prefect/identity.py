@@ -57,9 +57,18 @@ def owner_id() -> str | None:
         return str(_owner_of(client.read_flow_run(UUID(str(flow_run.id)))).id)
 
 
+def has_own_process(run: FlowRun) -> bool:
+    """Whether it is the run of a deployment, or the root; else it is a subflow in the process of its parent.
+
+    A run that `run_deployment` started has a parent too.
+    """
+    return run.deployment_id is not None or run.parent_task_run_id is None
+
+
 def _owner_of(run: FlowRun) -> FlowRun:
-    """The nearest of the flow run and its parents that is the run of a deployment, or else the root."""
-    while run.deployment_id is None and run.parent_task_run_id is not None:
+    """The nearest of the flow run and its parents that has a process of its own."""
+    while not has_own_process(run):
+        assert run.parent_task_run_id is not None
         with get_client(sync_client=True) as client:
             parent = client.read_task_run(run.parent_task_run_id).flow_run_id
             if parent is None:

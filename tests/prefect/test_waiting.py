@@ -40,7 +40,8 @@ class Server:
     def __init__(self) -> None:
         self.state: State[Any] = Running()
         self.run_count = 1
-        self.seen = SimpleNamespace(id=uuid4(), name="brave-bison", run_count=1, parent_task_run_id=None)
+        self.seen = SimpleNamespace(id=uuid4(), name="brave-bison", run_count=1)
+        self.seen.parent_task_run_id = self.seen.deployment_id = None
         """The flow run as its process has it."""
         self.inputs: dict[str, Any] = {}
         self.forms: list[str] = []
@@ -213,13 +214,20 @@ def test_an_answer_that_was_not_read_counts_in_the_retry(server: Server, tmp_pat
 
 @pytest.mark.parametrize("state", [Cancelled(), Completed()], ids=["cancelled", "completed"])
 @pytest.mark.parametrize(
-    ("parent", "error"), [(None, Abort), (uuid4(), WaitEndedError)], ids=["run", "subflow"]
+    ("parent", "deployment", "error"),
+    [(None, None, Abort), (uuid4(), None, WaitEndedError), (uuid4(), uuid4(), Abort)],
+    ids=["run", "subflow", "run_deployment"],
 )
 def test_a_person_who_ends_the_run_decides_nothing(
-    parent: UUID | None, error: type[BaseException], state: State[Any], server: Server, tmp_path: Path
+    parent: UUID | None,
+    deployment: UUID | None,
+    error: type[BaseException],
+    state: State[Any],
+    server: Server,
+    tmp_path: Path,
 ) -> None:
     """Prefect leaves the state of a run alone that aborts; a subflow must not abort its parent."""
-    server.seen.parent_task_run_id = parent
+    server.seen.parent_task_run_id, server.seen.deployment_id = parent, deployment
     spec, outcome = waiting(tmp_path)
     server.script = [lambda: None, lambda: setattr(server, "state", state)]
     with pytest.raises(error, match="while it waited for approval"):
