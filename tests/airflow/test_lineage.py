@@ -16,7 +16,7 @@ from devtools.airflow.local import LocalAirflow
 from devtools.head import free_ports
 from tests.airflow.servers import ROOT
 
-pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 URI = {"type": "string", "format": "uri"}
 NAME = {"type": "string", "minLength": 1}
 UUID = {"type": "string", "format": "uuid"}

@@ -24,6 +24,8 @@ ORPHAN_S: Final = 300.0
 """The same where nothing of the orchestrator was told of the end: `expire_run`."""
 CLOCK_S: Final = 0.5
 """Times of different processes are this far apart at most."""
+PAST_HOLD_S: Final = 10.0
+"""So soon after a person's word a training may complete that was past the place where all wait then."""
 _FAILED: Final = ("failed", "cancelled")
 _ENDED_BY: Final = {"expire_run": (*_FAILED, "skipped")}
 USABLE: Final = ("completed", "target", "plateau", "deadline", "budget")
@@ -192,6 +194,8 @@ def _it_ends_as_people_want(seen: NightSeen) -> Iterator[str]:
             yield f"{marked} is {states[marked]}, though it was marked success"
     elif _was_complete(seen):
         pass  # a retry has its outcome
+    elif _was_about_to_complete(seen):
+        pass  # nothing was left to end
     elif not any(state in _ENDED_BY.get(seen.acts[-1].what, _FAILED) for state in states.values()):
         yield f"a person ended the night ({seen.acts[-1].what}), and no step says so: {states}"
 
@@ -205,6 +209,20 @@ def _was_complete(seen: NightSeen) -> bool:
     return bool(runs) and all(
         run.status == "completed" and run.ended_at is not None and run.ended_at <= ended.at + CLOCK_S
         for run in runs
+    )
+
+
+def _was_about_to_complete(seen: NightSeen) -> bool:
+    """Whether the last step, a training, completed before it could see that a person ended it."""
+    act = seen.acts[-1]
+    latest = act.at + PAST_HOLD_S + seen.outages_s
+    runs = seen.runs_of("train")
+    return (
+        act.step == "train"
+        and act.what != "clear"
+        and any(
+            run.status == "completed" and run.ended_at is not None and run.ended_at <= latest for run in runs
+        )
     )
 
 

@@ -198,6 +198,8 @@ class ApprovingPrefect(PrefectHands):
         if night.waiting is None:
             if decided or shown:
                 yield f"nothing waited for approval, and there is one: {decided or shown}"
+            if night.promoted and told.approving.way:
+                yield f"{night.sweep_id} was promoted, and nobody was asked"
             return
         if night.decision is None:
             if shown:

@@ -131,10 +131,12 @@ TOO_LATE = replace(
     clear_resumes=False,
 )
 """The training had completed as a person ended it: a retry has its outcome."""
+ALMOST = replace(GOOD, acts=(Act(what="mark_failed", step="train", at=8.0),))
+"""The training completed before it could see that."""
 
 
 @pytest.mark.parametrize(
-    "night", [GOOD, CANCELLED, REFUSED, ASKED, REJECTED, RESUMED, LOST, MARKED, FIRST, TOO_LATE]
+    "night", [GOOD, CANCELLED, REFUSED, ASKED, REJECTED, RESUMED, LOST, MARKED, FIRST, TOO_LATE, ALMOST]
 )
 def test_an_honest_night_is_believed(night: NightSeen) -> None:
     assert lies(night) == []
