@@ -18,6 +18,7 @@ from raysweep.jobs.sync import run_sync
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.view import Outcome
 from raysweep.step import Step, brief, cancel_anyway, details_of
+from raysweep_prefect.cancelling import leave_cancelled
 from raysweep_prefect.clusters import Target
 from raysweep_prefect.following import Follower, emit_end
 from raysweep_prefect.identity import Asker, find_asker
@@ -39,6 +40,7 @@ def run_step(step: Step, *, made_from: tuple[str, str] = ("", "")) -> Outcome:
     Raises:
         SweepFailedError, TrainingFailedError: It ended without a result that may be used.
         RaysweepError: As `raysweep.run_sweep` and `raysweep.run_training`; see `retryable`.
+        RunCancelledError: A person cancelled the flow run, and it is Cancelled.
     """
     outlive_readers()
     logger, run = run_logger(), step.request.run
@@ -57,6 +59,8 @@ def run_step(step: Step, *, made_from: tuple[str, str] = ("", "")) -> Outcome:
             end = end if isinstance(end, Outcome) else None
             payload = (brief(end) if end is not None else {"run_id": run.id}) | {"error": str(error)}
             emit_end(run.kind, run.name, run.id, status, payload, end=end, made_from=source)
+            if status == "cancelled":
+                leave_cancelled(find_asker(), str(error))
         raise
     logger.info("%s %s: %s", run.kind, run.id, getattr(usable, "why", "") or usable.status)
     payload = brief(usable)
