@@ -121,7 +121,9 @@ class Player:
             return any(state in ("failed", "cancelled") for state in states.values())
         if self._want() == "marked" and states["train"] not in ENDED:
             return states["gate"] in ("failed", "cancelled")
-        return states["train"] in ENDED or any(state in ("failed", "cancelled") for state in states.values())
+        # All of them: a retry begins with the first, while the last still shows how the attempt before ended.
+        is_done = all(state in ENDED for state in states.values())
+        return is_done or any(state in ("failed", "cancelled") for state in states.values())
 
     def _want(self) -> str:
         return wanted(
