@@ -118,7 +118,7 @@ def test_each_task_of_a_night_tells_a_collector_what_it_has_read_and_written(tmp
         assert {"START", "COMPLETE"} <= set(found[name]), name
         parent = found[name]["COMPLETE"]["run"]["facets"]["parent"]
         jsonschema.validate(parent, PARENT, format_checker=jsonschema.FormatChecker())
-        assert parent["job"] == {"namespace": "tests", "name": "lineage"}
+        assert (parent["job"]["namespace"], parent["job"]["name"]) == ("tests", "lineage")
         parents.add(parent["run"]["runId"])
     assert len(parents) == 1, "all tasks belong to one run"
 
