@@ -1,4 +1,4 @@
-"""Pictures of an approval in Airflow: the form while it waits for a person, and when one has approved."""
+"""Pictures of an approval in Airflow: the form while it waits for a person."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from devtools.pictures.airflow import DAG, ROOT, ask, first_run, open_page
 from devtools.pictures.browser import THEMES, Browser
 
 NIGHT_S: Final = 600.0
-SETTLE_S: Final = 10.0
-"""Airflow may lose an answer that is given earlier."""
 SHOWN_MS: Final = 60_000
 
 
 def make(browser: Browser) -> None:
-    """Start Airflow and a Ray head, wait for the quick example's approval, take the pictures, approve.
+    """Start Airflow and a Ray head, wait for the quick example's approval, take the pictures.
 
     Raises:
         LocalServersError: A server does not start, or the task does not come to wait.
@@ -42,12 +40,3 @@ def make(browser: Browser) -> None:
             for theme, page in pages.items():
                 page.get_by_role("button", name="Approve").wait_for(timeout=SHOWN_MS)
                 browser.keep(page, f"approval-waiting-{theme}")
-            page = pages[THEMES[0]]
-            page.wait_for_timeout(SETTLE_S * 1000)
-            page.get_by_role("textbox").last.fill("Looks good.")
-            page.get_by_role("button", name="Approve").click()
-            airflow.wait_until(lambda: ask(airflow, task).get("state") == "success", NIGHT_S)
-            for theme, page in pages.items():
-                page.reload()
-                page.get_by_text("Looks good.").first.wait_for(timeout=SHOWN_MS)
-                browser.keep(page, f"approval-decided-{theme}")

@@ -1,7 +1,4 @@
-"""Pictures of a flow run in Prefect, while its sweep runs and after: the flow of the example `boosting`.
-
-Those of an approval are taken after them: `prefect_approval`.
-"""
+"""Pictures of a flow run in Prefect, while its sweep runs and after: the flow of the example `boosting`."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from devtools.head import free_ports
-from devtools.pictures import prefect_approval
 from devtools.pictures.browser import THEMES, Browser
 from devtools.prefect.local import LocalPrefect
 
@@ -45,7 +41,6 @@ def make(browser: Browser) -> None:
                     flow.terminate()
         finally:
             servers.close()
-    prefect_approval.make(browser)
 
 
 def _follow(browser: Browser, servers: LocalPrefect, flow: subprocess.Popen[bytes]) -> None:

@@ -35,7 +35,8 @@ def _head(line: Line, chain: Chain) -> Iterator[str]:
         yield ""
         yield from (f"- `{flaw.object}` {_text(flaw.problem)}" for flaw in chain.flaws)
     else:
-        yield f"{len(chain.entries)} entries, each as it was written."
+        count = len(chain.entries)
+        yield "1 entry, as it was written." if count == 1 else f"{count} entries, each as it was written."
     yield ""
     champion = chain.record.champion
     yield "There is no champion." if champion is None else f"The champion is {_champion(champion)}."
