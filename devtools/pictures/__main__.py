@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from devtools.pictures import airflow, gallery, prefect, report, stale
+from devtools.pictures import airflow, approval, gallery, prefect, report, stale
 from devtools.pictures.browser import open_browser
 
-GROUPS = ("gallery", "report", "airflow", "prefect")
+GROUPS = ("gallery", "report", "airflow", "approval", "prefect")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     report.make(browser)
                 case "airflow":
                     airflow.make(browser)
+                case "approval":
+                    approval.make(browser)
                 case "prefect":
                     prefect.make(browser)
             stale.record(browser.taken)

@@ -36,40 +36,46 @@ def make(browser: Browser) -> None:
         environment = connection_to(head, str(sweeps)) | ours
         home, port = Path(folder, "home"), free_ports(1)[0]
         with LocalAirflow(home, dags=ROOT / "dags", port=port, environment=environment) as airflow:
-            run_id = _first_run(airflow)
+            run_id = first_run(airflow)
             address = f"{airflow.address}/dags/{DAG}/runs/{run_id}/tasks/sweep/plugin/raysweep"
-            pages = {theme: _open(browser, airflow, address, theme) for theme in THEMES}
+            pages = {theme: open_page(browser, airflow, address, theme) for theme in THEMES}
             for name, is_there in (("airflow-running", RUNNING), ("airflow-ended", ENDED)):
                 for theme, page in pages.items():
                     _wait(page, is_there)
                     browser.keep(page, f"{name}-{theme}")
 
 
-def _first_run(airflow: LocalAirflow) -> str:
+def first_run(airflow: LocalAirflow) -> str:
     """The run that Airflow begins when it reads the DAG."""
     found: list[str] = []
 
     def has_begun() -> bool:
-        login = httpx.post(
-            f"{airflow.address}/auth/token",
-            json={"username": USER, "password": airflow.password},
-            trust_env=False,
-            timeout=30,
-        )
-        answer = httpx.get(
-            f"{airflow.address}/api/v2/dags/{DAG}/dagRuns",
-            headers={"Authorization": f"Bearer {login.json()['access_token']}"},
-            trust_env=False,
-            timeout=30,
-        )
-        found.extend(run["dag_run_id"] for run in answer.json().get("dag_runs", ()))
+        found.extend(run["dag_run_id"] for run in ask(airflow, "dagRuns").get("dag_runs", ()))
         return bool(found)
 
     airflow.wait_until(has_begun, PAGE_S)
     return found[0]
 
 
-def _open(browser: Browser, airflow: LocalAirflow, address: str, theme: str) -> Any:
+def ask(airflow: LocalAirflow, path: str) -> Any:
+    """An answer of Airflow's API about the DAG."""
+    login = httpx.post(
+        f"{airflow.address}/auth/token",
+        json={"username": USER, "password": airflow.password},
+        trust_env=False,
+        timeout=30,
+    )
+    answer = httpx.get(
+        f"{airflow.address}/api/v2/dags/{DAG}/{path}",
+        headers={"Authorization": f"Bearer {login.json()['access_token']}"},
+        trust_env=False,
+        timeout=30,
+    )
+    return answer.json()
+
+
+def open_page(browser: Browser, airflow: LocalAirflow, address: str, theme: str) -> Any:
+    """A page of Airflow, logged in."""
     page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme=theme)
     page.add_init_script(f"localStorage.setItem('theme', {json.dumps(theme)})")
     page.goto(airflow.address)

@@ -18,6 +18,11 @@ MADE: Final = "docs/images/made.json"
 PARTS: Final = ("engine/raysweep/pages/static/*", "engine/raysweep/version.py")
 OF_GROUP: Final = {
     "airflow": (*PARTS, "operators/raysweep_airflow/page/static/*"),
+    "approval": (
+        "engine/raysweep/pages/evidence.py",
+        "engine/raysweep/version.py",
+        "operators/raysweep_airflow/approval.py",
+    ),
     "prefect": ("flows/raysweep_prefect/artifacts.py", "engine/raysweep/version.py"),
 }
 """What the pictures of a group are made from, by the first word of their names; of others: `PARTS`."""
@@ -62,7 +67,7 @@ def find_problems(root: Path = ROOT) -> list[str]:
 
 
 def group_of(name: str) -> str:
-    """What makes a picture: `report`, `airflow`, `prefect` or `gallery`."""
+    """What makes a picture: `report`, `airflow`, `approval`, `prefect` or `gallery`."""
     return name.partition("-")[0]
 
 

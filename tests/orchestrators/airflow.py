@@ -24,6 +24,7 @@ _STATES: Final[dict[str | None, State]] = {
     "upstream_failed": "skipped",
     "running": "running",
     "deferred": "running",
+    "awaiting_input": "running",
 }
 _numbers = itertools.count(1)
 
@@ -41,6 +42,7 @@ class AirflowOrchestrator:
         # As with a file beside a DAG: what it says may change between two tries.
         conf: dict[str, Any] = {"sweep": str(self._write(run_id, night))}
         conf |= {"train": dict(night.train or {}), "gate": dict(night.gate or {}), "job": dict(night.job)}
+        conf |= {"approval": night.approval, "registry": night.registry}
         self.servers.trigger_run(dag_id, run_id, conf)
         return f"{dag_id}:{run_id}"
 
@@ -49,7 +51,7 @@ class AirflowOrchestrator:
         path.write_text(json.dumps(night.sweep))
         return path
 
-    def state(self, run: str, step: Step) -> State:
+    def state(self, run: str, step: str) -> State:
         return _STATES.get(self.servers.state(*_split(run), step), "waiting")
 
     def tries(self, run: str, step: Step) -> int:
@@ -119,6 +121,8 @@ class AirflowOrchestrator:
 
 
 def _dag_of(night: Night) -> str:
+    if night.approval is not None:
+        return "night_asked"
     if night.job:
         return "night_leased"
     if night.gate is not None:

@@ -6,13 +6,14 @@ truth?
 
 - A **plan** (`chaos_plan`) is a pure function of orchestrator, seed and night: what happens, on which
   condition. `--night 7` plays night 7 alone: it begins with no champion, all else is the same.
+- **Approvals** behind Prefect are drawn beside the plan, with rules of their own: `chaos_prefect`.
 - **Faults** enter by seams that are there: signals to processes that this run started, and a TCP proxy
   before the cluster's Jobs API and one before the storage (an S3 server). All but this runner go through
   them.
 - **Nothing ends by itself** from the moment at which a person ends a night: what is missed is seen.
 - **A night ends** when its last step has, or a step has failed, every event that can still come has come,
-  and no job runs; at the latest after ten minutes. What nobody waits for any more ends by its lease (a
-  minute).
+  and no job runs; after ten minutes at the latest, or `--limit`. What nobody waits for any more ends by
+  its lease (a minute).
 - **The oracle** (`chaos_oracle`) is pure as well: it gets what was seen (states, outcomes, journals, jobs,
   champion, what trials noted) and names the contradictions. What people did decides how a night has to end;
   faults, nothing.
@@ -40,16 +41,15 @@ from tests.orchestrators.chaos_hands import (
     Hands,
     LoopHands,
     PatientAirflow,
-    PrefectHands,
 )
 from tests.orchestrators.chaos_plan import ORCHESTRATORS, Name, draw, menu_of
-from tests.orchestrators.chaos_player import Player, Result
+from tests.orchestrators.chaos_player import NIGHT_S, Player, Result
 from tests.orchestrators.chaos_site import Site
 
 
 @contextmanager
-def hands_of(name: Name, site: Site) -> Iterator[Hands]:
-    """The orchestrator, its servers started."""
+def hands_of(name: Name, site: Site, seed: int) -> Iterator[Hands]:
+    """The orchestrator, its servers started; `seed` decides who approves behind Prefect."""
     home = site.home / name
     home.mkdir()
     if name == "loop":
@@ -64,6 +64,7 @@ def hands_of(name: Name, site: Site) -> Iterator[Hands]:
     elif name == "prefect":
         from devtools.prefect.local import LocalPrefect
         from tests.jobs.head import ROOT, free_ports
+        from tests.orchestrators.chaos_prefect import ApprovingPrefect
         from tests.orchestrators.prefect import QUICK, save_cluster
 
         (port,) = free_ports(1)
@@ -71,7 +72,7 @@ def hands_of(name: Name, site: Site) -> Iterator[Hands]:
         environment = QUICK | beats | site.environment | {"PYTHONPATH": _path(ROOT)}
         with LocalPrefect(home, port=port, environment=environment) as servers:
             save_cluster(servers, site.behind)  # type: ignore[arg-type]
-            yield PrefectHands(servers)
+            yield ApprovingPrefect(servers, site, seed)
     else:
         from tests.airflow.servers import ROOT
 
@@ -93,14 +94,19 @@ def _path(root: Path) -> str:
 
 
 def play(
-    name: Name, seed: int, nights: Sequence[int], home: Path, tell: Callable[[Result], None]
+    name: Name,
+    seed: int,
+    nights: Sequence[int],
+    home: Path,
+    tell: Callable[[Result], None],
+    limit_s: float = NIGHT_S,
 ) -> list[Result]:
-    """Play these nights, one after the other, on one set of servers."""
+    """Play these nights, one after the other, on one set of servers, each in this time at most."""
     results = []
     site = Site(home, f"{name}-{seed}")
-    with site.open(), hands_of(name, site) as hands:
+    with site.open(), hands_of(name, site, seed) as hands:
         for night in nights:
-            results.append(Player(site, hands, draw(name, seed, night)).play())
+            results.append(Player(site, hands, draw(name, seed, night), limit_s=limit_s).play())
             tell(results[-1])
     return results
 
@@ -121,6 +127,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first night")
     parser.add_argument("--night", type=int, help="this night only")
     parser.add_argument("--home", type=Path, help="keep everything in this folder, which must be empty")
+    parser.add_argument("--limit", type=float, default=NIGHT_S, help="seconds for a night")
     parser.add_argument("--plan", action="store_true", help="print the plans, and play nothing")
     asked = parser.parse_args()
     nights = [asked.night] if asked.night is not None else range(asked.first, asked.first + asked.nights)
@@ -135,6 +142,8 @@ def main() -> int:
         states = ", ".join(f"{step} {seen.state}" for step, seen in result.seen.steps.items())
         fired = ", ".join(result.fired) or "nothing"
         print(f"{result.plan}\n    {states}; fired: {fired}; {result.took_s:.0f} s", flush=True)
+        if result.more:
+            print(f"    {result.more}", flush=True)
         for lie in result.lies:
             print(f"    LIE {lie}", flush=True)
         if result.lies:
@@ -146,7 +155,7 @@ def main() -> int:
     # In the background they may be ignored; either has to end all that was started.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.default_int_handler)
-    results = play(asked.orchestrator, asked.seed, nights, home, tell)
+    results = play(asked.orchestrator, asked.seed, nights, home, tell, asked.limit)
     print(f"{'event':20} planned fired")
     for what, (planned, fired) in counts(results).items():
         print(f"{what:20} {planned:7d} {fired:5d}")

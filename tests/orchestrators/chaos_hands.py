@@ -26,6 +26,7 @@ from devtools.servers import LocalServersError
 from tests.airflow.servers import Airflow, AirflowAnswerError
 from tests.jobs.head import ROOT
 from tests.orchestrators.airflow import AirflowOrchestrator
+from tests.orchestrators.chaos_oracle import StepSeen
 from tests.orchestrators.chaos_site import Behind, Site
 from tests.orchestrators.loop import LoopOrchestrator, read
 from tests.orchestrators.nights import ENDED, Night, Orchestrator, Step
@@ -78,8 +79,26 @@ class Hands(Orchestrator, Protocol):
             is_wanted: Whether nobody has ended it.
         """
 
+    def more_lies(self, run: str) -> list[str]:
+        """Contradictions that only this orchestrator can have: about approvals."""
+
+    def summary(self, run: str) -> str:
+        """What else is to be said of a night; empty: nothing."""
+
     def given(self, run: str, step: Step) -> dict[str, Any] | None:
         """The brief that a step handed on; None where it cannot be seen."""
+
+    def is_asked(self, run: str) -> bool:
+        """Whether a person is asked for approval, and has not answered."""
+
+    def answer(self, run: str, *, approved: bool) -> bool:
+        """Answer as a person does; whether the answer was taken."""
+
+    def clear_approval(self, run: str) -> None:
+        """Clear the task that asks."""
+
+    def approval(self, run: str) -> StepSeen:
+        """The task that asks, and what it handed on."""
 
 
 class WithoutParents:
@@ -88,8 +107,30 @@ class WithoutParents:
     def begin_child(self, night: Night) -> str:
         raise NotImplementedError("nothing starts its nights")
 
+    def more_lies(self, run: str) -> list[str]:
+        return []
 
-class LoopHands(WithoutParents, LoopOrchestrator):
+    def summary(self, run: str) -> str:
+        return ""
+
+
+class WithoutApprovals:
+    """What is only drawn for Airflow."""
+
+    def is_asked(self, run: str) -> bool:
+        raise NotImplementedError("no person is asked")
+
+    def answer(self, run: str, *, approved: bool) -> bool:
+        raise NotImplementedError("no person is asked")
+
+    def clear_approval(self, run: str) -> None:
+        raise NotImplementedError("no person is asked")
+
+    def approval(self, run: str) -> StepSeen:
+        raise NotImplementedError("no person is asked")
+
+
+class LoopHands(WithoutParents, WithoutApprovals, LoopOrchestrator):
     clear_resumes = False
 
     def take_token(self, cluster: Behind, away_s: float) -> None:
@@ -130,7 +171,7 @@ class LoopHands(WithoutParents, LoopOrchestrator):
         return read(run, step).get("brief")
 
 
-class PrefectHands(PrefectOrchestrator):
+class PrefectHands(WithoutApprovals, PrefectOrchestrator):
     clear_resumes = False
 
     def __init__(self, servers: LocalPrefect) -> None:
@@ -202,7 +243,7 @@ class PrefectHands(PrefectOrchestrator):
     def tend(self, run: str, *, is_wanted: bool) -> bool:
         state = self._flow_run(run)["state_type"]
         limit_s = ZOMBIE_S if state == "PENDING" else UNSEEN_S
-        if state not in ("PENDING", "RUNNING") or self.flow_processes(run):
+        if state not in ("PENDING", "RUNNING", "PAUSED") or self.flow_processes(run):
             self._seen_at[run] = time.monotonic()
         elif time.monotonic() - self._seen_at.setdefault(run, time.monotonic()) > limit_s:
             # A worker that ends takes its flow runs along and tells nobody. Those that run crash by the
@@ -332,10 +373,45 @@ class AirflowHands(WithoutParents, AirflowOrchestrator):
     def tend(self, run: str, *, is_wanted: bool) -> bool:
         return False
 
+    def is_asked(self, run: str) -> bool:
+        if self.servers.state(*_split(run), "approve") != "awaiting_input":
+            return False
+        try:
+            form = self.servers.call("GET", self._form(run))
+        except AirflowAnswerError:
+            return False  # the task is about to ask anew
+        return not form["response_received"]
+
+    def answer(self, run: str, *, approved: bool) -> bool:
+        body = {"chosen_options": ["Approve" if approved else "Reject"], "params_input": {"note": ""}}
+        try:
+            self.servers.call("PATCH", self._form(run), body)
+        except AirflowAnswerError:
+            return False  # it has an answer, or asks no more
+        return True
+
+    def clear_approval(self, run: str) -> None:
+        self.servers.clear(*_split(run), "approve")
+
+    def approval(self, run: str) -> StepSeen:
+        handed = self.servers.xcom(*_split(run), "approve")
+        given = {"promoted": handed.get("promoted")} if handed is not None else None
+        return StepSeen(state=self.state(run, "approve"), handed_on=given)
+
+    @staticmethod
+    def _form(run: str) -> str:
+        dag_id, run_id = _split(run)
+        return f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
+
     def given(self, run: str, step: Step) -> dict[str, Any] | None:
         dag_id, _, run_id = run.partition(":")
         found = self.servers.xcom(dag_id, run_id, step)
         return dict(found) if found is not None else None
+
+
+def _split(run: str) -> tuple[str, str]:
+    dag_id, _, run_id = run.partition(":")
+    return dag_id, run_id
 
 
 def _parent(pid: int) -> int:

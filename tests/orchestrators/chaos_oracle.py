@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from tests.orchestrators.chaos_plan import ENDINGS
+from tests.orchestrators.chaos_plan import ENDINGS, REFUSALS, Answer
 from tests.orchestrators.nights import ENDED, State, Step
 
 STEPS: Final[tuple[Step, ...]] = ("sweep", "gate", "train")
@@ -24,6 +24,8 @@ ORPHAN_S: Final = 300.0
 """The same where nothing of the orchestrator was told of the end: `expire_run`."""
 CLOCK_S: Final = 0.5
 """Times of different processes are this far apart at most."""
+PAST_HOLD_S: Final = 10.0
+"""So soon after a person's word a training may complete that was past the place where all wait then."""
 _FAILED: Final = ("failed", "cancelled")
 _ENDED_BY: Final = {"expire_run": (*_FAILED, "skipped")}
 USABLE: Final = ("completed", "target", "plateau", "deadline", "budget")
@@ -103,6 +105,22 @@ class ChampionSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalSeen:
+    """What task, evidence and registry know of a person's decision."""
+
+    answer: Answer
+    """What the person did."""
+    task: StepSeen
+    """The task that asks; it hands on `promoted`."""
+    decisions: tuple[tuple[str, bool, str], ...] = ()
+    """Of the whole evidence: the sweep, whether it was approved, and by whom."""
+    flaws: tuple[str, ...] = ()
+    """What is wrong with the evidence."""
+    registered: tuple[str, ...] = ()
+    """The sweeps of all releases that the registry has, the newest last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NightSeen:
     """All that was seen of a night."""
 
@@ -124,6 +142,8 @@ class NightSeen:
     """When nothing of the night ran any more; None: it still does."""
     outages_s: float = 0.0
     """How long, in all, something was out of reach: people's acts may take that much longer."""
+    approval: ApprovalSeen | None = None
+    """None where no person is asked."""
 
     def runs_of(self, step: Step) -> list[RunSeen]:
         """A step's runs: one, as a rule; none where nothing was begun."""
@@ -174,6 +194,8 @@ def _it_ends_as_people_want(seen: NightSeen) -> Iterator[str]:
             yield f"{marked} is {states[marked]}, though it was marked success"
     elif _was_complete(seen):
         pass  # a retry has its outcome
+    elif _was_about_to_complete(seen):
+        pass  # nothing was left to end
     elif not any(state in _ENDED_BY.get(seen.acts[-1].what, _FAILED) for state in states.values()):
         yield f"a person ended the night ({seen.acts[-1].what}), and no step says so: {states}"
 
@@ -187,6 +209,20 @@ def _was_complete(seen: NightSeen) -> bool:
     return bool(runs) and all(
         run.status == "completed" and run.ended_at is not None and run.ended_at <= ended.at + CLOCK_S
         for run in runs
+    )
+
+
+def _was_about_to_complete(seen: NightSeen) -> bool:
+    """Whether the last step, a training, completed before it could see that a person ended it."""
+    act = seen.acts[-1]
+    latest = act.at + PAST_HOLD_S + seen.outages_s
+    runs = seen.runs_of("train")
+    return (
+        act.step == "train"
+        and act.what != "clear"
+        and any(
+            run.status == "completed" and run.ended_at is not None and run.ended_at <= latest for run in runs
+        )
     )
 
 
@@ -310,6 +346,34 @@ def _what_is_promoted_is_trained(seen: NightSeen) -> Iterator[str]:
             yield f"{run.run_id} trained x={run.best_x}, the best is {sorted(filter(None, own.values()))}"
 
 
+def _what_a_person_decides_holds(seen: NightSeen) -> Iterator[str]:
+    """Task, champion, evidence, registry and training tell of one decision: the first one, or silence's."""
+    if seen.approval is None:
+        return
+    approval, own = seen.approval, {run.run_id for run in seen.runs_of("sweep")}
+    told = [(approved, by) for sweep_id, approved, by in approval.decisions if sweep_id in own]
+    if len(told) != 1:
+        yield f"the evidence has {len(told)} decisions: {told}"
+        return
+    ((approved, by),) = told
+    if approved is (approval.answer in REFUSALS):
+        yield f"the person's answer was {approval.answer}, and {by} decided {approved}"
+    if (by == "silence") is not (approval.answer == "silence"):
+        yield f"the person's answer was {approval.answer}, and {by} decided"
+    handed = (approval.task.handed_on or {}).get("promoted")
+    if (approval.task.state, handed) != ("success", approved):
+        yield f"the task is {approval.task.state} and handed on {handed}, the decision is {approved}"
+    if (seen.after.sweep_id in own) is not approved:
+        yield f"the champion is of {seen.after.sweep_id}, the decision is {approved}"
+    train = seen.steps["train"].state
+    if train != ("success" if approved else "skipped"):
+        yield f"train is {train}, the decision is {approved}"
+    releases = [sweep_id for sweep_id in approval.registered if sweep_id in own]
+    if len(releases) != int(approved) or (approved and approval.registered[-1] not in own):
+        yield f"the registry has {list(approval.registered)}, the decision of {sorted(own)} is {approved}"
+    yield from approval.flaws
+
+
 def _nothing_is_damaged(seen: NightSeen) -> Iterator[str]:
     for run in seen.runs:
         yield from (f"{run.run_id}: {damage}" for damage in run.damage)
@@ -328,5 +392,6 @@ RULES: Final[Sequence[Rule]] = (
     _no_trial_runs_twice,
     _the_champion_is_the_best_that_was_promoted,
     _what_is_promoted_is_trained,
+    _what_a_person_decides_holds,
     _nothing_is_damaged,
 )

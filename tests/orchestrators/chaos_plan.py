@@ -5,25 +5,33 @@
 - **Drawn**: the first event of night n is the menu's n-th in an order that the seed gives, so that as many
   nights as the menu is long show all of it; what else happens, and when, is drawn by seed and night.
 - **When**: as soon as a condition holds that is seen from outside (`WHENS`), never by the clock alone.
-  `at_once` is right after the event before, while an outage that it began still lasts; `ended` is once the
-  night has.
+  `at_once` is right after the event before, while an outage that it began still lasts; `asking` is while a
+  person is asked for approval; `ended` is once the night has.
+- **Approval**: where people do nothing else, behind Airflow, a person is asked after the gate; what that
+  person does is drawn of `ANSWERS`.
 - An event whose condition never comes is counted as not fired.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Literal
 
 Name = Literal["loop", "prefect", "airflow"]
-When = Literal["submitting", "started", "half", "gating", "training", "at_once", "ended"]
+When = Literal["submitting", "started", "half", "gating", "asking", "training", "at_once", "ended"]
 
 ORCHESTRATORS: Final[tuple[Name, ...]] = ("loop", "prefect", "airflow")
 WHENS: Final[tuple[When, ...]] = ("submitting", "started", "half", "gating", "training")
 """The conditions, in the order in which they come true: the sweep step runs and has no job; its first trial
 began; half of its trials have ended; the gate has a job; the training began."""
+Answer = Literal["", "approve", "reject", "silence", "twice", "cleared", "restarted"]
+ANSWERS: Final[tuple[Answer, ...]] = ("approve", "reject", "silence", "twice", "cleared", "restarted")
+"""What a person does who is asked. `twice`: approves on the command line, then rejects in the form;
+`cleared`: clears the task that asks, and approves when it asks again; `restarted`: approves while the
+scheduler is away."""
+REFUSALS: Final = ("reject", "silence")
 OUTAGES: Final = ("cut_cluster", "stall_cluster", "cut_storage", "stall_storage")
 """The proxy before the cluster's Jobs API, or before the storage, refuses connections, or lets them hang."""
 KILLS: Final = ("kill_step", "kill_driver", "kill_trial", "kill_head")
@@ -82,11 +90,14 @@ class Plan:
     events: tuple[Event, ...]
     is_child: bool = False
     """Whether another flow starts it."""
+    answer: Answer = ""
+    """What a person answers who is asked for approval; empty: the gate decides."""
 
     def __str__(self) -> str:
         what = ", ".join(map(str, self.events)) or "nothing"
         child = " (child)" if self.is_child else ""
-        return f"{self.orchestrator} seed {self.seed} night {self.night}{child}: {what}"
+        asked = f"; approval: {self.answer}" if self.answer else ""
+        return f"{self.orchestrator} seed {self.seed} night {self.night}{child}: {what}{asked}"
 
 
 def menu_of(orchestrator: Name) -> tuple[str, ...]:
@@ -102,7 +113,8 @@ def draw(orchestrator: Name, seed: int, night: int) -> Plan:
     rng = Random(f"{orchestrator}/{seed}/{night}")
     level = 2 * rng.random()
     events = tuple(_events(rng, orchestrator, order[night % len(order)]))
-    if any(event.when == "training" for event in events):
+    answer, events = _asked(orchestrator, seed, night, events)
+    if answer or any(event.when == "training" for event in events):
         level = 0.0  # better than every night before: it is trained
     level = round(level - night, 3)
     return Plan(
@@ -113,7 +125,34 @@ def draw(orchestrator: Name, seed: int, night: int) -> Plan:
         events=events,
         is_child=orchestrator == "prefect"
         and Random(f"{orchestrator}/{seed}/{night}/child").random() < CHILDREN,
+        answer=answer,
     )
+
+
+def _asked(
+    orchestrator: Name, seed: int, night: int, events: tuple[Event, ...]
+) -> tuple[Answer, tuple[Event, ...]]:
+    """What a person answers, and the events, of which in every second night one comes while it is asked."""
+    if orchestrator != "airflow" or any(event.what in (*ENDINGS, "clear") for event in events):
+        return "", events
+    rng = Random(f"{orchestrator}/{seed}/{night}/answer")
+    order = list(ANSWERS)
+    Random(f"{orchestrator}/{seed}/answer").shuffle(order)
+    turn = night % len(order)
+    possible = [
+        each
+        for each in (*order[turn:], *order[:turn])
+        # The scheduler is restarted once at a time, and what is refused is not trained.
+        if not (each == "restarted" and any(event.what.endswith(":scheduler") for event in events))
+        and not (each in REFUSALS and any(event.when == "training" for event in events))
+    ]
+    answer, is_moved = possible[0], rng.random() < 0.5
+    last = max(index for index, event in enumerate(events) if event.when != "at_once")
+    event = events[last]
+    can_move = event.what in (*OUTAGES, "kill_head", "rotate_token") or ":" in event.what
+    if not (is_moved and can_move) or any(earlier.when == "training" for earlier in events[:last]):
+        return answer, events
+    return answer, (*events[:last], replace(event, when="asking"), *events[last + 1 :])
 
 
 def _events(rng: Random, orchestrator: Name, first: str) -> Iterator[Event]:

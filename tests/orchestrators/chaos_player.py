@@ -23,7 +23,7 @@ from tests.orchestrators.chaos_oracle import (
     lies,
     wanted,
 )
-from tests.orchestrators.chaos_plan import ENDINGS, OUTAGES, OWN, TRIALS, Event, Name, Plan
+from tests.orchestrators.chaos_plan import ENDINGS, OUTAGES, OWN, REFUSALS, TRIALS, Event, Name, Plan
 from tests.orchestrators.chaos_site import NAME, Site
 from tests.orchestrators.nights import ENDED, Night, State, Step
 
@@ -34,8 +34,13 @@ LEASES_S: Final[dict[Name, float]] = {"loop": 60.0, "prefect": 60.0, "airflow": 
 LOOK_S: Final = 0.3
 SETTLE_S: Final = 6.0
 """How long after the last event it is believed that nothing runs: what was on its way has come by then."""
+THINK_S: Final = 8.0
+"""How long a person takes at least to answer; before, Airflow itself may lose the answer."""
+SILENT_S: Final = 20.0
+"""After how long silence rejects, in a night in which nobody answers."""
 LEFT_S: Final = 30.0
 """How long after a night its processes may take to go."""
+REGISTRY: Final = "tests.orchestrators.chaos_registry:Registry"
 HERE: Final = "tests.orchestrators.chaos_trainables"
 
 
@@ -50,6 +55,8 @@ class Result:
     took_s: float
     shown: str = ""
     """The orchestrator's own words about a night with lies."""
+    more: str = ""
+    """What else is to be said of it: how it was decided."""
 
 
 @dataclass(slots=True)
@@ -59,18 +66,21 @@ class Player:
     site: Site
     hands: Hands
     plan: Plan
+    limit_s: float = NIGHT_S
     began_at: float = field(default_factory=time.time)
     run: str = ""
     acts: list[Act] = field(default_factory=list)
     fired: list[str] = field(default_factory=list)
     outages_s: float = 0.0
     _settled_at: float = 0.0
+    _asked_at: float | None = None
+    _has_acted: bool = False
     _undone: list[threading.Thread] = field(default_factory=list)
     _before: set[str] = field(default_factory=set)
 
     def play(self) -> Result:
         """Begin it, let happen what is planned, wait for its end, and judge it."""
-        site, events, deadline = self.site, list(self.plan.events), time.monotonic() + NIGHT_S
+        site, events, deadline = self.site, list(self.plan.events), time.monotonic() + self.limit_s
         self._before, champion = site.names(), site.champion()
         begin = self.hands.begin_child if self.plan.is_child else self.hands.begin
         self.run = begin(_night(self.plan, site))
@@ -82,6 +92,8 @@ class Player:
                 site.to_cluster.delay_s = 0.0
                 events.pop(0)
                 continue
+            if self.plan.answer and not (events and events[0].when == "asking"):
+                self._approve()
             if is_over:
                 # What waited for something earlier in the night waits in vain.
                 events = [event for event in events if event.when in ("ended", "at_once")]
@@ -105,9 +117,13 @@ class Player:
         states = self._states()
         if self.hands.tend(self.run, is_wanted=self._want() == "success"):
             return False
+        if self.plan.answer and self.hands.approval(self.run).state not in ENDED:
+            return any(state in ("failed", "cancelled") for state in states.values())
         if self._want() == "marked" and states["train"] not in ENDED:
             return states["gate"] in ("failed", "cancelled")
-        return states["train"] in ENDED or any(state in ("failed", "cancelled") for state in states.values())
+        # All of them: a retry begins with the first, while the last still shows how the attempt before ended.
+        is_done = all(state in ENDED for state in states.values())
+        return is_done or any(state in ("failed", "cancelled") for state in states.values())
 
     def _want(self) -> str:
         return wanted(
@@ -149,6 +165,8 @@ class Player:
             return is_over and self._is_quiet()
         if is_over:
             return False
+        if event.when == "asking":
+            return self.hands.is_asked(self.run)
         if event.when == "submitting":
             return self.hands.state(self.run, "sweep") == "running"
         trials, trained = self._lines()
@@ -210,6 +228,32 @@ class Player:
             self.hands.act(what, self.run, step)
         self.acts.append(Act(what=what, step=step, at=time.time()))
         return True
+
+    def _approve(self) -> None:
+        """Answer as the person of this night does, whenever a question has been there for long enough."""
+        if self.plan.answer == "silence":
+            return
+        if not self.hands.is_asked(self.run):
+            self._asked_at = None
+            return
+        self._asked_at = self._asked_at or time.monotonic()
+        if time.monotonic() - self._asked_at < THINK_S:
+            return
+        self._asked_at = None
+        is_first, self._has_acted = not self._has_acted, True
+        if self.plan.answer == "cleared" and is_first:
+            self.hands.clear_approval(self.run)
+        elif self.plan.answer == "twice":
+            handed = self.hands.given(self.run, "gate")
+            assert handed is not None, "the gate has handed on what the person is asked about"
+            self.site.decide(handed, approved=True)
+            self.hands.answer(self.run, approved=False)
+        elif self.plan.answer == "restarted" and is_first:
+            self._later(lambda: self.hands.server("kill", "scheduler", SETTLE_S), SETTLE_S)
+            time.sleep(1.0)  # it is away
+            self.hands.answer(self.run, approved=True)
+        else:
+            self.hands.answer(self.run, approved=self.plan.answer not in REFUSALS)
 
     def _stopped(self, *, is_waited_for: bool) -> None:
         """Note since when nothing runs of what a person has ended last."""
@@ -273,16 +317,20 @@ class Player:
             clear_resumes=self.hands.clear_resumes,
             before=champion,
             after=site.champion(),
+            approval=site.approval(self.plan.answer, self.hands.approval(self.run))
+            if self.plan.answer
+            else None,
             lines=trials,
             trained=tuple(trained["trained"]),
             left=left,
             quiet_at=max(ends, default=self.began_at) if not running else None,
             outages_s=self.outages_s,
         )
-        found = lies(seen)
+        found = [*lies(seen), *self.hands.more_lies(self.run)]
         result = Result(
             plan=self.plan, seen=seen, lies=found, fired=self.fired, took_s=time.time() - self.began_at
         )
+        result.more = self.hands.summary(self.run)
         if found:
             texts = [f"--- {step} ({want})\n{self.hands.message(self.run, step)}" for step in STEPS]
             result.shown = "\n".join(texts)
@@ -329,7 +377,7 @@ def _night(plan: Plan, site: Site) -> Night:
         "num_samples": TRIALS,
         "storage_path": site.storage,
     }
-    training = {
+    training: dict[str, Any] = {
         "name": "full",
         "trainable": f"{HERE}:train",
         "config": {"pause": 2.0, **common},
@@ -337,4 +385,10 @@ def _night(plan: Plan, site: Site) -> Night:
         "storage_path": site.storage,
     }
     gate = {"confirm_top_k": 1, "seeds": 1, "test": "mean"}
-    return Night(sweep=sweep, train=training, gate=gate, retries=8, job={"lease_ttl_s": _lease_s(plan)})
+    asked: dict[str, Any] = {}
+    if plan.answer:
+        approval = {"timeout": SILENT_S if plan.answer == "silence" else 3600.0, "on_silence": "reject"}
+        asked = {"approval": approval, "registry": {REGISTRY: {"file": str(site.registry)}}}
+        training["config"] = {**training["config"], "has_model": True}
+    job = {"lease_ttl_s": _lease_s(plan)}
+    return Night(sweep=sweep, train=training, gate=gate, retries=8, job=job, **asked)

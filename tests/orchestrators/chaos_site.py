@@ -19,16 +19,20 @@ from raysweep.core import decode
 from raysweep.core.vocabulary.events import TrialReturned
 from raysweep.errors import ClusterError, RaysweepError
 from raysweep.jobs import ClusterConnection, JobInfo
-from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.outcome import Decision, SweepOutcome, TrainOutcome
+from raysweep.pipeline.candidate import find_candidate
 from raysweep.runs.across_runs.champions import Line as Champions
 from raysweep.runs.across_runs.champions import read_champion
+from raysweep.runs.across_runs.evidence import read_chain
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
 from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
-from tests.orchestrators.chaos_oracle import ChampionSeen, JobSeen, Line, RunSeen
+from tests.orchestrators.chaos_oracle import ApprovalSeen, ChampionSeen, JobSeen, Line, RunSeen, StepSeen
+from tests.orchestrators.chaos_plan import Answer
+from tests.orchestrators.chaos_registry import registered
 from tests.orchestrators.nights import Step
 from tests.orchestrators.trainables import lines
 from tests.proxy import Proxy
@@ -36,6 +40,7 @@ from tests.proxy import Proxy
 BUCKET: Final = "chaos"
 LOOK_S: Final = 0.7
 NAME: Final = "night"
+LINE: Final = Champions(name=NAME, metric="loss", mode="min")
 _WORDS: Final = ("start", "step", "end")
 
 
@@ -124,6 +129,7 @@ class Site:
         self.log.touch()
         self.hold = home / "hold"
         """While it is there, nothing ends by itself."""
+        self.registry = home / "registry"
         (self._s3_port,) = free_ports(1)
         self._servers = LocalServers(home)
         self.to_storage = Proxy(("127.0.0.1", self._s3_port))
@@ -191,7 +197,8 @@ class Site:
 
     def names(self) -> set[str]:
         """The folders of all runs."""
-        return {name for name in open_store(self.storage).list_folders() if name != "champions"}
+        folders = open_store(self.storage).list_folders()
+        return {name for name in folders if name not in ("champions", "evidence", "registry")}
 
     def step_of(self, run_id: str) -> Step:
         """Which step a run belongs to; by its spec, or before it has one by its job and its id."""
@@ -223,12 +230,35 @@ class Site:
 
     def champion(self) -> ChampionSeen:
         """The champion, and its history."""
-        record = read_champion(open_store(self.storage), Champions(name=NAME, metric="loss", mode="min"))
+        record = read_champion(open_store(self.storage), LINE)
         now = record.champion
         return ChampionSeen(
             sweep_id=now.sweep_id if now is not None else None,
             x=now.config["x"] if now is not None else None,
             nights=tuple((night.sweep_id, night.promoted) for night in record.history),
+        )
+
+    @staticmethod
+    def decide(handed: Mapping[str, Any], *, approved: bool) -> None:
+        """As `raysweep approve` does, about what a gate handed on."""
+        candidate = find_candidate(handed)
+        if candidate is not None:
+            candidate.decide(Decision(approved=approved, by="bob", at=time.time()))
+
+    def approval(self, answer: Answer, task: StepSeen) -> ApprovalSeen:
+        """What task, evidence and registry know of a night's approval."""
+        chain = read_chain(open_store(self.storage), LINE)
+        decisions = [
+            (each.sweep_id, each.decision.approved, each.decision.by)
+            for each in chain.entries
+            if each.decision is not None
+        ]
+        return ApprovalSeen(
+            answer=answer,
+            task=task,
+            decisions=tuple(decisions),
+            flaws=tuple(f"{flaw.object} {flaw.problem}" for flaw in chain.flaws),
+            registered=tuple(registered(self.registry)),
         )
 
     def lines(self, since: float) -> tuple[tuple[Line, ...], dict[str, list[float]]]:

@@ -51,6 +51,10 @@ class Night:
     """How often the orchestrator may try each step again; 1 s apart."""
     job: Mapping[str, Any] = field(default_factory=dict)
     """How its jobs are submitted: fields of `JobSettings`."""
+    approval: Mapping[str, Any] | None = None
+    """What the gate's candidate waits for; fields of an `ApprovalSpec`."""
+    registry: Mapping[str, Any] | None = None
+    """Where the champion is registered."""
 
 
 class Orchestrator(Protocol):

@@ -11,6 +11,7 @@ import pytest
 from tests.orchestrators.chaos_oracle import (
     RULES,
     Act,
+    ApprovalSeen,
     ChampionSeen,
     JobSeen,
     Line,
@@ -20,7 +21,17 @@ from tests.orchestrators.chaos_oracle import (
     lies,
     wanted,
 )
-from tests.orchestrators.chaos_plan import ENDINGS, LASTING, ORCHESTRATORS, WHENS, Name, draw, menu_of
+from tests.orchestrators.chaos_plan import (
+    ANSWERS,
+    ENDINGS,
+    LASTING,
+    ORCHESTRATORS,
+    WHENS,
+    Answer,
+    Name,
+    draw,
+    menu_of,
+)
 from tests.orchestrators.nights import State, Step
 
 XS = (0.3, 0.1, 0.2)
@@ -80,6 +91,24 @@ REFUSED = replace(
     after=replace(OLD, nights=(*OLD.nights, ("sweep-1", False))),
     trained=(),
 )
+ASKED = replace(
+    GOOD,
+    approval=ApprovalSeen(
+        answer="approve",
+        task=step(promoted=True),
+        decisions=(("sweep-0", False, "ann"), ("sweep-1", True, "ann")),
+        registered=("sweep-0", "sweep-1"),
+    ),
+)
+REJECTED = replace(
+    REFUSED,
+    approval=ApprovalSeen(
+        answer="reject",
+        task=step(promoted=False),
+        decisions=(("sweep-1", False, "ann"),),
+        registered=("sweep-0",),
+    ),
+)
 RESUMED = replace(
     GOOD,
     acts=(*CANCELLED.acts, Act(what="clear", step="sweep", at=7.0)),
@@ -102,9 +131,13 @@ TOO_LATE = replace(
     clear_resumes=False,
 )
 """The training had completed as a person ended it: a retry has its outcome."""
+ALMOST = replace(GOOD, acts=(Act(what="mark_failed", step="train", at=8.0),))
+"""The training completed before it could see that."""
 
 
-@pytest.mark.parametrize("night", [GOOD, CANCELLED, REFUSED, RESUMED, LOST, MARKED, FIRST, TOO_LATE])
+@pytest.mark.parametrize(
+    "night", [GOOD, CANCELLED, REFUSED, ASKED, REJECTED, RESUMED, LOST, MARKED, FIRST, TOO_LATE, ALMOST]
+)
 def test_an_honest_night_is_believed(night: NightSeen) -> None:
     assert lies(night) == []
 
@@ -247,6 +280,10 @@ LIES: dict[str, tuple[str, NightSeen]] = {
         "what_is_promoted_is_trained",
         replace(REFUSED, after=OLD),
     ),
+    "a decision that another one follows": (
+        "what_a_person_decides_holds",
+        replace(REJECTED, steps=GOOD.steps),
+    ),
     "a damaged journal": (
         "nothing_is_damaged",
         with_run(GOOD, "gate", damage=("journal/1 has lost its end",)),
@@ -258,6 +295,33 @@ LIES: dict[str, tuple[str, NightSeen]] = {
 def test_a_lie_is_caught(name: str) -> None:
     rule, night = LIES[name]
     assert rule in {lie.split(":")[0] for lie in lies(night)}
+
+
+def asked(night: NightSeen, **changes: Any) -> NightSeen:
+    assert night.approval is not None
+    return replace(night, approval=replace(night.approval, **changes))
+
+
+@pytest.mark.parametrize(
+    ("night", "said"),
+    [
+        (asked(ASKED, decisions=()), "has 0 decisions"),
+        (asked(ASKED, decisions=(("sweep-1", True, "ann"), ("sweep-1", False, "bob"))), "has 2 decisions"),
+        (asked(ASKED, answer="reject"), "answer was reject, and ann decided True"),
+        (asked(ASKED, decisions=(("sweep-1", True, "silence"),)), "answer was approve, and silence decided"),
+        (asked(ASKED, task=step("failed", promoted=True)), "the task is failed"),
+        (asked(ASKED, task=step(promoted=False)), "handed on False, the decision is True"),
+        (asked(ASKED, registered=("sweep-0",)), "the registry has ['sweep-0']"),
+        (asked(ASKED, registered=("sweep-1", "sweep-0", "sweep-1")), "the registry has"),
+        (asked(ASKED, registered=("sweep-1", "sweep-0")), "the registry has"),
+        (asked(REJECTED, registered=("sweep-1",)), "the decision of ['sweep-1'] is False"),
+        (asked(ASKED, flaws=("000001-ab is missing",)), "000001-ab is missing"),
+        (replace(REJECTED, after=NEW), "the champion is of sweep-1, the decision is False"),
+        (replace(REJECTED, steps=GOOD.steps), "train is success, the decision is False"),
+    ],
+)
+def test_each_place_that_knows_of_a_decision_is_compared(night: NightSeen, said: str) -> None:
+    assert any(said in lie for lie in lies(night)), lies(night)
 
 
 def test_every_rule_catches_something() -> None:
@@ -323,3 +387,18 @@ def test_a_night_to_whose_training_something_happens_is_trained(orchestrator: Na
             # The worst that it can find is as good as the best that an earlier night could.
             assert plan.level + 1.0 <= least
         least = min(least, plan.level)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_person_answers_in_each_way_where_people_do_nothing_else(seed: int) -> None:
+    plans = [draw("airflow", seed, night) for night in range(60)]
+    assert {plan.answer for plan in plans} == {"", *ANSWERS}
+    for plan in plans:
+        acts = any(event.what in (*ENDINGS, "clear") for event in plan.events)
+        assert bool(plan.answer) is not acts
+        assert plan.answer or all(event.when != "asking" for event in plan.events)
+    assert any(event.when == "asking" for plan in plans for event in plan.events)
+    others: set[Answer] = {
+        draw(name, seed, night).answer for name in ("loop", "prefect") for night in range(30)
+    }
+    assert others == {""}

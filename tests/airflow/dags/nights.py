@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
+from raysweep_airflow import ApproveOperator, GateOperator, SweepOperator, TrainOperator
 
 ARGUMENTS = {"retries": 2, "retry_delay": timedelta(seconds=1)}
 # For nights with many faults: retries that are enough for them, and a lease that ends what is orphaned.
@@ -20,6 +20,7 @@ def night(
     gate: bool = False,
     train: bool = True,
     accept_partial: bool = True,
+    approval: bool = False,
     arguments: dict[str, Any] = ARGUMENTS,
 ) -> DAG:
     with DAG(
@@ -30,6 +31,7 @@ def night(
         # The specs are JSON objects in the run's conf: rendered to objects, not to text.
         render_template_as_native_obj=True,
     ) as dag:
+        last: Any
         spec = "{{ dag_run.conf['sweep'] }}"
         last = sweep = SweepOperator(
             task_id="sweep", spec=spec, deferrable=True, accept_partial=accept_partial, on_clear="resume"
@@ -40,11 +42,18 @@ def night(
                 spec=spec,
                 outcome=sweep.output,
                 gate="{{ dag_run.conf['gate'] }}",
+                approval="{{ dag_run.conf['approval'] }}" if approval else None,
                 deferrable=True,
             )
+        if approval:
+            last = ApproveOperator(task_id="approve", outcome=last.output, check_every=timedelta(seconds=30))
         if train:
             TrainOperator(
-                task_id="train", spec="{{ dag_run.conf['train'] }}", outcome=last.output, deferrable=True
+                task_id="train",
+                spec="{{ dag_run.conf['train'] }}",
+                outcome=last.output,
+                registry="{{ dag_run.conf['registry'] }}" if approval else None,
+                deferrable=True,
             )
     return dag
 
@@ -54,3 +63,4 @@ night("night_alone", train=False)
 night("night_gated", gate=True)
 night("night_strict", accept_partial=False)
 night("night_leased", gate=True, arguments=STRESS)
+night("night_asked", gate=True, approval=True, arguments=STRESS)

@@ -49,8 +49,8 @@ class DownAtTimes(StandIn):
         raise NotImplementedError
 
 
-class RegistryContract:
-    """Give it a `server` and a `model` of its own."""
+class RegistryNights:
+    """Nights that register. Give it a `server` and a `model` of its own."""
 
     server: DownAtTimes
     model: str
@@ -76,6 +76,10 @@ class RegistryContract:
         release = release_id(LINE, record.champion.sweep_id, record.champion.at)
         add_model(store, LINE, spec, release, f"{store.url}/train-{number}/model", f"train-{number}")
         return sync(store, LINE, **options)
+
+
+class RegistryContract(RegistryNights):
+    """What holds of each registry."""
 
     def test_the_alias_moves_once_for_each_promotion_though_the_server_is_down_in_a_third(
         self, tmp_path: Path
