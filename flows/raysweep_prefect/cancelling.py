@@ -1,7 +1,7 @@
 """Ends a flow run that a person cancels, where nothing else does.
 
 Prefect's worker ends the process of such a run, and marks it Cancelled. Where that process ended by itself
-before the worker looked, or where no worker runs it, the run would stay Cancelling for ever.
+before the worker looked, or where no worker runs it, the run would stay Cancelling.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RunCancelledError(Abort):
 def leave_cancelled(asker: Asker | None, why: str) -> None:
     """Where a person cancels the flow run, give its worker time to end it, then mark it Cancelled.
 
-    A subflow is left to its parent, and a server that does not respond to the worker.
+    A subflow is left to its parent. A server that does not respond for `WORKER_S` is left alone.
 
     Raises: RunCancelledError: It is Cancelled.
     """

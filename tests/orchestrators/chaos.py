@@ -12,7 +12,7 @@ truth?
   them.
 - **Nothing ends by itself** from the moment at which a person ends a night: what is missed is seen.
 - **A night ends** when its last step has, or a step has failed, every event that can still come has come,
-  and no job runs; after ten minutes at the latest, or `--limit`. What nobody waits for any more ends by
+  and no job runs; after ten minutes at the latest, or `--limit`. What no step waits for any more ends by
   its lease (a minute).
 - **The oracle** (`chaos_oracle`) is pure as well: it gets what was seen (states, outcomes, journals, jobs,
   champion, what trials noted) and names the contradictions. What people did decides how a night has to end;

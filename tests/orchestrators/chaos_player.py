@@ -37,7 +37,7 @@ SETTLE_S: Final = 6.0
 THINK_S: Final = 8.0
 """How long a person takes at least to answer; before, Airflow itself may lose the answer."""
 SILENT_S: Final = 20.0
-"""After how long silence rejects, in a night in which nobody answers."""
+"""After how long silence rejects, in a night in which no person answers."""
 LEFT_S: Final = 30.0
 """How long after a night its processes may take to go."""
 REGISTRY: Final = "tests.orchestrators.chaos_registry:Registry"

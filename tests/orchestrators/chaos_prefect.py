@@ -2,7 +2,7 @@
 
 Two of three nights ask for one. As soon as the flow run is paused, after a pause of its own that is drawn
 too, it is answered: by its form, by the same call that `raysweep approve` makes, by both with opposite
-answers, or by nobody. A form that a retry opens anew is answered the same way.
+answers, or by no one. A form that a retry opens anew is answered the same way.
 
 After the night `more_lies` compares the four that must tell one truth about the decision: what people said,
 the champion's file, the evidence, and the task `approval` that the flow run shows.
@@ -199,7 +199,7 @@ class ApprovingPrefect(PrefectHands):
             if decided or shown:
                 yield f"nothing waited for approval, and there is one: {decided or shown}"
             if night.promoted and told.approving.way:
-                yield f"{night.sweep_id} was promoted, and nobody was asked"
+                yield f"{night.sweep_id} was promoted, and no person was asked"
             return
         if night.decision is None:
             if shown:
