@@ -32,6 +32,8 @@ class Cell:
     python: str = PYTHON
     is_pinned: bool = True
     """Whether constraints.txt holds for all packages that the cell does not name."""
+    unpinned: tuple[str, ...] = ()
+    """How names of packages begin for which constraints.txt does not hold all the same."""
     until: str = ""
     """Packages are those of that day, but for `NEWEST`: an old Airflow does not run with the newest of all
     that it requires, and is installed with a constraints file of its own age. Empty: the newest."""
@@ -178,7 +180,12 @@ _PREFECTS: Final[Mapping[str, Sequence[str]]] = {
 """Each with the packages that it does not run with in their newest versions."""
 _PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 _OPTUNAS: Final = ("4.9.0", "5.0.0")
-_TORCHES: Final = ("2.6.0", "2.13.0", "2.15.0")
+_TORCHES: Final[Mapping[str, Sequence[str]]] = {
+    "2.6.0": ["sympy==1.13.1"],  # moto asks for a newer one
+    "2.13.0": [],
+    "2.15.0": [],
+}
+"""Each with packages that stand above what others require."""
 
 
 def _trains(ray: str) -> bool:
@@ -249,10 +256,11 @@ CELLS: Final[Sequence[Cell]] = (
             product="torch",
             version=version,
             extras="ray,gp",
-            packages=(f"torch=={version}", NEWEST_RAY),
+            packages=(f"torch=={version}", NEWEST_RAY, *pins),
             sample=TORCH_SAMPLE,
+            unpinned=("cuda-", "nvidia-", "sympy", "triton"),  # each PyTorch has its own
         )
-        for version in _TORCHES
+        for version, pins in _TORCHES.items()
     ),
 )
 TESTERS: Final = ("hypothesis", "moto[s3,server]", "playwright", "pytest", "pytest-timeout", "pytest-xdist")

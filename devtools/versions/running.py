@@ -199,10 +199,15 @@ def read_report(report: Path, seconds: float) -> Part:
 
 
 def _constraints(cell: Cell, folder: Path) -> Path:
-    """constraints.txt without the packages that the cell names itself."""
+    """constraints.txt without the packages that the cell names itself, or does not pin."""
     own = {re.split(r"[\[=<>~!; ]", each, maxsplit=1)[0].lower() for each in cell.packages}
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    kept = [line for line in lines if re.split(r"[\[=<>~!; ]", line, maxsplit=1)[0].lower() not in own]
+    names = [re.split(r"[\[=<>~!; ]", line, maxsplit=1)[0].lower() for line in lines]
+    kept = [
+        line
+        for line, name in zip(lines, names, strict=True)
+        if name not in own and not name.startswith(cell.unpinned)
+    ]
     path = folder / "constraints.txt"
     path.write_text("\n".join(kept) + "\n")
     return path
@@ -217,7 +222,7 @@ def _install(*arguments: str) -> None:
 
 def _digest(cell: Cell) -> str:
     """Of all that an environment is made of."""
-    text = repr((cell.extras, cell.packages, cell.until, cell.python, cell.is_pinned, TESTERS))
+    text = repr((cell.extras, cell.packages, cell.until, cell.python, cell.is_pinned, cell.unpinned, TESTERS))
     for name in ("pyproject.toml", *(["constraints.txt"] if cell.is_pinned else [])):
         text += (ROOT / name).read_text()
     return sha256(text.encode()).hexdigest()

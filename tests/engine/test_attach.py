@@ -117,6 +117,24 @@ def test_a_sweep_on_an_existing_cluster_leaves_nothing_on_it(
     check_nothing_is_left(cluster)
 
 
+@pytest.mark.servers
+def test_a_process_that_requires_a_token_is_told_that_the_cluster_has_none(
+    cluster: str,
+    make_spec: Callable[..., rs.SweepSpec],
+    drive: Callable[..., Driver],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray itself would end each worker as it starts, since "all references to the actor were removed"."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 32)
+    code, said = drive(make_spec("noop"), address=cluster).finish()
+    assert (code, said["error"]) == (2, "ClusterAuthError")
+    assert said["message"] == (
+        f"Ray cluster {cluster}: it has no tokens, and RAY_AUTH_MODE=token is set here: no worker could"
+        " start; unset RAY_AUTH_MODE, or start the cluster with it"
+    )
+
+
 @pytest.mark.slow
 def test_nothing_answers(make_spec: Callable[..., rs.SweepSpec], drive: Callable[..., Any]) -> None:
     code, said = drive(make_spec("noop"), address="127.0.0.1:1").finish()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.raycompat import cluster
+from raysweep.raycompat import cluster, tokens
 from tests.engine.conftest import wait_for
 from tests.insides import actor_states
 
@@ -18,6 +18,14 @@ def test_what_nodes_have_and_have_free() -> None:
     assert total["CPU"] == 2.0
     wait_for(lambda: [free.get("CPU") for free in cluster.free_by_node().values()] == [2.0])
     assert set(cluster.free_by_node()) == set(cluster.total_by_node())
+
+
+def test_an_embedded_ray_is_open_where_this_process_requires_no_token() -> None:
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    assert tokens.is_open(address) is not tokens.refuses_calls_without()
+    assert not tokens.is_open("127.0.0.1:1")
 
 
 def test_no_node_is_about_to_go_and_none_could_be_added() -> None:

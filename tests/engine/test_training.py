@@ -26,6 +26,7 @@ from raysweep.errors import (
     TrainableImportError,
     TrainingFailedError,
 )
+from raysweep.raycompat.tokens import is_open
 from raysweep.runs.ownership.training_claim import find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.specs.identity import sweep_id
@@ -149,7 +150,9 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
     log, storage_path = tmp_path / "log", tmp_path / "runs"
     command = [sys.executable, str(program), address, str(storage_path), str(log)]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "RAY_AUTH_MODE": "token"}
+    # From Ray 2.60 an embedded Ray has a token, which Ray takes by itself only for `auto`.
+    mode = {} if is_open(address) else {"RAY_AUTH_MODE": "token"}
+    environment = {**os.environ, "PYTHONPATH": path, **mode}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as first:
         assert first.stderr is not None
         seen = []

@@ -11,7 +11,7 @@ the champion's file, the evidence, and the task `approval` that the flow run sho
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -95,7 +95,7 @@ class _Told:
     asked_at: float | None = None
     """Since when its flow run is paused."""
     said: list[tuple[str, bool]] = field(default_factory=list)
-    """What people have said, and was taken."""
+    """What people have said, and was taken, or may have been."""
 
 
 class ApprovingPrefect(PrefectHands):
@@ -156,10 +156,17 @@ class ApprovingPrefect(PrefectHands):
 
     def _by_form(self, run: str, approved: bool) -> bool:
         given = {"run_input": {"approved": approved, "by": "form"}}
+        path, may_be_stored = f"/flow_runs/{run}/resume", False
         with suppress(httpx.HTTPStatusError):
-            answer = ask_patiently(self.servers, "POST", f"/flow_runs/{run}/resume", given)
-            return bool(answer["status"] == "ACCEPT")
-        return False
+            try:
+                answer = self.servers.ask("POST", path, given)
+            except httpx.HTTPError as error:
+                if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                    return False
+                may_be_stored = True  # the server died, or gave up, and not before it had it, perhaps
+                answer = ask_patiently(self.servers, "POST", path, given)
+            return may_be_stored or bool(answer["status"] == "ACCEPT")
+        return may_be_stored
 
     def _by_command(self, run: str, approved: bool) -> bool:
         night = self._night(run)
@@ -207,7 +214,7 @@ class ApprovingPrefect(PrefectHands):
             return
         if not decided:
             yield f"the evidence has no decision, the champion's file {night.decision}"
-        yield from _of_decision(told, night.decision)
+        yield from lies_of_decision(told.approving, told.said, night.decision)
         if shown and shown != ("Approved" if night.decision.approved else "Rejected"):
             yield f"the flow run shows {shown}, the decision is {night.decision}"
         if night.promoted != night.decision.approved:
@@ -228,17 +235,18 @@ class ApprovingPrefect(PrefectHands):
         return f"{told.approving}; {decision or 'not decided'}"
 
 
-def _of_decision(told: _Told, decision: Decision) -> Iterator[str]:
+def lies_of_decision(
+    approving: Approving, said: Sequence[tuple[str, bool]], decision: Decision
+) -> Iterator[str]:
     """Whether it is what people said, or what silence means."""
     if decision.by == SILENCE:
-        wanted = told.approving.way.endswith("promote")
-        if not told.approving.way.startswith("silence"):
-            yield f"silence decided, and people were to: {told.approving.way}"
+        wanted = approving.way.endswith("promote")
+        if not approving.way.startswith("silence"):
+            yield f"silence decided, and people were to: {approving.way}"
         elif decision.approved != wanted:
             yield f"silence was to mean {wanted}, the decision is {decision}"
         return
     if decision.by == "raysweep":
         return  # another night changed the champion meanwhile
-    said = [(decision.by, decision.approved)]
-    if not set(said) <= set(told.said):
-        yield f"the decision is {decision}, people said {told.said}"
+    if (decision.by, decision.approved) not in said:
+        yield f"the decision is {decision}, people said {said}"

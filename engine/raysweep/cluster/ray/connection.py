@@ -15,7 +15,7 @@ from raysweep.cluster.interrupts import signals_wait
 from raysweep.cluster.ray.embedded_watch import EmbeddedWatch
 from raysweep.cluster.ray.shared_connection import FoundRay, RayConnection, SharedRay
 from raysweep.cluster.ray.temp_folder import ray_folder
-from raysweep.errors import ClusterUnreachableError
+from raysweep.errors import ClusterAuthError, ClusterUnreachableError
 from raysweep.raycompat.importing import quiet_import
 from raysweep.raycompat.patience import patient_start
 from raysweep.raycompat.signals import handlers_kept
@@ -38,6 +38,7 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
 
     Raises:
         ClusterUnreachableError: Nothing answers at `address`, or another thread uses another Ray.
+        ClusterAuthError: This process requires a token, and the cluster has none.
         ClusterLostError: The embedded Ray of this process died, and other threads have not left it yet.
     """
     # Half an import of Ray could not be completed in this process.
@@ -86,6 +87,7 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
         fix = "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the cluster's" if "Unauthent" in text else ""
         raise ClusterUnreachableError(address, text.splitlines()[0], fix) from error
     try:
+        _check_token(address)
         with quiet_raylet():
             yield RayConnection(address=address, host=_own_host(), is_embedded=False, is_ours=True)
     finally:
@@ -99,6 +101,7 @@ def join_cluster() -> None:
 
     Raises:
         ClusterUnreachableError: This is no node of a cluster.
+        ClusterAuthError: See `connect`.
     """
     import ray
 
@@ -107,6 +110,7 @@ def join_cluster() -> None:
     except (ConnectionError, ValueError, RuntimeError) as error:
         problem = next(iter(str(error).splitlines()), type(error).__name__)
         raise ClusterUnreachableError("auto", problem, "run this as a job of a Ray cluster") from error
+    _check_token("auto")
 
 
 def leave_cluster() -> None:
@@ -127,6 +131,20 @@ def _check_port(address: str) -> None:
         raise ClusterUnreachableError(
             address, f"nothing answers ({error})", "check the address, or start a cluster with `ray start`"
         ) from error
+
+
+def _check_token(address: str) -> None:
+    """Check that the cluster has tokens where this process requires one.
+
+    It would refuse the calls in which the cluster asks after its actors, and Ray would end each as it starts.
+    """
+    import ray
+
+    from raysweep.raycompat import tokens
+
+    if tokens.refuses_calls_without() and tokens.is_open(str(ray.get_runtime_context().gcs_address)):
+        problem = "it has no tokens, and RAY_AUTH_MODE=token is set here: no worker could start"
+        raise ClusterAuthError(address, problem, "unset RAY_AUTH_MODE, or start the cluster with it")
 
 
 def _own_host() -> str:
