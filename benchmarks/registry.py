@@ -80,6 +80,14 @@ _ALL: Final = (
         ray=False,
         tiny={"slots": 5, "trials": {"fifo": 20, "asha": 10, "pbt": 4}},
     ),
+    _named(
+        "million",
+        "million",
+        ray=False,
+        tiny={"trials": 2_000},
+        is_long=True,
+        why_left_out="takes a quarter of an hour",
+    ),
     _named("outcome-scale", "outcome_scale", ray=False, tiny={"trials": 50}),
     _named(
         "storage-year",

@@ -263,4 +263,12 @@ CELLS: Final[Sequence[Cell]] = (
         for version, pins in _TORCHES.items()
     ),
 )
-TESTERS: Final = ("hypothesis", "moto[s3,server]", "playwright", "pytest", "pytest-timeout", "pytest-xdist")
+TESTERS: Final = (
+    "hypothesis",
+    "moto[s3,server]",
+    "playwright",
+    "psutil",
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+)
