@@ -80,6 +80,7 @@ _ALL: Final = (
         ray=False,
         tiny={"slots": 5, "trials": {"fifo": 20, "asha": 10, "pbt": 4}},
     ),
+    _named("slots", "slots", tiny={"slots": 4}, is_long=True, why_left_out="takes 20 GiB of memory"),
     _named(
         "million",
         "million",
