@@ -292,7 +292,7 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 PICTURES ?=
-## pictures: the pictures and reports of the documentation, from real runs; 10 minutes on two cores (PICTURES="gallery report airflow approval prefect"; "--redraw gallery" runs no sweep)
+## pictures: the pictures and reports of the documentation, from real runs; 10 minutes on two cores (PICTURES="gallery report airflow approval prefect prefect-approval"; "--redraw gallery" runs no sweep)
 pictures: setup browser .venv-programs/.stamps/dev
 	$(BIN)/python -m devtools.pictures $(PICTURES)
 

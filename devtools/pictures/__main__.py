@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from devtools.pictures import airflow, approval, gallery, prefect, report, stale
 from devtools.pictures.browser import open_browser
 
-GROUPS = ("gallery", "report", "airflow", "approval", "prefect")
+GROUPS = ("gallery", "report", "airflow", "approval", "prefect", "prefect-approval")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     approval.make(browser)
                 case "prefect":
                     prefect.make(browser)
+                case "prefect-approval":
+                    prefect.make_approval(browser)
             stale.record(browser.taken)
     return 0
 
