@@ -259,6 +259,19 @@ def running(*parts: str) -> list[int]:
     return found
 
 
+def programs_running() -> list[int]:
+    """The processes of programs that trials of this process have started; another one may test beside it."""
+    names = ("PYTEST_XDIST_TESTRUNUID", "PYTEST_XDIST_WORKER")
+    ours = [f"{name}={os.environ[name]}\0".encode() for name in names if name in os.environ]
+    found = []
+    for pid in running("RAYSWEEP_EMIT="):
+        with suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes() + b"\0"
+            if all(each in variables for each in ours):
+                found.append(pid)
+    return found
+
+
 def are_exact(rows: list[dict[str, Any]]) -> bool:
     """Whether report n is of epoch n, in each attempt without a gap.
 

@@ -20,7 +20,7 @@ from raysweep.runs.reading.history import reports_of
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import INLINE, ROOT, Driver, wait_for
-from tests.engine.programs import are_exact, kill_at, reached, running, spec_of
+from tests.engine.programs import are_exact, kill_at, programs_running, reached, running, spec_of
 
 pytestmark = [
     pytest.mark.ray,
@@ -90,7 +90,7 @@ def test_a_shell_script_is_a_trial_and_leaves_no_process(
     assert sorted(trial.score for trial in outcome.trials) == [1.4, 2.4, 3.4]
     assert outcome.best is not None
     assert outcome.best.config == {"x": 1}
-    assert not running("RAYSWEEP_EMIT=")
+    assert not programs_running()
 
 
 def test_killed_programs_and_workers_resume_from_their_checkpoints_and_reports_are_exact(
@@ -200,7 +200,7 @@ def test_a_command_is_the_full_scale_training_of_a_sweep(ray_cluster: RayConnect
     outcome.raise_for_status()
     assert outcome.metrics == {"loss": 5.4, "step": 4}
     assert outcome.model_uri is not None
-    assert not running("RAYSWEEP_EMIT=")
+    assert not programs_running()
 
 
 def test_a_program_runs_inline(ray_cluster: RayConnection, storage: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_program_runs_inline(ray_cluster: RayConnection, storage: Path) -> Non
         storage, command=["bash", "-c", LOOP, "loop", "{args}"], param_space={"x": {"choice": [3]}}, **INLINE
     )
     assert [trial.score for trial in rs.run_sweep(spec, key="k").trials] == [3.4]
-    assert not running("RAYSWEEP_EMIT=")
+    assert not programs_running()
 
 
 def test_what_cannot_run_is_refused_before_anything_starts(
