@@ -146,6 +146,7 @@ def test_nsga2_searches_in_the_right_direction(mode: str) -> None:
 
 
 def test_auto_goes_from_the_gaussian_process_to_tpe() -> None:
+    pytest.importorskip("torch")
     space = spec_of("auto").space
     for has_constraints, later in ((True, TpeModel), (False, CmaModel)):
         model: Any = AutoModel(

@@ -131,6 +131,8 @@ def test_operations_go_through_python_only_where_another_device_is_the_default(
     searcher = searched(STARTUP + 2)
     monkeypatch.setattr(DeviceContext, "__torch_function__", count)
     with torch.device(device):
+        if torch.get_default_device().type != device:
+            pytest.skip("this PyTorch does not say which device a context has set")
         assert searcher.ask(STARTUP + 2) is not None
     assert (calls > 10_000) == (device == "meta"), "and what is asked is computed on the CPU"
 
