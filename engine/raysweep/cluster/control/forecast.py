@@ -49,6 +49,7 @@ class Forecast:
         if process.poll() is None:
             if now - self._begun_at > TIMEOUT_S:
                 self.close()
+                self._due_at = now + BUSY_SHARE * TIMEOUT_S
             return
         self._process = None
         self._due_at = now + max(self._every_s, BUSY_SHARE * (now - self._begun_at))
