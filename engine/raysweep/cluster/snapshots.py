@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Final
 
 from raysweep.core.state.frozen import FrozenState, freeze
@@ -24,8 +24,9 @@ from raysweep.storage.journal.writer import JournalWriter
 # Replaying this many records takes half a second to a second.
 EVERY_RECORDS: Final = 50_000
 EVERY_S: Final = 2.0
-# Snapshots take at most 1/SHARE of the time.
+# Snapshots take at most 1/SHARE of a processor, and one is under way for at most 1/4 of the time.
 SHARE: Final = 20
+RESTS: Final = 3
 log = logging.getLogger("raysweep")
 
 
@@ -73,11 +74,11 @@ class Snapshots:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _put(self, number: int, frozen: FrozenState, undeleted: Sequence[str]) -> None:
-        began = monotonic()
+        began, used_s = monotonic(), thread_time()
         try:
             self._folder.snapshots.write_parts(number, frozen.parts(), undeleted)
         except StorageError as error:
             log.warning("no snapshot was written: %s", error)
-        took_s = monotonic() - began
-        self._next_at = monotonic() + max(EVERY_S, SHARE * took_s)
+        took_s, used_s = monotonic() - began, thread_time() - used_s
+        self._next_at = monotonic() + max(EVERY_S, SHARE * used_s, RESTS * took_s)
         self._is_under_way = False

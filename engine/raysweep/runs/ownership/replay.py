@@ -17,6 +17,7 @@ from raysweep.core.vocabulary.commands import DeleteCheckpoint
 from raysweep.core.vocabulary.events import Event
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
 from raysweep.outcome import SweepProgress
+from raysweep.outcome.record import without_collector
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec
 from raysweep.storage.formats import OTHER_FIX
@@ -91,6 +92,7 @@ def rebuild(folder: SweepFolder, record: SweepRecord) -> Replay:
     return Replay(journal=journal, state=state, discarded=recent)
 
 
+@without_collector()
 def read_state(
     folder: SweepFolder,
     record: SweepRecord,

@@ -19,6 +19,7 @@ from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged
 from raysweep.documents.wall_clock import check_deadline, resolve_deadline
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
+from raysweep.outcome.record import without_collector
 from raysweep.runs.across_runs.pins import find_pins, pins_of
 from raysweep.runs.across_runs.warm_start import recall, warm_from_json, warm_to_json
 from raysweep.runs.folder import SweepFolder, SweepRecord
@@ -240,6 +241,7 @@ def hold(
     )
 
 
+@without_collector()
 def rebuild_searcher(
     spec: SweepSpec, state: SweepState, warm: WarmStart | None = None, retried: Sequence[int] = ()
 ) -> Searcher:

@@ -235,12 +235,17 @@ def test_a_snapshot_comes_after_so_many_records_and_so_much_time(
     assert empty.snapshots.read_newest().number == 2
 
 
-def test_one_follows_another(empty: SweepFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that took long are rarer: writing them may take a share of the time, and no more."""
+@pytest.mark.parametrize(("used_s", "pause_s"), [(2.0, making.SHARE * 2.0), (0.1, making.RESTS * 2.0)])
+def test_one_follows_another(
+    used_s: float, pause_s: float, empty: SweepFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that took long are rarer: they may take a share of a processor, and a share of the time."""
     monkeypatch.setattr(making, "EVERY_RECORDS", 1)
     monkeypatch.setattr(making, "EVERY_S", 0.0)
     now = [0.0]
+    used = [0.0]
     monkeypatch.setattr(making, "monotonic", lambda: now[0])
+    monkeypatch.setattr(making, "thread_time", lambda: used[0])
     controller, events = Controller(empty), _events()
     write = SnapshotFolder.write_parts
 
@@ -248,6 +253,7 @@ def test_one_follows_another(empty: SweepFolder, monkeypatch: pytest.MonkeyPatch
         folder: SnapshotFolder, number: int, parts: Iterable[bytes], discarded: Sequence[str]
     ) -> None:
         now[0] += 2.0
+        used[0] += used_s
         write(folder, number, parts, discarded)
 
     monkeypatch.setattr(SnapshotFolder, "write_parts", write_slowly)
@@ -264,9 +270,8 @@ def test_one_follows_another(empty: SweepFolder, monkeypatch: pytest.MonkeyPatch
 
     first = look(0.0)
     assert now[0] == 2.0
-    pause = making.SHARE * 2.0
-    assert look(2.0 + pause - 0.1) == first
-    assert look(2.0 + pause + 0.1) > first
+    assert look(2.0 + pause_s - 0.1) == first
+    assert look(2.0 + pause_s + 0.1) > first
     controller.close()
 
 
