@@ -22,6 +22,7 @@ from raysweep.runs.across_runs.champions import (
     encode_record,
 )
 from raysweep.runs.across_runs.evidence import (
+    Chain,
     Evidence,
     Facts,
     Kind,
@@ -133,7 +134,9 @@ def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", 
 
     def bring_back(record: ChampionRecord) -> Change | None:
         found.clear()
-        entries = _sound_entries(store, line)
+        chain = _sound_chain(store, line)
+        # Another call may have changed the line since `record` was read: then nothing is written below.
+        record, entries = chain.record, chain.entries
         if record.champion is None or not entries or record.head == "":
             raise SpecError("NAME", f"{line.name!r} has no champion by {line}", "see `raysweep nights`")
         made = next(each for each in reversed(entries) if each.promoted)
@@ -232,7 +235,7 @@ def _entry(line: Line, record: ChampionRecord, change: Change) -> Evidence:
     )
 
 
-def _sound_entries(store: Store, line: Line) -> tuple[Evidence, ...]:
+def _sound_chain(store: Store, line: Line) -> Chain:
     """The line's evidence. Raises StorageError: something in it is not as it was written."""
     chain = read_chain(store, line)
     if chain.flaws:
@@ -240,7 +243,7 @@ def _sound_entries(store: Store, line: Line) -> tuple[Evidence, ...]:
         more = f" (and {len(chain.flaws) - 1} more)" if len(chain.flaws) > 1 else ""
         fix = "`raysweep verify` lists all; restore it from a backup, then roll back"
         raise StorageError(f"{store.url}/{flaw.object}", f"{flaw.problem}{more}", fix)
-    return chain.entries
+    return chain
 
 
 def _stack(entries: tuple[Evidence, ...]) -> list[Champion]:

@@ -9,8 +9,8 @@ import pytest
 
 from raysweep.errors import SpecError, StorageError
 from raysweep.runs.across_runs import releases
-from raysweep.runs.across_runs.champions import ChampionRecord, Night, read_champion
-from raysweep.runs.across_runs.evidence import read_chain
+from raysweep.runs.across_runs.champions import ChampionRecord, Line, Night, read_champion
+from raysweep.runs.across_runs.evidence import Chain, read_chain
 from raysweep.runs.across_runs.releases import add_night, roll_back
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
@@ -131,6 +131,25 @@ def test_two_rollbacks_at_once_are_one(tmp_path: Path) -> None:
     assert [each.champion.sweep_id for each in done] == ["n2"] * 4
     assert sum(each.is_new for each in done) == 1
     assert champion(store) == "n2"
+
+
+def test_one_that_another_overtakes_while_it_reads_says_what_is_champion_then(
+    three: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = releases.read_chain
+    other: list[releases.Rollback] = []
+
+    def overtaken(store: Store, line: Line) -> Chain:
+        if not other:
+            monkeypatch.setattr(releases, "read_chain", read)
+            other.append(roll_back(store, line))
+        return read(store, line)
+
+    monkeypatch.setattr(releases, "read_chain", overtaken)
+    done = roll_back(three, LINE)
+    assert other[0].is_new
+    assert not done.is_new
+    assert done.champion == other[0].champion
 
 
 def test_a_kill_before_the_champions_file_is_replaced_leaves_what_was(
