@@ -136,7 +136,7 @@ def test_two_rollbacks_at_once_are_one(tmp_path: Path) -> None:
 def test_one_that_another_overtakes_while_it_reads_says_what_is_champion_then(
     three: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = releases.read_chain
+    read = read_chain
     other: list[releases.Rollback] = []
 
     def overtaken(store: Store, line: Line) -> Chain:
