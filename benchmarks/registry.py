@@ -174,7 +174,12 @@ _ALL: Final = (
     _named("report", "report", ray=False, tiny={"sizes": ((20, 3),), "has_browser": False}),
     _named("estimates", "estimates", ray=False, is_long=True, why_left_out=_LONG),
     _named(
-        "estimates-recorded", "recorded", ray=False, tiny={"nights": 1, "step_s": 0.02}, why_left_out=_LONG
+        "estimates-recorded",
+        "recorded",
+        ray=False,
+        tiny={"nights": 1, "step_s": 0.02},
+        is_long=True,
+        why_left_out=_LONG,
     ),
     _named("falsepos", "falsepos", ray=False, tiny={"gates": 50}),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 # Ray starts its workers at nice 15. Beside a second pytest on two cores they would get next to nothing, and a
 # trial that starts in two seconds alone would take a minute.
 os.environ.setdefault("RAY_worker_niceness", "0")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of modules and tests live until the end: the collector need not walk through them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from raysweep.run import run_sweep, run_training
     from raysweep.runs.reading.history import load
     from raysweep.runs.reading.summaries import sweeps
-    from raysweep.specs.resources import Resources
-    from raysweep.specs.scaling import Scaling
     from raysweep.specs.sweep import SweepSpec
     from raysweep.specs.train import TrainSpec
+    from raysweep.specs.trial.resources import Resources
+    from raysweep.specs.trial.scaling import Scaling
     from raysweep.trial import get_checkpoint, get_context, new_checkpoint, report, should_checkpoint
     from raysweep.version import __version__
 
@@ -31,8 +31,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.runs.reading.history": ("load",),
     "raysweep.runs.reading.summaries": ("sweeps",),
     "raysweep.from_tune.tuner": ("from_tuner",),
-    "raysweep.specs.resources": ("Resources",),
-    "raysweep.specs.scaling": ("Scaling",),
+    "raysweep.specs.trial.resources": ("Resources",),
+    "raysweep.specs.trial.scaling": ("Scaling",),
     "raysweep.specs.sweep": ("SweepSpec",),
     "raysweep.specs.train": ("TrainSpec",),
     "raysweep.trial": ("get_checkpoint", "get_context", "new_checkpoint", "report", "should_checkpoint"),

@@ -50,6 +50,7 @@ def test_all_that_can_run_do_and_the_others_say_why_not(start: Start) -> None:
     assert "is ignored: the Ray of this process runs already, with" in errors
 
 
+@pytest.mark.slow
 def test_ctrl_c_interrupts_a_sweep_on_another_thread_as_well(
     start: Start, lines: Callable[[], list[list[str]]]
 ) -> None:

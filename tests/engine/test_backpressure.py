@@ -61,6 +61,7 @@ class Dam:
             self.server.hold_back(False)
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own_report_waits_for_the_controller(
     run: Callable[..., rs.SweepOutcome],
     lines: Callable[[], list[list[str]]],

@@ -87,6 +87,7 @@ def shares_of(lines: Lines) -> dict[int, list[list[str]]]:
     return shares
 
 
+@pytest.mark.slow
 def test_each_worker_of_a_gang_has_what_its_config_says_also_after_a_kill(
     make_spec: Callable[..., rs.SweepSpec],
     drive: Callable[..., Driver],
@@ -118,7 +119,8 @@ def test_each_worker_of_a_gang_has_what_its_config_says_also_after_a_kill(
         assert given == {(str(rank), str(cpus), f"{cpus}.0") for rank in range(workers)}
 
 
-@pytest.mark.parametrize("isolation", ["process", pytest.param("actor", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", ["process", "actor"])
 def test_threads_of_each_worker_follow_its_cpus_and_its_memory_its_config(
     run: Callable[..., rs.SweepOutcome], lines: Lines, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +145,7 @@ def test_threads_of_each_worker_follow_its_cpus_and_its_memory_its_config(
             assert [share[3] for share in shares] == [f"{100 + 100 * trial.config['size']}.0"] * workers
 
 
+@pytest.mark.slow
 def test_each_worker_is_pinned_to_as_many_cpus_as_its_config_says(
     run: Callable[..., rs.SweepOutcome], lines: Lines
 ) -> None:

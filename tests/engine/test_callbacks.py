@@ -104,6 +104,7 @@ def test_callbacks_of_a_tuner_are_called(tmp_path: Path) -> None:
     assert sorted(path.read_text().split("\n")[:-1]) == wanted
 
 
+@pytest.mark.slow
 def test_rays_metrics_agent_has_the_numbers_of_a_sweep(run: Callable[..., rs.SweepOutcome]) -> None:
     import httpx
     import ray

@@ -61,6 +61,7 @@ def cancellation(reason: str = "enough") -> Cancellation:
     return Cancellation(at=time.time(), by="a test", reason=reason)
 
 
+@pytest.mark.slow
 def test_cancel_json_cancels_a_running_sweep_and_not_the_next_one(
     ray_cluster: object, make_spec: MakeSpec, lines: Lines, folder: SweepFolder
 ) -> None:

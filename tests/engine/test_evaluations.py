@@ -27,6 +27,7 @@ Run = Callable[..., rs.SweepOutcome]
 Lines = Callable[[], list[list[str]]]
 
 
+@pytest.mark.slow
 def test_a_slow_judge_decides_as_if_it_took_no_time_whatever_is_killed(
     make_spec: MakeSpec, drive: Callable[..., Driver], address: str, lines: Lines, storage: Path
 ) -> None:
@@ -77,6 +78,7 @@ def decided(outcome: rs.SweepOutcome) -> list[Any]:
     return [outcome.best.number, outcome.status, *trials]
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_fails_each_time_is_noted_and_the_sweep_goes_on(run: Run, lines: Lines) -> None:
     outcome = run(
         f"{HERE}:train",
@@ -114,6 +116,7 @@ def test_a_command_evaluates_each_second_checkpoint(run: Run, tmp_path: Path) ->
     ]
 
 
+@pytest.mark.slow
 def test_an_evaluation_may_start_tasks_of_ray_where_the_cluster_has_room(run: Run) -> None:
     judge = {"trainable": f"{HERE}:helped_judge", "resources": {"cpu": 0.5}, "tries": 1}
     outcome = run(f"{HERE}:train", num_samples=1, evaluate=judge, **FIELDS)

@@ -139,6 +139,7 @@ def test_the_best_go_further_from_python(make_spec: Any, ray_cluster: object, li
     assert rs.run_sweep(spec, key="k", extend={"top": 2, "max_t": 7}) == further
 
 
+@pytest.mark.slow
 def test_a_retry_that_is_killed_is_resumed_by_the_same_call(
     make_spec: Any, drive: Callable[..., Driver], address: str, lines: Lines
 ) -> None:

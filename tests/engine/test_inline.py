@@ -278,6 +278,7 @@ def test_a_sweep_that_is_killed_inline_resumes_in_any_isolation(script: Path, st
     assert "END completed 6 3" in out
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_an_inline_sweep_resumably(script: Path, start: Start) -> None:
     script.write_text(script.read_text().replace("breakpoint()", "import time; time.sleep(600)"))
     process = start("inline", "wait")

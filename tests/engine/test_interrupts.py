@@ -21,7 +21,6 @@ from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import ROOT, session_of, wait_for
-from tests.sampling import first_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -109,7 +108,8 @@ def folder_of(pid: int) -> Path | None:
     return next((owner.parent for owner in owners if f'"pid": {pid},' in owner.read_text()), None)
 
 
-@pytest.mark.parametrize("number", first_of([signal.SIGINT, signal.SIGTERM]))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_ray_starts(
     number: signal.Signals, start: Callable[..., Terminal], storage: Path
 ) -> None:
@@ -160,6 +160,7 @@ def test_ctrl_c_in_async_code(start: Callable[..., Terminal], storage: Path, add
     assert not any(line.startswith("LOST") for line in terminal.text.splitlines())
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_notebook_and_again_in_the_next_cell(
     start: Callable[..., Terminal], storage: Path, address: str
 ) -> None:

@@ -34,6 +34,7 @@ class Slow(WrappedStore):
         return call()
 
 
+@pytest.mark.slow
 def test_a_waiting_report_does_not_stand_in_line_behind_deletions(
     make_spec: Callable[..., rs.SweepSpec],
     ray_cluster: object,

@@ -57,6 +57,7 @@ def _is_free(path: Path, held: ExitStack) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies", first_of([False, True]))
 def test_each_worker_of_a_training_has_cpus_of_its_own_until_it_ends(tmp_path: Path, dies: bool) -> None:
     spec = rs.TrainSpec(

@@ -45,6 +45,7 @@ def test_a_killed_driver_changes_nothing_in_the_end(
     assert shown(outcome) == shown(simulate(spec, curve).outcome)
 
 
+@pytest.mark.slow
 def test_a_searcher_of_ray_tunes_goes_on_as_it_was_asked_and_told(
     make_spec: MakeSpec, drive: Callable[..., Driver], address: str, lines: Callable[[], list[list[str]]]
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_shell_script_is_a_trial_and_leaves_no_process(
     assert not programs_running()
 
 
+@pytest.mark.slow
 def test_killed_programs_and_workers_resume_from_their_checkpoints_and_reports_are_exact(
     ray_cluster: RayConnection, storage: Path, tmp_path: Path, events: Callable[..., list[Any]]
 ) -> None:
@@ -288,6 +289,7 @@ def test_the_example_of_hugging_face_learns(
     assert not running("examples/finetune/finetune.py")
 
 
+@pytest.mark.slow
 def test_a_killed_controller_takes_its_programs_along_and_they_resume(
     address: str, storage: Path, tmp_path: Path, drive: Callable[..., Driver]
 ) -> None:

@@ -136,6 +136,7 @@ def test_pbt_resumes_a_program_from_another_trials_checkpoint_under_a_changed_co
     assert not running(str(script))
 
 
+@pytest.mark.slow
 def test_a_deadline_ends_a_program_and_the_reopened_sweep_resumes_it(
     ray_cluster: RayConnection, storage: Path, tmp_path: Path
 ) -> None:

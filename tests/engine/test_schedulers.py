@@ -84,6 +84,7 @@ def shared(config: dict[str, Any]) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.slow
 def test_the_trial_that_is_left_goes_on_with_both_cpus(ray_cluster: RayConnection, tmp_path: Path) -> None:
     outcome = rs.run_sweep(
         {

@@ -90,6 +90,7 @@ def test_what_has_ended_comes_back_as_it_was(expected: dict[str, Any]) -> None:
     assert verify_sweep(folder_of("ended")).is_sound
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.timeout(600)
 def test_a_sweep_goes_on_to_the_same_end(expected: dict[str, Any]) -> None:

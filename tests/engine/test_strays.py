@@ -67,7 +67,8 @@ def test_a_pool_that_the_module_keeps_serves_the_next_trial(run: Run) -> None:
     assert len({trial.metrics["pooled_by"] for trial in outcome.trials}) == 1
 
 
-@pytest.mark.parametrize("isolation", ["process", pytest.param("worker", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", ["process", "worker"])
 def test_the_workers_of_torchrun_end_with_the_trial(isolation: str, run: Run, log: Path) -> None:
     outcome = run(f"{HERE}:by_torchrun", isolation=isolation, num_samples=1, failure={"max_failures": 0})
     assert outcome.trials[0].error.message == "up"

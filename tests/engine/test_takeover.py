@@ -117,6 +117,7 @@ def test_an_outcome_that_was_not_written_any_more_is_written(
     assert len(lines()) == 3
 
 
+@pytest.mark.slow
 def test_a_sweep_that_runs_under_another_spec_is_not_followed(
     make_spec: MakeSpec, drive: Drive, address: str, lines: Lines
 ) -> None:

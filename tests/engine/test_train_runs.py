@@ -64,6 +64,7 @@ def groups_of_ray() -> list[dict[str, Any]]:
     return [each for each in table.values() if each["state"] != "REMOVED"]
 
 
+@pytest.mark.slow
 def test_a_run_reports_for_its_trial_and_leaves_nothing_behind(run: Run, lines: Lines, storage: Path) -> None:
     config, scaling = train_run(2, 0.5)
     outcome = run(FIT, config, scaling={**scaling, "driver": {"cpu": 1}}, checkpoint={"keep_last": 1})

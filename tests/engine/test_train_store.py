@@ -72,6 +72,7 @@ def warm(config: dict[str, Any]) -> dict[str, Any]:
         return {"sizes": [(top / f"shard-{each}" / "frozen").stat().st_size for each in (0, 1)]}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_shards_of_two_workers_are_one_checkpoint_for_restarts_warm_starts_and_pull(tmp_path: Path) -> None:
     spec = rs.TrainSpec(

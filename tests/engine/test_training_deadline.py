@@ -157,6 +157,7 @@ def soon() -> dict[str, Any]:
     return {"deadline": (datetime.now(UTC) + timedelta(seconds=3)).isoformat(), "grace_s": 1}
 
 
+@pytest.mark.slow
 def test_a_run_that_waits_for_room_ends_at_its_deadline_with_its_last_checkpoint(
     make_spec: Callable[..., rs.TrainSpec], said: Callable[[str], list[list[int]]]
 ) -> None:

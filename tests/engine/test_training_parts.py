@@ -44,6 +44,7 @@ def make_spec(tmp_path: Path) -> Callable[..., rs.TrainSpec]:
     return make
 
 
+@pytest.mark.slow
 def test_xgboost_boosts_one_model_on_parts_of_a_data_set(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +84,7 @@ def count_to(config: dict[str, Any]) -> Any:
     return ray.data.range(config["valid"]).rename_columns({"id": "n"})
 
 
+@pytest.mark.slow
 def test_files_are_shared_out_and_what_is_not_split_goes_to_all(
     make_spec: Callable[..., rs.TrainSpec], tmp_path: Path
 ) -> None:
@@ -205,6 +207,7 @@ def patient(config: dict[str, Any]) -> None:
             rs.report({"step": step})
 
 
+@pytest.mark.slow
 def test_a_deadline_asks_for_a_checkpoint_and_that_is_the_model(
     make_spec: Callable[..., rs.TrainSpec],
 ) -> None:
@@ -221,6 +224,7 @@ def test_a_deadline_asks_for_a_checkpoint_and_that_is_the_model(
     assert card["ended_by"] == "deadline"
 
 
+@pytest.mark.slow
 def test_a_time_budget_counts_all_attempts_and_more_of_it_goes_on(
     make_spec: Callable[..., rs.TrainSpec],
 ) -> None:

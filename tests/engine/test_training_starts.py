@@ -68,7 +68,8 @@ def make_spec(tmp_path: Path, **fields: Any) -> rs.TrainSpec:
     return rs.TrainSpec(trainable="examples.quick:steps", storage_path=str(tmp_path / "runs"), **fields)
 
 
-@pytest.mark.parametrize("fault", [no_device, pytest.param(killed, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [no_device, killed])
 def test_a_worker_that_does_not_start_once_is_no_failure(
     tmp_path: Path,
     starts: Callable[..., Path],

@@ -100,6 +100,7 @@ def run_folder(tmp_path: Path) -> RunFolder:
     return RunFolder(open_store(tmp_path / "runs"), sweep_id("t", "train k"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("number", [pytest.param(2, marks=pytest.mark.slow), 6])
 def test_of_several_calls_at_once_one_gets_the_run_where_storage_is_slow(

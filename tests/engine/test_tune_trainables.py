@@ -69,6 +69,7 @@ def test_a_class_of_tune_resumes_after_its_death(
     assert trial.num_attempts == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_a_limit_ends_a_class_with_the_step_that_reaches_it(
     run: Run, isolation: str, lines: Callable[[], Any], events: Any
@@ -90,6 +91,7 @@ def test_a_limit_ends_a_class_with_the_step_that_reaches_it(
     assert len(events(ev.CheckpointCommitted)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("isolation", "expected"),
     [
@@ -138,6 +140,7 @@ def measures(config: dict[str, Any], table: Any = None, factor: float = 1.0) -> 
     table.content += b"y"  # of this trial's own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_parameters_go_through_the_object_store_once(
     run: Run, isolation: str, tmp_path: Path, lines: Callable[[], Any]
@@ -172,6 +175,7 @@ def test_with_resources_is_what_a_trial_gets(run: Run) -> None:
     assert outcome.sweep_id
 
 
+@pytest.mark.slow
 def test_resources_that_a_named_function_asks_for_and_the_spec_does_not_give_are_said(run: Run) -> None:
     with pytest.raises(rs.SpecError, match=r"tune\.with_resources asks for .*'CPU': 2.*write the same into"):
         run("tests.engine.tune_wrapped:wants_two", num_samples=1)
@@ -192,6 +196,7 @@ def test_a_function_of_the_config_decides_what_a_trial_gets_beyond_with_resource
     assert [trial.metrics["cpus"] for trial in outcome.trials] == [1.0, 2.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["worker", "inline"])
 def test_where_the_config_says_what_a_trial_gets_a_named_function_may_ask_for_something_else(
     run: Run, isolation: str

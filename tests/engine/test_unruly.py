@@ -115,6 +115,7 @@ def test_what_a_training_returns_beside_metrics_stays_where_it_is(tmp_path: Path
     assert train("returns_a_lock", tmp_path).metrics["loss"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_training_reports_what_a_trial_can_report(tmp_path: Path) -> None:
     metrics = train("reports_anything", tmp_path).metrics

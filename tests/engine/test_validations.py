@@ -33,6 +33,7 @@ def scaled(workers: int = 1) -> dict[str, Any]:
     return {"num_workers": workers, "resources": {"cpu": 0.5}, "driver": {}}
 
 
+@pytest.mark.slow
 def test_a_validation_is_in_the_report_that_asked_for_it_and_in_what_fit_returns(
     run: Run, lines: Lines
 ) -> None:

@@ -129,6 +129,7 @@ def kill_controllers(
     assert outcome.generation == kills + 1 == len(events(ControllerStarted))
 
 
+@pytest.mark.slow
 @ONE
 def test_a_controller_that_is_killed_while_checkpoints_are_stored(
     is_ours: bool,

@@ -14,6 +14,7 @@ from tests.jobs.cluster import Cluster
 pytestmark = pytest.mark.ray
 
 
+@pytest.mark.slow
 def test_the_keeper_ends_after_the_last_job_of_its_head(cluster: Cluster) -> None:
     entrypoint = f"python -m {MODULE} --idle-s 4 --dashboard {cluster.head.address}"
     sleeping = Submission(job_id="other-job", entrypoint="python -c 'import time; time.sleep(5)'")

@@ -17,6 +17,7 @@ from tests.jobs.head import ROOT
 PROGRAM = "from devtools.prefect.embedded import prefect_server\nwith prefect_server(): input()"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_no_server_is_left_behind_by_a_process_that_was_killed(tmp_path: Path) -> None:
     """At the worst moment: the server is on its way, and does not answer yet."""

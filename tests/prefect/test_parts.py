@@ -183,6 +183,7 @@ def test_only_a_person_or_the_flow_itself_aborts(error: BaseException, expected:
     assert is_aborted(asyncio.run(state())) is expected
 
 
+@pytest.mark.slow
 def test_an_orphan_goes_on_without_anybody_who_reads_its_log(tmp_path: Path) -> None:
     """Its worker was killed: Prefect's console handler would end it as if a person had aborted the flow."""
     program = """

@@ -32,7 +32,7 @@ from raysweep.cluster.ray.connection import RayConnection
 from raysweep.cluster.ray.preflight import Node
 from raysweep.fleet import CreateGroup, RemoveGroup, StartEvaluation, StartWorker
 from raysweep.space.amounts import Needs
-from raysweep.specs.shape import Shape
+from raysweep.specs.trial.shape import Shape
 from raysweep.worker.evaluation import EvaluationJob
 from raysweep.worker.setup import WorkerSetup
 from tests.storms.workers import Ended, Evaluate, Kill, Start, take_evaluated

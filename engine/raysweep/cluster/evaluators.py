@@ -33,7 +33,7 @@ from raysweep.worker.host.cpus import said_by_driver
 if TYPE_CHECKING:
     from raysweep.runs.folder import SweepFolder
     from raysweep.specs import SweepSpec
-    from raysweep.specs.evaluate import EvaluateSpec
+    from raysweep.specs.trial.evaluate import EvaluateSpec
 
 Answer = Callable[[int, dict[str, Any], str], None]
 """Takes an evaluation's number, its metrics, and the problem; one of the two is empty."""

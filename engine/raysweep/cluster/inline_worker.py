@@ -10,7 +10,7 @@ from raysweep.cluster.preparation import shaped
 from raysweep.cluster.ray.actors import Actor, ActorPool
 from raysweep.fleet import CreateGroup, StartWorker
 from raysweep.space.amounts import Needs
-from raysweep.specs.shape import Shape
+from raysweep.specs.trial.shape import Shape
 from raysweep.worker.inline import INLINE_PREFIX, InlineStage
 from raysweep.worker.setup import WorkerSetup
 

@@ -36,7 +36,7 @@ from raysweep.programs.runner import Program, runnable
 from raysweep.search import make_searcher
 from raysweep.space.held_tuples import tuples_of
 from raysweep.specs import SweepSpec, load_trainable
-from raysweep.specs.shape import Shape
+from raysweep.specs.trial.shape import Shape
 from raysweep.worker.gang.process_groups import find_group
 from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup

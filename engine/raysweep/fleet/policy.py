@@ -10,7 +10,7 @@ from raysweep.fleet.evaluations import EvaluationRules
 from raysweep.fleet.reduction import Rule
 from raysweep.space.amounts import Size, amounts_of
 from raysweep.specs import SweepSpec
-from raysweep.specs.scaling import torch_group
+from raysweep.specs.trial.scaling import torch_group
 
 INTERRUPT_GRACE_S: Final = 2.0
 """From the interruption until the process is killed; a spare worker is warm by then."""

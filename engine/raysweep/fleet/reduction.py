@@ -25,7 +25,7 @@ from raysweep import messages as msg
 from raysweep.core.views.scores import as_number
 from raysweep.core.vocabulary.events import Row
 from raysweep.specs import SweepSpec
-from raysweep.specs.scaling import Reduction
+from raysweep.specs.trial.scaling import Reduction
 
 AHEAD: Final = 1_000_000
 """So many reports may one rank be ahead of another: what waits for the others is bounded. Far more than lies

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from raysweep.documents import allow_list
 from raysweep.documents.placeholders import names_in
 from raysweep.errors import TrainableImportError
-from raysweep.specs.program import commands_of
+from raysweep.specs.trial.program import commands_of
 
 if TYPE_CHECKING:
     from raysweep.specs import SweepSpec, TrainSpec

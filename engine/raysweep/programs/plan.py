@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from raysweep.specs import SweepSpec, TrainSpec
-    from raysweep.specs.evaluate import EvaluateSpec
-    from raysweep.specs.program import ProgramSpec
-    from raysweep.specs.service import ServiceSpec
+    from raysweep.specs.trial.evaluate import EvaluateSpec
+    from raysweep.specs.trial.program import ProgramSpec
+    from raysweep.specs.trial.service import ServiceSpec
 
 MetricsKind = Literal["emit", "jsonl", "stdout", "tensorboard", "trainer_state"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlan:
-    """A server beside the command (see `specs.service.ServiceSpec`)."""
+    """A server beside the command (see `specs.trial.service.ServiceSpec`)."""
 
     command: tuple[str, ...]
     ready: str
@@ -27,7 +27,7 @@ class ServicePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A command and its options (see `specs.program.ProgramSpec`)."""
+    """A command and its options (see `specs.trial.program.ProgramSpec`)."""
 
     command: tuple[str, ...]
     arguments: Literal["flags", "equals", "hydra", "environment"] = "flags"
@@ -69,7 +69,7 @@ class Plan:
 
 def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
     """The plan of a spec that has a command; the program runs in the present folder."""
-    from raysweep.specs.program import ProgramSpec, args_are_implied
+    from raysweep.specs.trial.program import ProgramSpec, args_are_implied
 
     assert spec.command is not None, "the spec has a command"
     program = spec.program or ProgramSpec()
@@ -83,7 +83,7 @@ def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
 
 def plan_of_evaluation(evaluate: EvaluateSpec) -> Plan:
     """The plan of a command that evaluates: the config reaches it where it asks for it."""
-    from raysweep.specs.program import ProgramSpec
+    from raysweep.specs.trial.program import ProgramSpec
 
     assert evaluate.command is not None, "a command evaluates"
     return _plan(evaluate.command, evaluate.program or ProgramSpec(), adds_args=False, has_to_report=True)

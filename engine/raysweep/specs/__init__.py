@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from raysweep.specs.identity import Kind, RunId, slug, sweep_id
     from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
     from raysweep.specs.request import AnyRequest, RunRequest
-    from raysweep.specs.resources import Resources
-    from raysweep.specs.scaling import Scaling
     from raysweep.specs.sweep import SweepSpec
     from raysweep.specs.train import TrainSpec
+    from raysweep.specs.trial.resources import Resources
+    from raysweep.specs.trial.scaling import Scaling
 
 _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "raysweep.documents.trainable": ("load_trainable", "trainable_ref"),
@@ -36,8 +36,8 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "raysweep.specs.identity": ("Kind", "RunId", "slug", "sweep_id"),
     "raysweep.specs.policies": ("CheckpointPolicy", "FailurePolicy", "StopPolicy"),
     "raysweep.specs.request": ("AnyRequest", "RunRequest"),
-    "raysweep.specs.resources": ("Resources",),
-    "raysweep.specs.scaling": ("Scaling",),
+    "raysweep.specs.trial.resources": ("Resources",),
+    "raysweep.specs.trial.scaling": ("Scaling",),
     "raysweep.specs.sweep": ("SweepSpec",),
     "raysweep.specs.train": ("TrainSpec",),
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.documents.trainable import PYTHON_ONLY, digest_of_code, split_reference
 from raysweep.documents.tune_objects import unwrapped
-from raysweep.specs.program import commands_of
+from raysweep.specs.trial.program import commands_of
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec

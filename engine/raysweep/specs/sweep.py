@@ -26,11 +26,7 @@ from raysweep.space.schema import space_schema, value_schema
 from raysweep.specs.checks.search import can_learn
 from raysweep.specs.checks.sweep import check_sweep
 from raysweep.specs.document import anywhere
-from raysweep.specs.evaluate import EvaluateSpec
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.specs.program import ProgramSpec, require_command, with_runner
-from raysweep.specs.resources import Resources, resources_of_wrapped
-from raysweep.specs.scaling import Scaling
 from raysweep.specs.sweep_fields import SweepFields
 from raysweep.specs.sweep_parts import (
     Isolation,
@@ -41,6 +37,10 @@ from raysweep.specs.sweep_parts import (
     split_metrics,
     with_goal,
 )
+from raysweep.specs.trial.evaluate import EvaluateSpec
+from raysweep.specs.trial.program import ProgramSpec, require_command, with_runner
+from raysweep.specs.trial.resources import Resources, resources_of_wrapped
+from raysweep.specs.trial.scaling import Scaling
 
 if TYPE_CHECKING:
     import os

@@ -20,15 +20,9 @@ from raysweep.space.amounts import USUAL, Need, Needs
 from raysweep.space.constraints import Constraints
 from raysweep.space.parsed import is_domain
 from raysweep.space.where import Where
-from raysweep.specs.command import Command
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
-from raysweep.specs.evaluate import Evaluate
 from raysweep.specs.identity import Kind
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.specs.program import ProgramSpec
-from raysweep.specs.resources import Resources, resources_of
-from raysweep.specs.scaling import Driver, Scaling
-from raysweep.specs.shape import Shape
 from raysweep.specs.sweep_parts import (
     METRIC_SCHEMA,
     MODE_SCHEMA,
@@ -39,6 +33,12 @@ from raysweep.specs.sweep_parts import (
     ShareSpec,
     WarmStartFrom,
 )
+from raysweep.specs.trial.command import Command
+from raysweep.specs.trial.evaluate import Evaluate
+from raysweep.specs.trial.program import ProgramSpec
+from raysweep.specs.trial.resources import Resources, resources_of
+from raysweep.specs.trial.scaling import Driver, Scaling
+from raysweep.specs.trial.shape import Shape
 
 _RAY_NAMES: Final = {"cpu": "CPU", "gpu": "GPU"}
 

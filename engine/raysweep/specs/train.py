@@ -13,11 +13,11 @@ from pydantic import (
 )
 
 from raysweep.specs.checks.train import check_train
-from raysweep.specs.program import ProgramSpec, require_command, with_runner
-from raysweep.specs.scaling import Scaling
 from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.specs.train_fields import TrainFields
 from raysweep.specs.train_parts import TrainFailure, TrainStop
+from raysweep.specs.trial.program import ProgramSpec, require_command, with_runner
+from raysweep.specs.trial.scaling import Scaling
 
 if TYPE_CHECKING:
     import os

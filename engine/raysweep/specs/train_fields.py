@@ -12,11 +12,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 from raysweep.documents.json_values import leaves
 from raysweep.documents.tuples import marked
 from raysweep.space.parsed import is_domain
-from raysweep.specs.command import Command
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
 from raysweep.specs.identity import Kind
-from raysweep.specs.program import ProgramSpec
-from raysweep.specs.scaling import Scaling
 from raysweep.specs.scheduled_config import check_config
 from raysweep.specs.train_parts import (
     DataAddress,
@@ -26,6 +23,9 @@ from raysweep.specs.train_parts import (
     TrainFailure,
     TrainStop,
 )
+from raysweep.specs.trial.command import Command
+from raysweep.specs.trial.program import ProgramSpec
+from raysweep.specs.trial.scaling import Scaling
 
 
 class TrainFields(SpecDocument):

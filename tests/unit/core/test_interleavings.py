@@ -343,7 +343,7 @@ class Interleavings(RuleBasedStateMachine):
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(4 * 3600)]
 WANTED = int(os.environ.get("RAYSWEEP_INTERLEAVINGS", "10000"))
 SETTINGS = settings(
-    max_examples=50,  # and ten thousand every night
+    max_examples=20,  # and ten thousand every night
     stateful_step_count=60,
     deadline=None,
     print_blob=True,

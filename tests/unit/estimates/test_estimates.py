@@ -54,10 +54,10 @@ def half_of(kind: str, seed: int) -> tuple[SweepState, Seen, float, int]:
 
 
 def test_intervals_hold_and_errors_are_small_half_way_through_a_sample_of_nights() -> None:
-    judged = [judge(night, clock=at_rest) for night in make_nights(16, CHEAP)]
+    judged = [judge(night, clock=at_rest) for night in make_nights(8, CHEAP)]
     found = figures(judged)
     assert found["without"] == 0
-    # 16 nights are few: the benchmark has 110.
+    # 8 nights are few: the benchmark has 110.
     assert COVERED[0] - 0.1 <= found["covered"] <= 1.0
     assert found["median_error_of_rest"] < MAX_ERROR
 

@@ -10,8 +10,8 @@ import pytest
 from raysweep.programs.plan import plan_of
 from raysweep.programs.runner import Program
 from raysweep.specs import SweepSpec, TrainSpec
-from raysweep.specs.program import BUILT_IN, MetricsSource, ProgramSpec, ProgramStop
-from raysweep.specs.service import ServiceSpec
+from raysweep.specs.trial.program import BUILT_IN, MetricsSource, ProgramSpec, ProgramStop
+from raysweep.specs.trial.service import ServiceSpec
 from raysweep.testing import run_trial
 
 ROOT = Path(__file__).parents[3]

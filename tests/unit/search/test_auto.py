@@ -189,6 +189,7 @@ def test_values_that_cannot_be_warped_stay(values: list[float]) -> None:
         assert warped(values) == values
 
 
+@pytest.mark.slow
 def test_without_warping_asks_are_optunas(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same history and seed, Optuna's own sampler gives the same values, but for whole lines."""
     monkeypatch.setattr(gp_room, "MOST_AT_ONCE", 0)

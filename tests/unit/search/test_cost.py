@@ -204,6 +204,7 @@ def hunt(search: Any, count: int, *, costs: bool = True) -> tuple[Searcher, list
 COSTS = {"gp": {"cost_attr": "price", "n_startup_trials": 10}}
 
 
+@pytest.mark.slow
 def test_most_asks_go_by_what_they_cost() -> None:
     """As many in a row as cost about what one does that goes by the score."""
     pytest.importorskip("torch")

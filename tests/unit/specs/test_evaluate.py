@@ -14,7 +14,7 @@ from raysweep.errors import InfeasibleResourcesError, SpecError
 from raysweep.programs.plan import plan_of_evaluation
 from raysweep.specs import SweepSpec
 from raysweep.specs.changes import changes
-from raysweep.specs.evaluate import EvaluateSpec
+from raysweep.specs.trial.evaluate import EvaluateSpec
 from tests.unit.core.toys import make_spec
 
 GUIDE = (Path(__file__).parents[3] / "docs/guides/evaluation.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.specs.changes import changes
 from raysweep.specs.code_digest import code_digest_of
 from raysweep.specs.outline import outline, outline_changes
-from raysweep.specs.program import RUNNER
+from raysweep.specs.trial.program import RUNNER
 
 SPACE: dict[str, Any] = {"lr": {"uniform": [0, 1]}, "model": {"width": {"choice": [1, 2]}}}
 

@@ -17,7 +17,7 @@ from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.messages import CheckpointCommitted, Job, TrialReported, Upcoming
 from raysweep.programs.plan import plan_of_evaluation
 from raysweep.programs.runner import Program
-from raysweep.specs.evaluate import EvaluateSpec
+from raysweep.specs.trial.evaluate import EvaluateSpec
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.worker.evaluation import Evaluated, EvaluationJob, EvaluationSetup, evaluate
 from raysweep.worker.link import SocketLink

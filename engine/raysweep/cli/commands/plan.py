@@ -29,7 +29,7 @@ from raysweep.runs.reading.status import RunStatus
 from raysweep.specs import Const, RunRequest, Space, SweepSpec
 from raysweep.specs.changes import Changes
 from raysweep.specs.pipeline import PipelineSpec
-from raysweep.specs.shape import Shape
+from raysweep.specs.trial.shape import Shape
 from raysweep.storage.objects.opening import open_store
 
 if TYPE_CHECKING:

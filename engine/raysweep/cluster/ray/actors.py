@@ -18,7 +18,7 @@ from raysweep.cluster.ray.orphaned_groups import Orphans
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.space.amounts import USUAL, Needs
-from raysweep.specs.shape import Bundle, Shape
+from raysweep.specs.trial.shape import Bundle, Shape
 from raysweep.worker.actor import TrialWorker
 from raysweep.worker.setup import WorkerSetup
 

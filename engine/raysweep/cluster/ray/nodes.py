@@ -14,7 +14,7 @@ from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.cluster import draining_nodes, node_kinds
 from raysweep.space.amounts import Needs, Size
 from raysweep.specs import SweepSpec
-from raysweep.specs.shape import Shape
+from raysweep.specs.trial.shape import Shape
 
 # Ray puts this label on every node, so that placement can go round one.
 NODE_LABEL = "ray.io/node-id"

@@ -14,7 +14,7 @@ from raysweep.cluster.ray.waiting_order import LOOK_S, Places, Tickets, total
 from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.raycompat.cluster import ClusterNotes
 from raysweep.space.amounts import Needs
-from raysweep.specs.shape import Shape
+from raysweep.specs.trial.shape import Shape
 from raysweep.threads import on_thread
 from raysweep.worker.setup import WorkerSetup
 

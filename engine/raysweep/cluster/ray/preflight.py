@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.labels import has_labels
 from raysweep.specs import SweepSpec
-from raysweep.specs.shape import Bundle, Shape
+from raysweep.specs.trial.shape import Bundle, Shape
 
 Placed = list[tuple[int, Bundle]]
 """The bundles of one placement group, each with the place of its node."""

@@ -26,7 +26,7 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Slot, Trial
 from raysweep.core.vocabulary.commands import Command
 from raysweep.core.vocabulary.failures import Failure
-from raysweep.specs.bundles import show_bundle
+from raysweep.specs.trial.bundles import show_bundle
 
 Out = list[Command]
 

@@ -11,7 +11,7 @@ def make_reader(kind: str, source: Path | str, restored: Path | None) -> Reader:
     """The reader of a source.
 
     Args:
-        kind: As in `specs.program.MetricsSource`.
+        kind: As in `specs.trial.program.MetricsSource`.
         source: The path; of `stdout` the pattern.
         restored: The checkpoint that the attempt begins from.
     """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from raysweep.documents.validation import Problem
-from raysweep.specs.program import ProgramSpec, check_placeholders
 from raysweep.specs.sweep_fields import SweepFields
 from raysweep.specs.train_fields import TrainFields
+from raysweep.specs.trial.program import ProgramSpec, check_placeholders
 
 
 def check_command(spec: SweepFields | TrainFields) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from raysweep.documents.placeholders import names_in
 from raysweep.documents.validation import Problem, show
-from raysweep.specs.program import BUILT_IN, ProgramSpec
 from raysweep.specs.sweep_fields import SweepFields
+from raysweep.specs.trial.program import BUILT_IN, ProgramSpec
 
 
 def check_evaluate(spec: SweepFields) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from raysweep.documents.validation import Problem, show
 from raysweep.space.where import check_amount
-from raysweep.specs.resources import Resources
 from raysweep.specs.sweep_fields import SweepFields
 from raysweep.specs.sweep_parts import WorkerIsolation
+from raysweep.specs.trial.resources import Resources
 
 
 def check_scaling(spec: SweepFields) -> None:

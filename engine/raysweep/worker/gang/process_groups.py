@@ -36,7 +36,7 @@ class Group(Protocol):
 
 
 def find_group(name: str) -> Group:
-    """The one of this name: see `specs.resources.ProcessGroup`."""
+    """The one of this name: see `specs.trial.resources.ProcessGroup`."""
     if name == "tensorflow":
         from raysweep.worker.gang.tensorflow_group import TensorFlowGroup
 

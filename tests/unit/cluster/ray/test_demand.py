@@ -22,9 +22,9 @@ from raysweep.cluster.ray.demand import (
 )
 from raysweep.raycompat import cluster
 from raysweep.raycompat.cluster import Demand, Load, WaitingGroup
-from raysweep.specs.resources import resources_of
-from raysweep.specs.scaling import Driver, Scaling
-from raysweep.specs.shape import Shape
+from raysweep.specs.trial.resources import resources_of
+from raysweep.specs.trial.scaling import Driver, Scaling
+from raysweep.specs.trial.shape import Shape
 
 GROUP = "a1b2"
 ACTOR = "0102"

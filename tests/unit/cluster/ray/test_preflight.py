@@ -9,8 +9,8 @@ import pytest
 from raysweep.cluster.ray.preflight import MAX_SLOTS, Node, count_slots
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.specs import Resources
-from raysweep.specs.resources import resources_of
-from raysweep.specs.scaling import Scaling
+from raysweep.specs.trial.resources import resources_of
+from raysweep.specs.trial.scaling import Scaling
 
 pytest.importorskip("ray")
 GIB = 2.0**30

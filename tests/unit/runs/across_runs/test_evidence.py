@@ -12,6 +12,7 @@ from raysweep.runs.across_runs.evidence import find_lines, read_chain
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
+from tests.sampling import TIMES
 from tests.unit.runs.across_runs.nights import LINE, add
 
 
@@ -41,13 +42,14 @@ def test_each_decision_names_the_one_before_it(store: Store) -> None:
 
 
 def test_a_byte_that_changes_in_any_entry_is_found(tmp_path: Path) -> None:
-    """Every byte of every entry, and of the champion's file: none can change unseen."""
+    """Every byte of every entry, and of the champion's file: none can change unseen. By day one of seven."""
+    every = 1 if TIMES > 1 else 7
     store = open_store(tmp_path)
     for number, mean in enumerate((0.5, 0.6)):
         add(store, f"n{number}", mean)
     for key in entries(store):
         whole = store.get(key) or b""
-        for place in range(len(whole)):
+        for place in range(0, len(whole), every):
             changed = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
             (tmp_path / key).write_bytes(changed)
             found = read_chain(store, LINE).flaws
@@ -55,7 +57,7 @@ def test_a_byte_that_changes_in_any_entry_is_found(tmp_path: Path) -> None:
         store.put(key, whole)
     assert flaws(store) == []
     whole = store.get(LINE.key) or b""
-    for place in range(len(whole)):
+    for place in range(0, len(whole), every):
         (tmp_path / LINE.key).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(StorageError):
             read_chain(store, LINE)

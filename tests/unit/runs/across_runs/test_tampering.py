@@ -17,6 +17,7 @@ from raysweep.runs.across_runs.evidence import read_chain
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
+from tests.sampling import examples
 from tests.unit.pipeline.gates import champions, night
 from tests.unit.runs.across_runs.nights import LINE
 
@@ -60,7 +61,7 @@ def evidence(storage: Path) -> list[Path]:
     return sorted((storage / LINE.evidence).iterdir())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     number=st.integers(0, 5),
     how=st.sampled_from(CHANGES),
@@ -82,7 +83,7 @@ def test_a_change_in_an_evidence_file_is_found(
         file.write_bytes(whole)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(how=st.sampled_from(CHANGES), place=st.integers(0, 1_000_000), bit=st.integers(0, 7))
 def test_a_change_in_the_champions_file_lets_nothing_be_promoted(
     storage: Path, how: str, place: int, bit: int

@@ -301,6 +301,7 @@ def test_the_process_group_stands_for_the_trainable_and_is_gone_after_it(said: S
     assert len(set(ports)) == 2
 
 
+@pytest.mark.slow
 def test_a_model_that_outlives_its_trial_keeps_no_connection(said: Said, tmp_path: Path) -> None:
     """Else the others of a gang would wait on one that has left."""
     torch = pytest.importorskip("torch")

@@ -18,10 +18,10 @@ from pydantic_core import CoreSchema
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem
-from raysweep.specs.bundles import ProcessResources
-from raysweep.specs.command import Command
 from raysweep.specs.document import ImportPath, Trainable, as_given
-from raysweep.specs.program import RUNNER, ProgramSpec, require_command, with_runner
+from raysweep.specs.trial.bundles import ProcessResources
+from raysweep.specs.trial.command import Command
+from raysweep.specs.trial.program import RUNNER, ProgramSpec, require_command, with_runner
 
 BY_TRAINER: Final = "raysweep.worker.validation:validate"
 """What `trainable` is where the trial's trainer of Ray Train has a `validation_config`, which evaluates."""

@@ -17,7 +17,7 @@ from pydantic.json_schema import SkipJsonSchema
 from raysweep.documents import ray_objects
 from raysweep.documents.validation import Problem, show
 from raysweep.space.amounts import CUSTOM, USUAL, Need, Needs, amounts_of, parse_amount
-from raysweep.specs.bundles import (
+from raysweep.specs.trial.bundles import (
     Amount,
     ProcessResources,
     bundle_of,
@@ -25,10 +25,10 @@ from raysweep.specs.bundles import (
     process_fields,
     ray_bundle,
 )
-from raysweep.specs.gpu_memory import GpuMemory, GpuMemorySpec
-from raysweep.specs.resources_by_config import ByConfig
-from raysweep.specs.scaling import Scaling, check_pinned
-from raysweep.specs.shape import Bundle, Shape, Strategy
+from raysweep.specs.trial.gpu_memory import GpuMemory, GpuMemorySpec
+from raysweep.specs.trial.resources_by_config import ByConfig
+from raysweep.specs.trial.scaling import Scaling, check_pinned
+from raysweep.specs.trial.shape import Bundle, Shape, Strategy
 
 _FIXED: Final = {
     "cpu": ("bundles", "pin_cpus"),

@@ -18,9 +18,9 @@ from raysweep.documents import ray_objects
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.space.amounts import Need, parse_amount
-from raysweep.specs.bundles import Amount, ProcessResources
-from raysweep.specs.resources_by_config import ScalingByConfig
-from raysweep.specs.shape import Strategy
+from raysweep.specs.trial.bundles import Amount, ProcessResources
+from raysweep.specs.trial.resources_by_config import ScalingByConfig
+from raysweep.specs.trial.shape import Strategy
 
 Backend = Literal["torch", "gloo", "nccl", "tensorflow", "horovod"]
 ProcessGroup = Literal["gloo", "nccl", "tensorflow", "horovod"]

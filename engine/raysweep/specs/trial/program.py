@@ -17,8 +17,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from raysweep.documents.base import SpecModel
 from raysweep.documents.placeholders import names_in
 from raysweep.documents.validation import Problem, did_you_mean, show
-from raysweep.specs.command import EXAMPLE, SEVERAL
-from raysweep.specs.service import ServiceSpec
+from raysweep.specs.trial.command import EXAMPLE, SEVERAL
+from raysweep.specs.trial.service import ServiceSpec
 
 RUNNER: Final = "raysweep.programs.runner:run"
 """What `trainable` is in a spec with a command."""

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem, show
-from raysweep.specs.command import Command
+from raysweep.specs.trial.command import Command
 
 _ADDRESS: Final = re.compile(r"(https?://[^/\s]+(/\S*)?|tcp://[^/\s]+:[^/\s:]+)")
 
