@@ -27,14 +27,16 @@ OF_GROUP: Final = {
 }
 """What the pictures of a group are made from, by the first word of their names; of others: `PARTS`."""
 
+_IMPORT: Final = re.compile(rb"^(from|import) .*\n", re.MULTILINE)
+
 
 def digest_of(name: str, root: Path = ROOT) -> str:
-    """The digest of what a picture of this name is made from."""
+    """The digest of what a picture of this name is made from; imports do not count."""
     patterns = OF_GROUP.get(group_of(name), PARTS)
     files = sorted(path for pattern in patterns for path in root.glob(pattern) if path.is_file())
     found = hashlib.sha256()
     for path in files:
-        text = path.read_bytes()
+        text = _IMPORT.sub(b"", path.read_bytes()) if path.suffix == ".py" else path.read_bytes()
         found.update(f"{path.relative_to(root).as_posix()} {len(text)}\n".encode() + text)
     return found.hexdigest()[:16]
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raysweep.outcome import BestTrial, RunningTrial, SweepOutcome, SweepProgress
-from raysweep.outcome.formatting import (
+from raysweep.outcome.showing.formatting import (
     is_notebook,
     show_best,
     show_conclusion,

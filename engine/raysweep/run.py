@@ -15,7 +15,7 @@ from raysweep.documents.wall_clock import check_scheduled_at, resolve_deadline
 from raysweep.errors import SpecError, SweepInterrupted
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import NOTHING_RAN, SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.outcome.formatting import is_notebook
+from raysweep.outcome.showing.formatting import is_notebook
 from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def is_job_place(address: Address) -> bool:
 
 
 def _tell_of_sibling(step: Step) -> None:
-    from raysweep.runs.reading.siblings import unfinished_sibling
+    from raysweep.runs.reading.naming.siblings import unfinished_sibling
 
     if isinstance(step.request.spec, SweepSpec):
         sibling = unfinished_sibling(RunRequest(spec=step.request.spec, run=step.request.run))

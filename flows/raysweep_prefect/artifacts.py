@@ -15,8 +15,8 @@ import orjson
 from raysweep.documents.report_link import report_place
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import TrialOutcome
-from raysweep.outcome.estimate_text import estimate_facts
-from raysweep.outcome.formatting import show_config, show_counts, show_duration, show_number
+from raysweep.outcome.showing.estimate_text import estimate_facts
+from raysweep.outcome.showing.formatting import show_config, show_counts, show_duration, show_number
 from raysweep.runs.reading.curve import Dot
 from raysweep.runs.reading.status import RunStatus
 from raysweep.specs.identity import slug

@@ -25,7 +25,7 @@ from prefect.logging.loggers import get_logger
 from raysweep.errors import RaysweepError
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.outcome.formatting import show_progress
+from raysweep.outcome.showing.formatting import show_progress
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import status_of_outcome
 from raysweep_prefect.artifacts import artifact_key, escape, links_text, report_text, table_text

@@ -301,7 +301,7 @@ class TrainOperator(JobOperator):
         return training_key(cast("TrainSpec", asked), self.outcome, super().key(context, asked))
 
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        from raysweep.outcome.formatting import show_config
+        from raysweep.outcome.showing.formatting import show_config
         from raysweep.step import brief
 
         trained = cast("TrainOutcome", outcome)

@@ -396,7 +396,7 @@ def same(batch: Any) -> Any:
 def test_a_data_set_needs_the_actors_that_its_pools_begin_with_and_one_task(ray_cluster: object) -> None:
     import ray.data
 
-    from raysweep.raycompat.trialdata import DataRefused, cpus_needed
+    from raysweep.raycompat.in_trial.trialdata import DataRefused, cpus_needed
 
     rows = ray.data.range(10, override_num_blocks=2)
     assert cpus_needed(rows) == 1

@@ -82,7 +82,7 @@ PUT_BACK: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "clock": {"raysweep.cluster.controller:SteadyClock": _WallClock},
     "hooks": {
-        "raysweep.documents.user_code:call": _plain_call,
+        "raysweep.documents.code.user_code:call": _plain_call,
         "raysweep.cluster.search_thread:Asking._run": _ask_on_thread,
     },
 }

@@ -15,8 +15,8 @@ from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.progress_callback import Listener
 from raysweep.cluster.search_thread import Asking
 from raysweep.core.vocabulary import commands as cmd
-from raysweep.documents import user_code
-from raysweep.documents.trainable import load_function
+from raysweep.documents.code import user_code
+from raysweep.documents.code.trainable import load_function
 from raysweep.errors import SpecError
 from raysweep.runs.ownership.sweep_claim import rebuild_searcher
 from raysweep.runs.policies import load_policies

@@ -104,7 +104,7 @@ def sweep(
 
     The same name and key is the same sweep: one that has ended is returned at once.
     """
-    from raysweep.cli.commands.sweep import run_file
+    from raysweep.cli.commands.running.sweep import run_file
 
     job = place.job(driver, lease_s=lease, resume_cancelled=resume_cancelled, takeover=takeover)
     return partial(run_file, spec, storage, settings or (), key, place.how(num_cpus, takeover=takeover), job)
@@ -125,7 +125,7 @@ def resume(
 
     Its spec and key are those that it was started with.
     """
-    from raysweep.cli.commands.sweep import resume
+    from raysweep.cli.commands.running.sweep import resume
 
     job = place.job(resume_cancelled=resume_cancelled, takeover=takeover)
     return partial(resume, name, storage, place.how(num_cpus, takeover=takeover), job)
@@ -150,7 +150,7 @@ def retry(
     They resume from their checkpoints, with a new budget of failures. Where the sweep failed, what was cut
     runs too, and the search continues.
     """
-    from raysweep.cli.commands import continuing
+    from raysweep.cli.commands.running import continuing
 
     if failed and trials:
         raise typer.BadParameter("give --failed or --trial, not both")
@@ -182,7 +182,7 @@ def extend(
     They start from their checkpoints, and the scheduler stops none of them. T counts as the scheduler's max_t
     does: reports, or its time_attr.
     """
-    from raysweep.cli.commands import continuing
+    from raysweep.cli.commands.running import continuing
     from raysweep.specs.continuing import Extension
 
     wanted = Extension(max_t=max_t, top=top, trials=tuple(trials or ()))
@@ -197,7 +197,7 @@ def restart(name: SweepName, place: Place, storage: StoredAt = None, num_cpus: N
 
     What is stored is moved to the folder `aside` of the storage path; nothing is overwritten.
     """
-    from raysweep.cli.commands import continuing
+    from raysweep.cli.commands.running import continuing
 
     return partial(continuing.restart, name, storage, place.how(num_cpus), place.job())
 
@@ -214,7 +214,7 @@ def rm(
 
     It asks first, and refuses while the sweep runs.
     """
-    from raysweep.cli.commands import continuing
+    from raysweep.cli.commands.running import continuing
 
     return partial(continuing.rm, name, storage, is_sure=is_sure, is_json=as_json)
 
@@ -245,7 +245,7 @@ def train(
 
     The same name and key is the same run: it resumes where it was; one that has ended is returned at once.
     """
-    from raysweep.cli.commands.train import TrainOptions, run
+    from raysweep.cli.commands.running.train import TrainOptions, run
 
     asked = TrainOptions(
         path=spec, settings=tuple(settings or ()), storage=storage, config=config, from_sweep=from_sweep
@@ -267,7 +267,7 @@ def attach(
 
     Nothing is submitted. Ctrl-C leaves it running.
     """
-    from raysweep.cli.commands.following import attach
+    from raysweep.cli.commands.running.following import attach
 
     return partial(attach, name, storage, address, lease, as_json)
 
@@ -285,7 +285,7 @@ def cancel(
 
     With an address: a job of that cluster, which may be a training run too.
     """
-    from raysweep.cli.commands.following import cancel
+    from raysweep.cli.commands.running.following import cancel
 
     return partial(cancel, name, storage, address, reason, as_json)
 
@@ -355,7 +355,7 @@ def plan(
 
     Example: raysweep plan nightly.yaml --cluster 8xH100,2xCPU64 --nights 5
     """
-    from raysweep.cli.commands.plan import Asked, show_plan
+    from raysweep.cli.commands.planning.plan import Asked, show_plan
 
     asked = Asked(address=address, cluster=cluster, step_s=step_seconds, nights=nights)
     return partial(show_plan, spec, storage, settings or (), key, asked, as_json)
@@ -404,7 +404,7 @@ def pipeline(
     The sweep's best configs run again beside the champion of earlier runs; a better one is trained. With
     --detach the first step that has not ended is submitted; the same command again continues.
     """
-    from raysweep.cli.commands.pipeline import Asked, run
+    from raysweep.cli.commands.running.pipeline import Asked, run
 
     asked = Asked(path=spec, key=key, storage=storage, settings=tuple(settings or ()))
     return partial(run, asked, place.how(num_cpus), place.job(driver, lease_s=lease))

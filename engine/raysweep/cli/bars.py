@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from raysweep.cli.consoles import make_console
-from raysweep.outcome.formatting import show_bytes
+from raysweep.outcome.showing.formatting import show_bytes
 
 LINE_EVERY_S: Final = 10.0
 """Where there is no terminal: the first line comes after so long, and the next ones as far apart."""

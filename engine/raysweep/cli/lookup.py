@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from raysweep.errors import SweepNotFoundError
-from raysweep.runs.reading.lookup import DEFAULT_STORAGE
-from raysweep.runs.reading.lookup import find_sweep as open_sweep
+from raysweep.runs.reading.naming.lookup import DEFAULT_STORAGE
+from raysweep.runs.reading.naming.lookup import find_sweep as open_sweep
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
 from raysweep.storage.objects.opening import open_store

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 if TYPE_CHECKING:
-    from raysweep.cli.commands.sweep import How
+    from raysweep.cli.commands.running.sweep import How
     from raysweep.cli.job_messages import JobHow
 
 Task = Callable[[], int]
@@ -132,8 +132,8 @@ class Place:
     detach: Detach = False
 
     def how(self, num_cpus: float | None, *, takeover: bool = False) -> How:
-        """As `raysweep.cli.commands.sweep` takes it."""
-        from raysweep.cli.commands.sweep import How
+        """As `raysweep.cli.commands.running.sweep` takes it."""
+        from raysweep.cli.commands.running.sweep import How
 
         return How(address=self.address, is_json=self.as_json, takeover=takeover, num_cpus=num_cpus)
 

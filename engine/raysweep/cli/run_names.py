@@ -28,7 +28,7 @@ def complete_sweep(ctx: typer.Context, incomplete: str) -> list[str]:
     """The names and ids that begin so, at --storage or the default path; none where they cannot be read."""
     from raysweep.errors import RaysweepError
     from raysweep.runs.folder import list_sweeps
-    from raysweep.runs.reading.lookup import DEFAULT_STORAGE
+    from raysweep.runs.reading.naming.lookup import DEFAULT_STORAGE
     from raysweep.storage.objects.opening import open_store
 
     try:

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from raysweep.cli.consoles import print_facts
 from raysweep.cli.lookup import command
+from raysweep.documents.code.trainable import PYTHON_ONLY
 from raysweep.documents.report_link import report_url
-from raysweep.documents.trainable import PYTHON_ONLY
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.outcome.formatting import show_age, show_config, show_counts, show_duration, show_score
+from raysweep.outcome.showing.formatting import show_age, show_config, show_counts, show_duration, show_score
 from raysweep.runs.reading.status import INTERRUPTED, RunStatus, status_of_outcome
 from raysweep.specs.identity import slug
 

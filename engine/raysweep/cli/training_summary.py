@@ -9,7 +9,7 @@ from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
-from raysweep.outcome.formatting import show_age, show_config, show_duration
+from raysweep.outcome.showing.formatting import show_age, show_config, show_duration
 from raysweep.runs.reading.status import RunStatus
 
 

@@ -21,8 +21,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from raysweep.cluster.preparation import pickle_trainable
 from raysweep.cluster.ray.preflight import show
 from raysweep.core.state.compiled_spec import reported_names
-from raysweep.documents import allow_list
-from raysweep.documents.trainable import trainable_name
+from raysweep.documents.code import allow_list
+from raysweep.documents.code.trainable import trainable_name
 from raysweep.fleet import CancelEvaluation, StartEvaluation
 from raysweep.programs.plan import plan_of_evaluation
 from raysweep.programs.runner import Program

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, Protocol
 
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 INSISTS: Final = 4

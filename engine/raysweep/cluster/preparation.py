@@ -18,9 +18,9 @@ from raysweep.core.state.compiled_parts import checkpoint_metric
 from raysweep.core.state.compiled_spec import reported_names
 from raysweep.core.state.sweep import SweepState
 from raysweep.delivery.trace import keep_traceparent
-from raysweep.documents import allow_list
-from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_name
-from raysweep.documents.tune_objects import has_parameters
+from raysweep.documents.code import allow_list
+from raysweep.documents.code.trainable import PYTHON_ONLY, is_of_script, trainable_name
+from raysweep.documents.code.tune_objects import has_parameters
 from raysweep.documents.wall_clock import check_deadline
 from raysweep.errors import (
     InfeasibleResourcesError,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
 
 log = logging.getLogger("raysweep")
 ProgressT = TypeVar("ProgressT")

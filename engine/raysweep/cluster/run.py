@@ -35,7 +35,7 @@ from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError,
 from raysweep.hooks.loading import load_callbacks
 from raysweep.hooks.prometheus import PrometheusOptions
 from raysweep.outcome import SweepOutcome, SweepProgress
-from raysweep.outcome.formatting import show_progress
+from raysweep.outcome.showing.formatting import show_progress
 from raysweep.programs.allowed import check_programs
 from raysweep.programs.runner import runnable
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget

@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 from raysweep.cluster.suggestions import suggest, tell
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
 from raysweep.search import Searcher
 
 SWITCH_INTERVAL_S: Final = 0.0005

@@ -7,7 +7,7 @@ from dataclasses import replace
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
 from raysweep.errors import SampleFromError
 from raysweep.fleet.message_events import failure_of
 from raysweep.search import Searcher, result_of, tell_end, tell_rung

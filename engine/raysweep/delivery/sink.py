@@ -20,7 +20,7 @@ from typing import Any, Final
 from raysweep.delivery.cursor import Cursor, CursorFile
 from raysweep.delivery.feed import Feed, Item, Key
 from raysweep.delivery.shared import Behind, SharedEvents
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
 from raysweep.errors import RaysweepError, StorageError, one_line
 from raysweep.hooks.base import SinkDownError
 from raysweep.hooks.events import HOOKS

@@ -14,8 +14,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.code.trainable import PYTHON_ONLY, check_reference, trainable_ref
 from raysweep.documents.json_values import plain
-from raysweep.documents.trainable import PYTHON_ONLY, check_reference, trainable_ref
 from raysweep.documents.validation import Problem, did_you_mean, issues_of, show
 
 CLASS_EXAMPLE = "package.module:Class"

@@ -7,7 +7,7 @@ from typing import Final
 
 from raysweep.core.state.sweep import SweepState
 from raysweep.estimates.samples import Samples
-from raysweep.outcome.estimate_text import show_slow
+from raysweep.outcome.showing.estimate_text import show_slow
 
 TIMES: Final = 10.0
 """A trial that takes this many times as long as its siblings for a report is named."""

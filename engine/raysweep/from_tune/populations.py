@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from raysweep.documents.ray_objects import is_tune_domain, kind_of
+from raysweep.documents.code.ray_objects import is_tune_domain, kind_of
 from raysweep.documents.validation import Problem
 from raysweep.space.parsed import is_domain, normalise, uses
 

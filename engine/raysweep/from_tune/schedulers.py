@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from raysweep.documents.code.ray_objects import is_tune_scheduler, kind_of
 from raysweep.documents.json_values import leaves
-from raysweep.documents.ray_objects import is_tune_scheduler, kind_of
 from raysweep.documents.validation import Problem, show
 from raysweep.space.domains import Float
 from raysweep.space.parsed import is_domain, normalise

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from raysweep.documents.ray_objects import kind_of
+from raysweep.documents.code.ray_objects import kind_of
 from raysweep.documents.validation import show
 from raysweep.from_tune.schedulers import Objection
 

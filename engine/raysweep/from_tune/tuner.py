@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
-from raysweep.documents import tune_objects
-from raysweep.documents.ray_objects import class_path, kind_of
+from raysweep.documents.code import tune_objects
+from raysweep.documents.code.ray_objects import class_path, kind_of
 from raysweep.documents.validation import show
 from raysweep.errors import SpecError
 from raysweep.from_tune.populations import Opened, open_space

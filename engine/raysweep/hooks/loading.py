@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
+from raysweep.documents.code.plugins import Plugins
 from raysweep.documents.kinds import CLASS_EXAMPLE
-from raysweep.documents.plugins import Plugins
 from raysweep.errors import SpecError
 from raysweep.hooks.base import CallbackOptions, CallbackSetup, TrialSetup
 from raysweep.hooks.events import HOOKS

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.code.plugins import Plugins
 from raysweep.documents.kinds import CLASS_EXAMPLE, KindSpec, PluginOptions, load_kinds
-from raysweep.documents.plugins import Plugins
 from raysweep.documents.validation import Problem
 
 KINDS: Final[Mapping[str, str]] = {"mlflow": "raysweep.hooks.mlflow_registry:MlflowRegistryOptions"}

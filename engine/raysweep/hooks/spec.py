@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
+from raysweep.documents.code.trainable import PYTHON_ONLY
 from raysweep.documents.kinds import CLASS_EXAMPLE, KindSpec, load_kinds
-from raysweep.documents.trainable import PYTHON_ONLY
 from raysweep.documents.validation import Problem, show
 from raysweep.hooks.base import CallbackOptions, CallbackPluginOptions
 from raysweep.hooks.events import HOOKS

@@ -41,12 +41,12 @@ from raysweep.errors import (
 from raysweep.hooks.tracing import VARIABLE as TRACEPARENT
 from raysweep.hooks.tracing import current_traceparent
 from raysweep.jobs.client import JobsClient, open_client
+from raysweep.jobs.code.ignores import TOOL_REASON
+from raysweep.jobs.code.packaging import Entry, LeftOut, Package, make_package, pack_module, pack_working_dir
+from raysweep.jobs.code.portable import check_portable
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.decisions import Decision, Newest, decide
-from raysweep.jobs.ignores import TOOL_REASON
 from raysweep.jobs.options import JobOptions
-from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_module, pack_working_dir
-from raysweep.jobs.portable import check_portable
 from raysweep.jobs.releases import FIELD as VERSION_FIELD
 from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
 from raysweep.jobs.same import OUTLINE, STORAGE, Stored, check_job, find_newest, to_metadata

@@ -30,9 +30,9 @@ from raysweep.jobs.checks import (
     untested,
 )
 from raysweep.jobs.client import JobsClient
+from raysweep.jobs.code.packaging import Entry, make_package
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.options import JobOptions
-from raysweep.jobs.packaging import Entry, make_package
 from raysweep.jobs.releases import are_near, way_out
 from raysweep.jobs.request import FILE, FOLDER, JobRequest
 from raysweep.jobs.wire import JobInfo, Submission

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from raysweep.outcome import SweepProgress
-from raysweep.outcome.formatting import show_progress
+from raysweep.outcome.showing.formatting import show_progress
 
 
 class ProgressLines:

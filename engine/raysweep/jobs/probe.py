@@ -17,7 +17,7 @@ from typing import Final
 
 import orjson
 
-from raysweep.documents.allow_list import check_named
+from raysweep.documents.code.allow_list import check_named
 from raysweep.errors import InfeasibleResourcesError, RaysweepError, SpecError
 from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skipped, slow
 from raysweep.jobs.driver import find_request

@@ -18,7 +18,7 @@ from pydantic import (
 from raysweep.documents.field_docs import Described
 from raysweep.documents.validation import issues_of, spec_error
 from raysweep.errors import SpecError, one_line
-from raysweep.outcome.text import short_repr
+from raysweep.outcome.showing.text import short_repr
 
 TRACEBACK_CHARACTERS = 4096
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)

@@ -19,10 +19,10 @@ from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
 from raysweep.outcome.gate import GateOutcome
-from raysweep.outcome.html import TOP, outcome_html, show_pairs
 from raysweep.outcome.plots import Plots, write_report
 from raysweep.outcome.record import ErrorInfo, Record
-from raysweep.outcome.text import outcome_text, short
+from raysweep.outcome.showing.html import TOP, outcome_html, show_pairs
+from raysweep.outcome.showing.text import outcome_text, short
 from raysweep.outcome.trial import TrialOutcome
 from raysweep.outcome.trials import TrialRow, Trials, TrialsOf, rows_of
 from raysweep.outcome.tupled import with_tuples_in

@@ -8,8 +8,8 @@ from raysweep.documents.json_numbers import Metrics, Number
 from raysweep.errors import TrainingFailedError
 from raysweep.outcome.gate import GateOutcome
 from raysweep.outcome.record import ErrorInfo, Record
+from raysweep.outcome.showing.text import outcome_text, short
 from raysweep.outcome.sweep import SweepOutcome
-from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.usage import Usage
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from raysweep.documents.json_numbers import Metrics, Number
 from raysweep.documents.json_values import leaves
-from raysweep.outcome.html import trial_html
 from raysweep.outcome.record import ErrorInfo, Record
+from raysweep.outcome.showing.html import trial_html
 from raysweep.specs.scheduled_config import ScheduledConfig
 
 TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]

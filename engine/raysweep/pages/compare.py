@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from raysweep.documents.json_values import leaves
-from raysweep.outcome.formatting import show_config
+from raysweep.outcome.showing.formatting import show_config
 from raysweep.pages.columns import show_label
 from raysweep.runs.folder import SweepRecord
 from raysweep.runs.reading.status import RunStatus

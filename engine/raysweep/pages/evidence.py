@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from raysweep.outcome import Confirmed, GateOutcome
-from raysweep.outcome.formatting import show_config, show_number
+from raysweep.outcome.showing.formatting import show_config, show_number
 from raysweep.runs.across_runs.champions import Champion, Line
 from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts
 

@@ -12,7 +12,7 @@ from raysweep.outcome.record import without_collector
 from raysweep.pages.document import make_document
 from raysweep.pages.page import render
 from raysweep.pages.write import others_of
-from raysweep.runs.reading.lookup import find_sweep
+from raysweep.runs.reading.naming.lookup import find_sweep
 from raysweep.runs.reading.whole_sweep import read_whole
 
 KEPT: Final = 4

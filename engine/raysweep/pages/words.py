@@ -8,7 +8,7 @@ from typing import Final
 
 from raysweep.documents.json_values import leaves
 from raysweep.outcome import TrialOutcome
-from raysweep.outcome.formatting import show_counts, show_duration, show_number
+from raysweep.outcome.showing.formatting import show_counts, show_duration, show_number
 from raysweep.runs.reading.whole_sweep import WholeSweep
 from raysweep.space.domains import Domain, Float, Integer
 from raysweep.space.perturbation import mutable_leaves

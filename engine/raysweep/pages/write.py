@@ -12,7 +12,7 @@ from raysweep.pages.compare import Other
 from raysweep.pages.document import make_document
 from raysweep.pages.page import render
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.lookup import find_sweep
+from raysweep.runs.reading.naming.lookup import find_sweep
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.whole_sweep import OnProgress, read_whole
 

@@ -12,7 +12,7 @@ from raysweep.documents.base import SpecModel
 from raysweep.documents.wall_clock import resolve_deadline
 from raysweep.errors import RaysweepError, SpecError
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.outcome.formatting import show_duration
+from raysweep.outcome.showing.formatting import show_duration
 from raysweep.runs.reading.summaries import ids_of, read_summaries
 from raysweep.runs.reading.view import RunView
 from raysweep.specs import RunRequest, TrainSpec

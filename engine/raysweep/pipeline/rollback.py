@@ -9,7 +9,7 @@ from raysweep.runs.across_runs.champions import Line
 from raysweep.runs.across_runs.evidence import find_lines
 from raysweep.runs.across_runs.registrations import Synced, sync
 from raysweep.runs.across_runs.releases import Rollback, roll_back
-from raysweep.runs.reading.references import Reference, read_reference
+from raysweep.runs.reading.naming.references import Reference, read_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

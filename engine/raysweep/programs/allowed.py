@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from raysweep.documents import allow_list
+from raysweep.documents.code import allow_list
 from raysweep.documents.placeholders import names_in
 from raysweep.errors import TrainableImportError
 from raysweep.specs.trial.program import commands_of

@@ -247,7 +247,7 @@ def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
 
 def _are_same(each: Difference) -> bool:
     """Whether both are the same in other words."""
-    from raysweep.documents.trainable import are_same
+    from raysweep.documents.code.trainable import are_same
 
     if each.field == "warm_start_checkpoint":  # the store may have been moved, or have several names
         found = checkpoint_in(str(each.was))

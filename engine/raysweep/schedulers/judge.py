@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
+from raysweep.documents.code.trainable import load_function
 from raysweep.documents.json_values import plain
-from raysweep.documents.trainable import load_function
 from raysweep.documents.validation import Problem, show
 from raysweep.errors import SpecError, one_line
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
+from raysweep.documents.code.plugins import Plugins
 from raysweep.documents.json_values import plain
 from raysweep.documents.kinds import PluginOptions
-from raysweep.documents.plugins import Plugins
 from raysweep.documents.validation import Problem, show
 from raysweep.schedulers.base import (
     NOTHING,

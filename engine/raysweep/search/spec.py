@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Self
 
 from pydantic import model_serializer, model_validator
 
-from raysweep.documents import ray_objects
+from raysweep.documents.code import ray_objects
 from raysweep.documents.kinds import KindSpec, load_kinds
 from raysweep.documents.validation import Problem
 from raysweep.search.base import Searcher, SearchSetup

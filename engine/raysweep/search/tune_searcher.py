@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
 from raysweep.documents.json_values import plain
 from raysweep.errors import SpecError, one_line
 from raysweep.search.base import Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
 from raysweep.documents.json_values import plain
 from raysweep.documents.tuples import Tuples, with_tuples
 from raysweep.documents.validation import Problem, dotted

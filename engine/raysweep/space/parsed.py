@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from raysweep.documents import ray_objects
+from raysweep.documents.code import ray_objects
+from raysweep.documents.code.trainable import load_function, trainable_ref
 from raysweep.documents.json_values import plain, text_key, unwrap_number
-from raysweep.documents.trainable import load_function, trainable_ref
 from raysweep.documents.tuples import Tuples, as_lists, is_marked, marked
 from raysweep.documents.validation import Path, Problem, did_you_mean, dotted, nearest, show
 from raysweep.errors import SpecError

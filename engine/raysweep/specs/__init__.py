@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from raysweep.documents.trainable import load_trainable, trainable_ref
+    from raysweep.documents.code.trainable import load_trainable, trainable_ref
     from raysweep.space.domains import Choice, Const, Domain, Float, Grid, Integer, Normal, SampleFrom
     from raysweep.space.parsed import Space
     from raysweep.specs.identity import Kind, RunId, slug, sweep_id
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from raysweep.specs.trial.scaling import Scaling
 
 _HOMES: Final[dict[str, tuple[str, ...]]] = {
-    "raysweep.documents.trainable": ("load_trainable", "trainable_ref"),
+    "raysweep.documents.code.trainable": ("load_trainable", "trainable_ref"),
     "raysweep.space.domains": (
         "Choice",
         "Const",

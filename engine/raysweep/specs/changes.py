@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import orjson
 
+from raysweep.documents.code.trainable import are_same
 from raysweep.documents.json_values import leaves
-from raysweep.documents.trainable import are_same
 from raysweep.documents.tuples import as_lists
 from raysweep.documents.wall_clock import looks_like_wall_clock, next_time
 from raysweep.space.parsed import is_domain

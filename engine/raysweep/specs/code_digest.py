@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from raysweep.documents.trainable import PYTHON_ONLY, digest_of_code, split_reference
-from raysweep.documents.tune_objects import unwrapped
+from raysweep.documents.code.trainable import PYTHON_ONLY, digest_of_code, split_reference
+from raysweep.documents.code.tune_objects import unwrapped
 from raysweep.specs.trial.program import commands_of
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.code.trainable import check_reference, trainable_name
 from raysweep.documents.digest import digest_of
 from raysweep.documents.text import read_json, read_yaml, write_yaml
-from raysweep.documents.trainable import check_reference, trainable_name
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.errors import SpecError
 from raysweep.specs.identity import check_name

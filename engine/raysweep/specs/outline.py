@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep.documents.code.trainable import are_same
 from raysweep.documents.digest import digest_of
 from raysweep.documents.json_values import leaves
-from raysweep.documents.trainable import are_same
 from raysweep.search.random_then_auto import LEFT_OPEN
 from raysweep.search.spec import SearchSpec
 from raysweep.space.parsed import is_domain

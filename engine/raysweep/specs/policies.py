@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.code.trainable import PYTHON_ONLY, check_reference, trainable_ref
 from raysweep.documents.sizes import Bytes, BytesPerSecond
-from raysweep.documents.trainable import PYTHON_ONLY, check_reference, trainable_ref
 from raysweep.documents.validation import Problem, show
 from raysweep.documents.wall_clock import check_wall_clock, looks_like_wall_clock
 

@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from raysweep.documents import tune_objects
+from raysweep.documents.code import tune_objects
 from raysweep.documents.digest import digest_of
 from raysweep.documents.mode import Mode
 from raysweep.from_tune.class_options import TuneOptions

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from raysweep.documents.base import SpecModel
-from raysweep.documents.trainable import check_reference
+from raysweep.documents.code.trainable import check_reference
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.specs.document import ImportPath, Trainable, as_given, check_storage_path
 from raysweep.specs.policies import Deadline, PositiveSeconds, Seconds

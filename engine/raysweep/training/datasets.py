@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from raysweep.documents import user_code
-from raysweep.documents.trainable import load_function
+from raysweep.documents.code import user_code
+from raysweep.documents.code.trainable import load_function
 from raysweep.errors import SpecError, one_line
 from raysweep.specs import Scaling, TrainSpec
 from raysweep.specs.train_parts import DatasetSource

@@ -17,8 +17,8 @@ import ray
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from raysweep.documents import user_code
-from raysweep.documents.trainable import load_function
+from raysweep.documents.code import user_code
+from raysweep.documents.code.trainable import load_function
 from raysweep.errors import SpecError, one_line
 from raysweep.raycompat.frameworks import find_places, set_network
 

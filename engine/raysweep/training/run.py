@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.cluster.progress_callback import Listener
-from raysweep.documents.trainable import load_function
+from raysweep.documents.code.trainable import load_function
 from raysweep.documents.wall_clock import check_deadline
 from raysweep.errors import (
     CheckpointDamagedError,

@@ -45,7 +45,7 @@ class TrainWorkerSession:
 
         All workers have to ask equally often: they get one answer, that of rank 0.
         """
-        from raysweep.raycompat.trainworker import heard_of_end
+        from raysweep.raycompat.in_trial.trainworker import heard_of_end
 
         self._heard = heard_of_end()
         return self._heard is not None and self._heard != self._answered
@@ -80,7 +80,7 @@ class TrainWorkerSession:
 
     def _await_end(self, checkpoint: Reported) -> None:
         """Once for each time that workers are asked: also where it was stored before this one has heard."""
-        from raysweep.raycompat.trainworker import heard_of_end
+        from raysweep.raycompat.in_trial.trainworker import heard_of_end
 
         info = heard_of_end()
         if info is None or info == self._waited or (checkpoint is None and train_rank()[0] == 0):
@@ -181,7 +181,7 @@ def keep_checkpoints(storage_path: str, run_id: str, attempt: int) -> Iterator[N
         run_id: The run.
         attempt: The number of the claim that it runs under: two attempts give no checkpoint the same number.
     """
-    from raysweep.raycompat import trainstore
+    from raysweep.raycompat.in_trial import trainstore
     from raysweep.training.checkpoint_parts import Parts
 
     rank, _ = train_rank()

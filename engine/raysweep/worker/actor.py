@@ -13,7 +13,7 @@ import sys
 from typing import ClassVar, NoReturn
 
 from raysweep import faultplan
-from raysweep.documents import allow_list
+from raysweep.documents.code import allow_list
 from raysweep.messages import Hello, Unready
 from raysweep.worker.host.cpus import use_cpus
 from raysweep.worker.link import Link, SocketLink

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-from raysweep.documents import tune_objects
+from raysweep.documents.code import tune_objects
 from raysweep.errors import TrainableImportError
 from raysweep.worker.sweep_info import SweepPlace
 

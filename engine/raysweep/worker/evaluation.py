@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from raysweep import trial as trial_api
-from raysweep.documents import allow_list
+from raysweep.documents.code import allow_list
 from raysweep.documents.tuples import Tuples, with_tuples
 from raysweep.errors import RaysweepError, message_of
 from raysweep.messages import Validation

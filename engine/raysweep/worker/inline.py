@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from raysweep.documents.trainable import load_trainable
+from raysweep.documents.code.trainable import load_trainable
 from raysweep.messages import Hello, Interrupt, Order, Ready, Unready
 from raysweep.worker.checking import check_resources, check_trainable
 from raysweep.worker.link import SocketLink

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 from raysweep import faultplan
 from raysweep import messages as msg
 from raysweep import trial as trial_api
-from raysweep.documents.allow_list import check_found, check_named
+from raysweep.documents.code.allow_list import check_found, check_named
 from raysweep.documents.tuples import with_tuples
 from raysweep.errors import Infeasible, ProgramFailedError, RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, FailureFacts, Interrupt, Job, Order
@@ -98,7 +98,7 @@ def load_by_reference(reference: str) -> Trainable:
     except BaseException:  # noqa: BLE001  the loader of the specs meets it again, and explains it
         pass
     # Imported only here: building the models of the specs would be a tenth of a worker's start.
-    from raysweep.documents.trainable import load_trainable
+    from raysweep.documents.code.trainable import load_trainable
 
     return load_trainable(reference)
 

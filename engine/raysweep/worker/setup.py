@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from raysweep.documents.tune_objects import is_tune_class
+from raysweep.documents.code.tune_objects import is_tune_class
 from raysweep.messages import Memory, Ready
 from raysweep.worker.checking import check_resources, check_trainable
 from raysweep.worker.gang.surroundings import own_host, preload
@@ -48,7 +48,7 @@ class WorkerSetup:
     """What the user has set of them where the sweep runs."""
     fault_plan: str = ""
     allowed: str = ""
-    """The controller's list of what may be named (`documents.allow_list`); empty: the node's own, if any."""
+    """The controller's list of what may be named (`allow_list`); empty: the node's own, if any."""
     log_bytes: int = 0
     """How much is kept of each attempt's output; 0: nothing."""
     process_group: str = ""

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from raysweep.cli.bars import LINE_EVERY_S, progress_bar
-from raysweep.jobs.packaging import pack_working_dir
+from raysweep.jobs.code.packaging import pack_working_dir
 from raysweep.pages import write_report
 from raysweep.runs.reading import whole_sweep
 from raysweep.verify import verify_sweep

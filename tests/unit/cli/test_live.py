@@ -22,7 +22,7 @@ from raysweep.outcome import (
     SweepProgress,
     TrialOutcome,
 )
-from raysweep.outcome.formatting import show_config, show_counts, show_duration
+from raysweep.outcome.showing.formatting import show_config, show_counts, show_duration
 from raysweep.training import TrainProgress
 
 

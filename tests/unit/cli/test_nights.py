@@ -14,9 +14,9 @@ import pytest
 
 import raysweep as rs
 from raysweep.errors import SweepNotFoundError
-from raysweep.runs.reading.lookup import find_sweep
+from raysweep.runs.reading.naming.lookup import find_sweep
+from raysweep.runs.reading.naming.references import read_reference
 from raysweep.runs.reading.nights import nights_at
-from raysweep.runs.reading.references import read_reference
 from raysweep.storage.objects.local import LocalStore
 from tests.unit.cli.nights import PROMOTED, REFUSED, Nights
 

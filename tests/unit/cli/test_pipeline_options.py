@@ -13,7 +13,7 @@ import raysweep as rs
 from raysweep.cli.help_groups import EXAMPLES, GROUPS
 from raysweep.cli.process import _commands
 from raysweep.outcome import PipelineOutcome, SweepOutcome
-from raysweep.runs.reading.siblings import unfinished_sibling
+from raysweep.runs.reading.naming.siblings import unfinished_sibling
 from raysweep.specs import RunRequest, SweepSpec
 from tests.unit.cli.nights import Nights
 

@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.errors import RaysweepError, SpecError
 from raysweep.hooks.loading import load_callbacks, names_of
-from raysweep.jobs.portable import check_portable
+from raysweep.jobs.code.portable import check_portable
 from raysweep.specs import SweepSpec
 from raysweep.specs.changes import changes
 

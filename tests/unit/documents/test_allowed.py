@@ -11,9 +11,9 @@ import pytest
 
 import raysweep as rs
 from raysweep.cluster.preparation import check_trainable
-from raysweep.documents.allow_list import VARIABLE
+from raysweep.documents.code.allow_list import VARIABLE
 from raysweep.errors import SpecError, TrainableImportError
-from raysweep.jobs.portable import check_portable
+from raysweep.jobs.code.portable import check_portable
 from raysweep.runs.policies import load_policies
 from raysweep.specs import SweepSpec, TrainSpec, load_trainable
 from raysweep.worker.runner import load_by_reference

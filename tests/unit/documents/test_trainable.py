@@ -181,7 +181,7 @@ def test_a_callable_in_a_spec(fields: dict[str, Any], package: str) -> None:
 SCRIPT = """
 import functools
 from raysweep.specs.code_digest import code_digest
-from raysweep.documents.trainable import trainable_name
+from raysweep.documents.code.trainable import trainable_name
 
 def train(config):
     return {body}

@@ -14,9 +14,9 @@ from random import Random
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.jobs import packaging
-from raysweep.jobs.ignores import Patterns
-from raysweep.jobs.packaging import Package, pack_module, pack_working_dir
+from raysweep.jobs.code import packaging
+from raysweep.jobs.code.ignores import Patterns
+from raysweep.jobs.code.packaging import Package, pack_module, pack_working_dir
 
 
 def write(root: Path, *names: str, text: str = "x") -> Path:

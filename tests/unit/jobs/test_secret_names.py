@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.jobs import secret_names
-from raysweep.jobs.packaging import pack_working_dir
-from raysweep.jobs.secret_names import is_secret
+from raysweep.jobs.code import secret_names
+from raysweep.jobs.code.packaging import pack_working_dir
+from raysweep.jobs.code.secret_names import is_secret
 
 
 def words(text: str) -> list[str]:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from raysweep.outcome.formatting import show_column
+from raysweep.outcome.showing.formatting import show_column
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from ray.tune.result import TRIAL_INFO
 from ray.tune.trainable import trainable_fn_utils
 from ray.tune.trainable import util as tune_util
 
-from raysweep.documents import tune_objects
-from raysweep.raycompat import calls, trainable
-from raysweep.raycompat.trainworker import TrainWorker
+from raysweep.documents.code import tune_objects
+from raysweep.raycompat.in_trial import calls, trainable
+from raysweep.raycompat.in_trial.trainworker import TrainWorker
 from tests.unit.raycompat.moved import check_uses, parameters, ray_version, since
 
 

@@ -22,7 +22,8 @@ from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
-from raysweep.raycompat import TRAIN_WORKER_MODULE, storages, train, trainstore
+from raysweep.raycompat import TRAIN_WORKER_MODULE, storages, train
+from raysweep.raycompat.in_trial import trainstore
 from raysweep.training.checkpoint_list import SNAPSHOT
 from tests.unit.raycompat.moved import check_uses, parameters, since
 
@@ -270,7 +271,7 @@ def test_of_several_errors_the_users_own_is_heard() -> None:
 
 
 def test_what_a_workers_checkpoints_go_through_is_there_and_is_used() -> None:
-    """`raycompat.trainstore` changes these in a worker."""
+    """`raycompat.in_trial.trainstore` changes these in a worker."""
     report = inspect.getsource(TrainContext.report)
     check_uses(TrainContext._upload_checkpoint, "self.storage_context.persist_current_checkpoint(")
     assert "checkpoint, checkpoint_dir_name\n" in inspect.getsource(TrainContext._upload_checkpoint)

@@ -23,10 +23,10 @@ from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
 from ray.train.v2._internal.data_integration.interfaces import DatasetShardProvider
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from raysweep.raycompat import calls, dataplace, datasplits
-from raysweep.raycompat.dataplace import DataPlace, leave_data
-from raysweep.raycompat.trialdata import Shards, Shares, TrialDatasets, split_names
-from raysweep.raycompat.trialrun import _LEFT_OUT
+from raysweep.raycompat.in_trial import calls, dataplace, datasplits
+from raysweep.raycompat.in_trial.dataplace import DataPlace, leave_data
+from raysweep.raycompat.in_trial.trialdata import Shards, Shares, TrialDatasets, split_names
+from raysweep.raycompat.in_trial.trialrun import _LEFT_OUT
 from tests.unit.raycompat.moved import check_uses, parameters, since
 
 PLACE = DataPlace(group="a group", bundle=3, cpus=2)

@@ -1,4 +1,4 @@
-"""Ray Train V2's insides, as raysweep.raycompat.trialrun takes them: what has moved is said by name."""
+"""Ray Train V2's insides, as raysweep.raycompat.in_trial takes them: what has moved is said by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import WorkerGroupError
 from ray.tune.integration import ray_train
 
-from raysweep.raycompat import calls, trialrun
+from raysweep.raycompat.in_trial import calls, trialrun
 from tests.unit.raycompat.moved import check_uses, parameters, since
 
 OVERRIDDEN = [

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from optuna.exceptions import ExperimentalWarning
 
-from raysweep.cli.commands.plan import _fixed
+from raysweep.cli.commands.planning.plan import _fixed
 from raysweep.errors import SpecError
 from raysweep.outcome import TrialOutcome, trial_row
-from raysweep.outcome.formatting import show_config
+from raysweep.outcome.showing.formatting import show_config
 from raysweep.search import WarmStart, make_searcher
 from raysweep.search.auto import AutoOptions
 from raysweep.search.base import Result

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from raysweep.documents.code.trainable import load_function
 from raysweep.documents.json_values import leaves
-from raysweep.documents.trainable import load_function
 from raysweep.outcome import SweepOutcome
 from raysweep.search.spec import SearchSpec
 from raysweep.simulate import simulate

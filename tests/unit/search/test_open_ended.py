@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.errors import SpecError, SweepFailedError
 from raysweep.outcome import Holder, SweepOutcome
-from raysweep.outcome.formatting import show_conclusion
+from raysweep.outcome.showing.formatting import show_conclusion
 from raysweep.runs.ownership.reopening import reopens
 from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.state_status import status_of_state

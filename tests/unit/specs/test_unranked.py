@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import RaysweepError, SpecError
-from raysweep.outcome.formatting import show_conclusion
+from raysweep.outcome.showing.formatting import show_conclusion
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
 from raysweep.specs.continuing import Continue

@@ -13,7 +13,7 @@ import pytest
 
 from raysweep import faultplan
 from raysweep.cluster.preparation import make_setup
-from raysweep.documents.allow_list import VARIABLE
+from raysweep.documents.code.allow_list import VARIABLE
 from raysweep.messages import FromWorker, Hello, Unready
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import SweepSpec

@@ -15,7 +15,7 @@ from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import DEFAULT_STORAGE, command, open_sweep, read_sweep
 from raysweep.cli.tables import Listing
 from raysweep.errors import JournalDamagedError, SweepDamagedError, SweepHeldError, SweepNotFoundError
-from raysweep.outcome.formatting import show_bytes, show_column
+from raysweep.outcome.showing.formatting import show_bytes, show_column
 from raysweep.runs.across_runs.budget import (
     BudgetPlan,
     Release,
@@ -29,7 +29,7 @@ from raysweep.runs.across_runs.budget import (
 from raysweep.runs.across_runs.pins import PinReader
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_trained
-from raysweep.runs.reading.lookup import find_training
+from raysweep.runs.reading.naming.lookup import find_training
 from raysweep.storage.checkpoints.manifest import Manifest
 from raysweep.storage.checkpoints.store import restore_uri
 from raysweep.storage.objects.opening import open_store

@@ -12,7 +12,7 @@ import typer
 from raysweep.cli.exit_codes import DONE
 from raysweep.pages.dashboard import Access, serving
 from raysweep.pages.dashboard.access import TOKEN_VARIABLE
-from raysweep.runs.reading.lookup import DEFAULT_STORAGE
+from raysweep.runs.reading.naming.lookup import DEFAULT_STORAGE
 
 
 def serve(storage: str | None, host: str, port: int, *, is_opened: bool) -> int:

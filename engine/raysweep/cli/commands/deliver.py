@@ -7,7 +7,7 @@ import typer
 from raysweep.cli.exit_codes import DONE, FAILED
 from raysweep.cli.lookup import command, open_sweep
 from raysweep.delivery.beside import Beside
-from raysweep.documents.trainable import PYTHON_ONLY
+from raysweep.documents.code.trainable import PYTHON_ONLY
 from raysweep.errors import SpecError
 from raysweep.hooks.loading import load_callbacks
 from raysweep.hooks.spec import MASK, CallbackSpec

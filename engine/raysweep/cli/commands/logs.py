@@ -13,7 +13,7 @@ from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import command, open_sweep
 from raysweep.cli.tables import Listing
 from raysweep.errors import LogNotFoundError, SpecError
-from raysweep.outcome.formatting import show_age
+from raysweep.outcome.showing.formatting import show_age
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.logs import LogInfo, find_log, follow_log, list_logs, read_log
 from raysweep.runs.reading.reader import SweepReader

@@ -11,7 +11,7 @@ from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE, FAILED
 from raysweep.errors import SpecError
 from raysweep.outcome import Decision
-from raysweep.outcome.formatting import show_config, show_number
+from raysweep.outcome.showing.formatting import show_config, show_number
 from raysweep.pages.evidence import evidence_page
 from raysweep.pipeline.rollback import find_line, roll_back_champion
 from raysweep.runs.across_runs.approvals import decide_night, waiting_night
@@ -19,7 +19,7 @@ from raysweep.runs.across_runs.champions import Champion, Line, read_champion
 from raysweep.runs.across_runs.evidence import Chain, Evidence, read_chain
 from raysweep.runs.across_runs.registrations import sync
 from raysweep.runs.across_runs.releases import this_user
-from raysweep.runs.reading.references import LATEST, Reference, key_has, read_reference
+from raysweep.runs.reading.naming.references import LATEST, Reference, key_has, read_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,14 @@ from raysweep.documents.json_values import leaves
 from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError
 from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, ErrorInfo, TrialOutcome, trial_row
-from raysweep.outcome.formatting import show_column, show_config, show_counts, show_duration, show_number
 from raysweep.outcome.frames import column_names, with_iso_times, write_csv
+from raysweep.outcome.showing.formatting import (
+    show_column,
+    show_config,
+    show_counts,
+    show_duration,
+    show_number,
+)
 from raysweep.runs.reading.status import RunStatus
 
 

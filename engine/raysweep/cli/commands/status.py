@@ -20,10 +20,10 @@ from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError, SweepNotFoundError
 from raysweep.live import draw_progress
 from raysweep.outcome import SweepStatus, UnfinishedStatus
-from raysweep.outcome.estimate_text import estimate_facts
-from raysweep.outcome.formatting import show_age, show_duration, show_number
+from raysweep.outcome.showing.estimate_text import estimate_facts
+from raysweep.outcome.showing.formatting import show_age, show_duration, show_number
 from raysweep.runs.reading.glances import glance_training
-from raysweep.runs.reading.lookup import find_training
+from raysweep.runs.reading.naming.lookup import find_training
 from raysweep.runs.reading.nights import Night, nights_at
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.summaries import ids_of

@@ -22,7 +22,7 @@ from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.exit_codes import DONE, FAILED, say_error
 from raysweep.cli.lookup import DEFAULT_STORAGE
 from raysweep.cli.tables import Listing
-from raysweep.outcome.formatting import show_age, show_duration, show_number
+from raysweep.outcome.showing.formatting import show_age, show_duration, show_number
 from raysweep.runs.reading.watch import StorageWatch, WatchedSweep
 from raysweep.storage.objects.opening import open_store
 

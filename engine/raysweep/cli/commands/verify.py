@@ -12,7 +12,7 @@ from raysweep.cli.exit_codes import DONE, FAILED
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
 from raysweep.cli.tables import Listing
 from raysweep.errors import SweepNotFoundError
-from raysweep.outcome.formatting import show_bytes, show_counts
+from raysweep.outcome.showing.formatting import show_bytes, show_counts
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.objects.opening import open_store
 from raysweep.verify import Finding, VerifyReport, prune, repair, verify_sweep

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
-from raysweep.outcome.formatting import show_config
+from raysweep.outcome.showing.formatting import show_config
 from raysweep.pages.dashboard.nights import NightReader
 from raysweep.pages.failures import config_pairs
 from raysweep.pages.live import POLL_S, Answer, LiveSweep, Seen, answer, training_document

@@ -89,7 +89,7 @@ def settle_silence(store: Store, line: Line) -> None:
 
 def waiting_night(record: ChampionRecord, *, sweep_id: str = "", which: str = "") -> Night | None:
     """The newest night that waits, else the newest that did; of one sweep or key, if that is given."""
-    from raysweep.runs.reading.references import key_has
+    from raysweep.runs.reading.naming.references import key_has
 
     asked = [each for each in reversed(record.history) if each.waiting is not None]
     if which:

@@ -32,7 +32,7 @@ from raysweep.runs.across_runs.evidence import (
     write_entry,
 )
 from raysweep.runs.ownership.holder import current_holder
-from raysweep.runs.reading.references import key_has
+from raysweep.runs.reading.naming.references import key_has
 from raysweep.storage.checkpoints.addresses import parse_uri
 from raysweep.storage.objects.store import Store
 

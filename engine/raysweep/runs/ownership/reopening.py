@@ -8,7 +8,7 @@ from typing import Final
 from raysweep.core.handlers.sweep_end import ENDS_THAT_STAY
 from raysweep.errors import SpecChangedError, SpecError, SweepDamagedError
 from raysweep.outcome import NOTHING_RAN, SweepOutcome
-from raysweep.outcome.formatting import show_age
+from raysweep.outcome.showing.formatting import show_age
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.replay import newest_spec
 from raysweep.specs import SweepSpec

@@ -16,7 +16,7 @@ from raysweep.outcome.frames import type_of
 from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import damaged_record
-from raysweep.runs.reading.lookup import find_sweep
+from raysweep.runs.reading.naming.lookup import find_sweep
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec

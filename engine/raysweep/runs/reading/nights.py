@@ -13,7 +13,7 @@ from typing import Final
 
 from raysweep.errors import RaysweepError
 from raysweep.outcome import GateOutcome, Record
-from raysweep.outcome.formatting import show_duration
+from raysweep.outcome.showing.formatting import show_duration
 from raysweep.outcome.summary import RunSummary
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.runs.reading.summaries import read_summaries

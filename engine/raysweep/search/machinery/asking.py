@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
 from raysweep.errors import SampleFromError
 from raysweep.search.base import Searcher, substitution_of, take_remark
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
+from raysweep.documents.code.plugins import Plugins
 from raysweep.documents.json_values import plain
 from raysweep.documents.kinds import PluginOptions
-from raysweep.documents.plugins import Plugins
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
 from raysweep.search.base import (

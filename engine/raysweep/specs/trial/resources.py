@@ -14,7 +14,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from raysweep.documents import ray_objects
+from raysweep.documents.code import ray_objects
 from raysweep.documents.validation import Problem, show
 from raysweep.space.amounts import CUSTOM, USUAL, Need, Needs, amounts_of, parse_amount
 from raysweep.specs.trial.bundles import (

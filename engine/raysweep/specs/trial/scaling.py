@@ -14,8 +14,8 @@ from pydantic import (
     model_validator,
 )
 
-from raysweep.documents import ray_objects
 from raysweep.documents.base import SpecModel
+from raysweep.documents.code import ray_objects
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.space.amounts import Need, parse_amount
 from raysweep.specs.trial.bundles import Amount, ProcessResources

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from raysweep import trial as trial_api
 from raysweep.errors import RaysweepError, SpecError, TrialStopped
 from raysweep.messages import Validation
-from raysweep.raycompat import calls as compat
+from raysweep.raycompat.in_trial import calls as compat
 from raysweep.tested import check_training
 from raysweep.threads import start_thread
 from raysweep.worker.process.import_hooks import Door, Doors
@@ -33,8 +33,8 @@ from raysweep.worker.sweep_info import InnerRoom, SweepPlace
 from raysweep.worker.validation import pack
 
 if TYPE_CHECKING:
-    from raysweep.raycompat.trialrun import Asked, TrialRun
-    from raysweep.raycompat.validation import Validations
+    from raysweep.raycompat.in_trial.trialrun import Asked, TrialRun
+    from raysweep.raycompat.in_trial.validation import Validations
 
 LOOK_S: Final = 0.1
 """How often a trial that waits for its run looks whether it is to end."""
@@ -197,7 +197,7 @@ class _Runs:
             not hold what the trainer asks for, or Ray is too old. RaysweepError: See `_check_order`.
         """
         check_training()
-        from raysweep.raycompat.trialdata import DataRefused
+        from raysweep.raycompat.in_trial.trialdata import DataRefused
 
         if not self._running.acquire(blocking=False):
             raise RaysweepError(
@@ -214,8 +214,8 @@ class _Runs:
         return result
 
     def _make_run(self, trainer: Any) -> TrialRun:
-        from raysweep.raycompat import trialrun
-        from raysweep.raycompat.dataplace import DataPlace
+        from raysweep.raycompat.in_trial import trialrun
+        from raysweep.raycompat.in_trial.dataplace import DataPlace
         from raysweep.worker.ray_calls.train_worker import InnerWorker
 
         room = self._place.inner
@@ -289,7 +289,7 @@ class _Runs:
             )
 
     def _make_validations(self, trainer: Any) -> Validations | None:
-        from raysweep.raycompat.validation import Validations
+        from raysweep.raycompat.in_trial.validation import Validations
 
         if trainer.validation_config is None:
             return None

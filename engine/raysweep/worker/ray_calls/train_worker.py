@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep import trial
 from raysweep.errors import RaysweepError
-from raysweep.raycompat.calls import DATA
+from raysweep.raycompat.in_trial.calls import DATA
 from raysweep.trial.checkpoint_handle import opened_by_ray, temporary_folder
 from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.process.import_hooks import after_import
 from raysweep.worker.process.stray_guard import guard_descendants
 
 if TYPE_CHECKING:
-    from raysweep.raycompat.dataplace import DataPlace
+    from raysweep.raycompat.in_trial.dataplace import DataPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class InnerSession:
 
         All workers have to ask equally often: they get one answer, that of rank 0.
         """
-        from raysweep.raycompat.trainworker import count_reports, heard_of_end
+        from raysweep.raycompat.in_trial.trainworker import count_reports, heard_of_end
 
         heard = heard_of_end()
         if heard is None:

@@ -176,6 +176,6 @@ def _left_out() -> frozenset[str]:
 
 def _compat() -> ModuleType:
     """Imports Ray Tune, as the class has done already."""
-    from raysweep.raycompat import trainable
+    from raysweep.raycompat.in_trial import trainable
 
     return trainable

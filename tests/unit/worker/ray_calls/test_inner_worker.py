@@ -19,7 +19,7 @@ class Worker:
     """What Ray Train says in a worker."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from raysweep.raycompat import trainworker
+        from raysweep.raycompat.in_trial import trainworker
 
         self.info: Any = None
         self.reports: list[Any] = []

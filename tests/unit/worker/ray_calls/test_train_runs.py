@@ -16,8 +16,8 @@ pytest.importorskip("ray")
 
 from raysweep.errors import RaysweepError, SpecError, TrialStopped
 from raysweep.messages import Job, Judged
-from raysweep.raycompat.trialrun import Asked, Reports, RunPlace, TrialRun, asked_by, place_run
-from raysweep.raycompat.validation import Validations
+from raysweep.raycompat.in_trial.trialrun import Asked, Reports, RunPlace, TrialRun, asked_by, place_run
+from raysweep.raycompat.in_trial.validation import Validations
 from raysweep.testing import run_trial
 from raysweep.worker.ray_calls.train_runs import check_asked, check_validation
 from raysweep.worker.session import Session

@@ -37,7 +37,9 @@ from ray.train.v2._internal.util import ObjectRefWrapper
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import WorkerGroupError
 
-from raysweep.raycompat.dataplace import DataPlace
+from raysweep.raycompat.in_trial.dataplace import DataPlace
+from raysweep.raycompat.in_trial.trialdata import EndsRun, TrialDatasets, split_names
+from raysweep.raycompat.in_trial.validation import ValidationAsked, Validations, validation_asked_by
 from raysweep.raycompat.preemption import HAS_NOTICES, PreemptionError, PreemptionInfo
 from raysweep.raycompat.train import (
     POLL_FASTEST_S,
@@ -47,8 +49,6 @@ from raysweep.raycompat.train import (
     is_preemption,
 )
 from raysweep.raycompat.train import own_logging_left_alone as _own_logging_left_alone
-from raysweep.raycompat.trialdata import EndsRun, TrialDatasets, split_names
-from raysweep.raycompat.validation import ValidationAsked, Validations, validation_asked_by
 
 STOP_SLICE_S: Final = 0.1
 # They see to a placement group and to a controller that are actors of Ray's own, and there are neither; or

@@ -14,7 +14,7 @@ from raysweep.cli.spec_files import located, read_config, read_spec
 from raysweep.errors import SpecError, TrainingFailedError
 from raysweep.live import LiveTraining, logged_to
 from raysweep.outcome import TrainOutcome
-from raysweep.outcome.formatting import show_config, show_duration
+from raysweep.outcome.showing.formatting import show_config, show_duration
 from raysweep.specs import RunRequest, TrainSpec
 
 _LIMITS = {"deadline": "deadline", "time_budget": "time_budget_s"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from raysweep.errors import RaysweepError
-from raysweep.outcome.formatting import show_age
+from raysweep.outcome.showing.formatting import show_age
 from raysweep.outcome.summary import RunSummary
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.summaries import ids_of, read_summaries

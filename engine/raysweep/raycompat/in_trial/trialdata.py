@@ -22,8 +22,8 @@ from ray.data._internal.logical.optimizers import get_execution_plan
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from raysweep.raycompat.dataplace import DataPlace
-from raysweep.raycompat.datasplits import coordinators_at
+from raysweep.raycompat.in_trial.dataplace import DataPlace
+from raysweep.raycompat.in_trial.datasplits import coordinators_at
 
 GONE_S: Final = 2.0
 """So long it is waited until a coordinator that was killed is gone."""

@@ -11,9 +11,9 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from raysweep.documents import user_code
+from raysweep.documents.code import user_code
+from raysweep.documents.code.trainable import load_function
 from raysweep.documents.kinds import CLASS_EXAMPLE
-from raysweep.documents.trainable import load_function
 from raysweep.documents.validation import Issue, did_you_mean, issues_of, show, spec_error
 from raysweep.errors import SpecError, one_line
 

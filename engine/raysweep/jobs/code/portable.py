@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from raysweep.documents.allow_list import check_named
+from raysweep.documents.code.allow_list import check_named
+from raysweep.documents.code.trainable import PYTHON_ONLY, is_of_script, trainable_ref
 from raysweep.documents.kinds import CLASS_EXAMPLE
-from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_ref
 from raysweep.errors import SpecError
 from raysweep.hooks.spec import CallbackSpec
 from raysweep.programs.allowed import check_program, check_programs

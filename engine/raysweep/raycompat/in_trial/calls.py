@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
-from raysweep.raycompat.trialcalls import TrialCalls
+from raysweep.raycompat.in_trial.trialcalls import TrialCalls
 
 TUNE_SESSION: Final = "ray.train._internal.session"
 """The module in which Ray Tune's calls look for their session."""
@@ -38,14 +38,14 @@ def leave_tune(module: ModuleType) -> None:
 
 def enter_train(module: ModuleType, calls: TrialCalls) -> None:
     """From now on `ray.train.report` and its siblings go to this trial; `module`: `TRAIN_WORKER`."""
-    from raysweep.raycompat.trainworker import TrainWorker
+    from raysweep.raycompat.in_trial.trainworker import TrainWorker
 
     module.set_train_fn_utils(TrainWorker(calls))
 
 
 def leave_train(module: ModuleType) -> None:
     """No trial runs here any more."""
-    from raysweep.raycompat.trainworker import TrainWorker
+    from raysweep.raycompat.in_trial.trainworker import TrainWorker
 
     if isinstance(module._train_fn_utils, TrainWorker):
         module.set_train_fn_utils(None)
@@ -78,7 +78,7 @@ def enter_data(cpus: int, bundle: int) -> None:
     """From now on Ray Data, which is imported, has so many CPUs: this bundle of the process's group."""
     import ray
 
-    from raysweep.raycompat import dataplace
+    from raysweep.raycompat.in_trial import dataplace
 
     group: Any = ray.util.get_current_placement_group() if ray.is_initialized() else None
     if cpus and group is not None:
@@ -87,7 +87,7 @@ def enter_data(cpus: int, bundle: int) -> None:
 
 def leave_data() -> None:
     """No trial runs here any more."""
-    from raysweep.raycompat import dataplace
+    from raysweep.raycompat.in_trial import dataplace
 
     dataplace.leave_data()
 

@@ -6,14 +6,14 @@ import sys
 
 import typer
 
-from raysweep.cli.commands.sweep import How, resume, run, stored_request
+from raysweep.cli.commands.running.sweep import How, resume, run, stored_request
 from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.exit_codes import CANCELLED, DONE
 from raysweep.cli.job_messages import JobHow
 from raysweep.cli.lookup import command, open_sweep
 from raysweep.errors import SpecError, SweepHeldError
 from raysweep.outcome import SweepOutcome
-from raysweep.outcome.formatting import show_age, show_counts
+from raysweep.outcome.showing.formatting import show_age, show_counts
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.removal import put_aside, remove
 from raysweep.runs.reading.reader import SweepReader

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raysweep.outcome.estimate import Estimate, Span
-from raysweep.outcome.formatting import show_duration, show_end, show_number
+from raysweep.outcome.showing.formatting import show_duration, show_end, show_number
 
 
 def show_span(span: Span, digits: int = 2) -> str:

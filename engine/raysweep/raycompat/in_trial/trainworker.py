@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from ray.train.v2._internal.execution.context import get_train_context
 from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
 
-from raysweep.raycompat.trialcalls import TrialCalls
+from raysweep.raycompat.in_trial.trialcalls import TrialCalls
 
 
 def heard_of_end() -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from raysweep.cli.commands.sweep import How
+from raysweep.cli.commands.running.sweep import How
 from raysweep.cli.consoles import clean_stdout, make_console
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.job_messages import JobHow, has_jobs_api

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from raysweep.cli.commands.plan_space import distinct_configs, show_trials, warnings_of
+from raysweep.cli.commands.planning.space import distinct_configs, show_trials, warnings_of
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.spec_files import is_pipeline, read_pipeline, read_spec
-from raysweep.documents.trainable import PYTHON_ONLY, load_trainable
+from raysweep.documents.code.trainable import PYTHON_ONLY, load_trainable
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import SweepOutcome
 from raysweep.outcome.estimate import Estimate
-from raysweep.outcome.estimate_text import show_span
-from raysweep.outcome.formatting import show_age, show_config, show_end
+from raysweep.outcome.showing.estimate_text import show_span
+from raysweep.outcome.showing.formatting import show_age, show_config, show_end
 from raysweep.provision.document import NightCluster
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_changes
@@ -164,9 +164,9 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
     Raises:
         SpecError: It could not run: the deadline has passed, one trial does not fit the cluster, ….
     """
-    from raysweep.cli.commands.plan_cluster import gpu_part, never_placed, parse_cluster
-    from raysweep.cli.commands.plan_cluster import packing as packing_of
-    from raysweep.cli.commands.plan_nights import expect, nights_before, suggestions
+    from raysweep.cli.commands.planning.cluster import gpu_part, never_placed, parse_cluster
+    from raysweep.cli.commands.planning.cluster import packing as packing_of
+    from raysweep.cli.commands.planning.nights import expect, nights_before, suggestions
     from raysweep.cluster.preparation import check_new
     from raysweep.cluster.ray.preflight import count_trials
     from raysweep.search import make_searcher

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from raysweep.errors import SweepNotFoundError, one_line
-from raysweep.outcome.formatting import show_age
+from raysweep.outcome.showing.formatting import show_age
 from raysweep.outcome.summary import RunSummary
 from raysweep.runs.reading.summaries import DEFAULT_STORAGE, ids_of, read_summaries
 from raysweep.specs.identity import RunId, slug

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from raysweep.errors import SpecError
-from raysweep.jobs.ignores import IGNORE_FILES, SECRET_REASON, Patterns, default_reason
-from raysweep.jobs.secret_names import is_secret_folder
+from raysweep.jobs.code.ignores import IGNORE_FILES, SECRET_REASON, Patterns, default_reason
+from raysweep.jobs.code.secret_names import is_secret_folder
 
 LIMIT_BYTES: Final = 100 * 1024 * 1024
 """What Ray's head takes. Counted before compression, so that it is known before anything is read."""

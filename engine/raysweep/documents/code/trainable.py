@@ -13,9 +13,9 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from raysweep.documents import user_code
-from raysweep.documents.allow_list import check_found, check_named
-from raysweep.documents.tune_objects import has_parameters, unwrapped, without_resources
+from raysweep.documents.code import user_code
+from raysweep.documents.code.allow_list import check_found, check_named
+from raysweep.documents.code.tune_objects import has_parameters, unwrapped, without_resources
 from raysweep.documents.validation import Problem, nearest, show
 from raysweep.errors import TrainableImportError, one_line
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import ray
 from ray.data._internal.iterator import stream_split_iterator
 
-from raysweep.raycompat.dataplace import DataPlace, enter_data
+from raysweep.raycompat.in_trial.dataplace import DataPlace, enter_data
 
 _theirs: Final[Any] = stream_split_iterator
 _TheirCoordinator: Final[Any] = _theirs.SplitCoordinator.__ray_metadata__.modified_class.__ray_actor_class__

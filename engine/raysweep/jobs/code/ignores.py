@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from raysweep.jobs.secret_names import is_secret
+from raysweep.jobs.code.secret_names import is_secret
 
 IGNORE_FILES: Final = (".gitignore", ".rayignore")
 

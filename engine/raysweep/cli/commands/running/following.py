@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from raysweep.cli.commands.sweep import show_outcome
+from raysweep.cli.commands.running.sweep import show_outcome
 from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.exit_codes import DONE, Detached
 from raysweep.cli.lookup import command, open_sweep
@@ -60,7 +60,7 @@ def cancel(name: str, storage: str | None, address: str | None, reason: str, is_
 
 def _attach_there(name: str, storage: str | None, address: str, lease_s: float | None, is_json: bool) -> int:
     from raysweep.cli import remote
-    from raysweep.cli.commands import train
+    from raysweep.cli.commands.running import train
     from raysweep.jobs.sync import Cluster
 
     cluster = Cluster(address)

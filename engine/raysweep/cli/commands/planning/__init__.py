@@ -1,0 +1,1 @@
+"""raysweep plan: what a sweep would do, without starting anything."""

@@ -1,0 +1,1 @@
+"""Commands that run something, or continue it, and how they follow it."""

@@ -1,0 +1,1 @@
+"""Outcomes as text and HTML, for people."""

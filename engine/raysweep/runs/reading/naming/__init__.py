@@ -1,0 +1,1 @@
+"""What names a run, and the runs that a name means."""
