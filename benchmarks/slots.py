@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -22,16 +22,24 @@ CPUS: Final = 0.01
 TRIAL_S: Final = 0.2
 LOOK_S: Final = 0.25
 PATIENCE_S: Final = 900.0
+TUNE_BYTES: Final = 130 << 20
+"""What a slot of Ray Tune's takes: with 24 GiB, 200 were killed for memory."""
 
 
-def run(rounds: int, *, slots: int = SLOTS, with_tune: bool = True) -> Json:
-    """raysweep, an ActorPool and Ray Tune with `reuse_actors=True`, two trials for each slot."""
-    peers = [_raysweep(slots), _pool(slots), *([_tune(slots)] if with_tune else [])]
+def run(rounds: int, *, slots: int = SLOTS) -> Json:
+    """raysweep, an ActorPool and, where the memory is enough for it, Ray Tune with `reuse_actors=True`.
+
+    Each runs two trials for each slot.
+    """
+    has_room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > slots * TUNE_BYTES
+    peers = [_raysweep(slots), _pool(slots), *([_tune(slots)] if has_room else [])]
     shown, _ = compare(peers, rounds, "trial")
     note = (
         "wall is the whole call; all_running_s is from its start to the first trial of the last slot;"
         " memory is the sum of PSS of this process, Ray and the workers"
     )
+    if not has_room:
+        note += f"; Ray Tune would take more than this machine's memory, {TUNE_BYTES >> 20} MiB a slot"
     return {
         "what": f"{slots} slots of {CPUS} CPU, two trials each, the second of {TRIAL_S} s",
         "note": note,
@@ -102,10 +110,6 @@ def _logging(slots: int) -> Iterator[tuple[Path, _Log, Watch]]:
         yield folder, _Log(folder, slots), watch
 
 
-def _contender(name: str, settings: str, run: Callable[[], Sample]) -> Contender:
-    return Contender(name=name, settings=settings, run=run)
-
-
 def _raysweep(slots: int) -> Contender:
     def run_once() -> Sample:
         import raysweep as rs
@@ -128,7 +132,9 @@ def _raysweep(slots: int) -> Contender:
                 raise RuntimeError(f"raysweep: {outcome.counts}: {outcome.why}")
             return log.sample(watch)
 
-    return _contender("raysweep", f"run_sweep, resources={{'cpu': {CPUS}}}, default isolation", run_once)
+    return Contender(
+        name="raysweep", settings=f"run_sweep, resources={{'cpu': {CPUS}}}, default isolation", run=run_once
+    )
 
 
 def _pool(slots: int) -> Contender:
@@ -147,7 +153,11 @@ def _pool(slots: int) -> Contender:
                 ray.kill(actor)
         return sample
 
-    return _contender("actor_pool", f"map_unordered, {slots} actors of {CPUS} CPU, nothing stored", run_once)
+    return Contender(
+        name="actor_pool",
+        settings=f"map_unordered, {slots} actors of {CPUS} CPU, nothing stored",
+        run=run_once,
+    )
 
 
 def _tune(slots: int) -> Contender:
@@ -172,7 +182,9 @@ def _tune(slots: int) -> Contender:
                 raise RuntimeError(f"Ray Tune: {results.num_errors} errors")
             return log.sample(watch)
 
-    return _contender("tune_reuse", f"Tuner.fit, with_resources(cpu={CPUS}), reuse_actors=True", run_once)
+    return Contender(
+        name="tune_reuse", settings=f"Tuner.fit, with_resources(cpu={CPUS}), reuse_actors=True", run=run_once
+    )
 
 
 class _Caller:
