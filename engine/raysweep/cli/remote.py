@@ -24,9 +24,9 @@ from raysweep.jobs.wire import JobInfo
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.provision.lifetime import Night, up
+from raysweep.runs.catalog import stem_of
 from raysweep.runs.ownership.reopening import told
 from raysweep.runs.reading.naming.references import LATEST, key_has, split_night
-from raysweep.runs.reading.summaries import stem_of
 from raysweep.specs import AnyRequest
 from raysweep.specs.identity import slug
 

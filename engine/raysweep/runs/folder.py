@@ -12,6 +12,7 @@ import orjson
 from raysweep.errors import SpecError, StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.summary import SUMMARY, summary_of_sweep
+from raysweep.runs.catalog import drop_run, keep_run
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.stored_status import STATUS, decode_status, sealed_status
 from raysweep.runs.snapshots import SnapshotFolder
@@ -134,7 +135,11 @@ class SweepFolder:
     def write_spec_if_absent(self, record: SweepRecord) -> bool:
         """Write sweep.json unless there is one; False if there was."""
         mark_store(self.store)
-        return self.store.put_if_absent(self._key("sweep.json"), encode_spec(record), durable=True)
+        is_new = self.store.put_if_absent(self._key("sweep.json"), encode_spec(record), durable=True)
+        if is_new:
+            with suppress(StorageError):  # of one that was deleted by other means
+                drop_run(self.store, self.sweep_id)
+        return is_new
 
     def replace_spec(self, record: SweepRecord) -> None:
         """Write sweep.json anew, after a change that is declared safe. Only the holder may."""
@@ -191,7 +196,7 @@ class SweepFolder:
     def write_outcome_if_absent(
         self, outcome: SweepOutcome, *, give_up_after_s: float = OUTCOME_GIVE_UP_AFTER_S
     ) -> bool:
-        """Write outcome.json, once, its summary and its status; False if there is one.
+        """Write outcome.json, once, and what lists and the status read of it; False if there is one.
 
         An outage is waited out.
         """
@@ -208,6 +213,7 @@ class SweepFolder:
         with suppress(StorageError):
             self.store.put(self._key(SUMMARY), sealed_summary(outcome, outcome_bytes))
             self.store.put(self._key(STATUS), sealed_status(outcome, outcome_bytes, self.uri))
+            keep_run(self.store, summary_of_sweep(outcome), self._key("outcome.json"))
 
     def read_status(self, outcome_bytes: int) -> RunStatus | None:
         """How the sweep ended, without its trials; None where there is none of an outcome of this size."""
@@ -248,7 +254,9 @@ class SweepFolder:
             return
         key = self._key(f"outcome-{outcome.generation:06d}.json")
         self.store.put_if_absent(key, encode_outcome(outcome, self.uri), durable=True)
+        drop_run(self.store, self.sweep_id)
         self.store.delete(self._key(STATUS), self._key("outcome.json"))
+        drop_run(self.store, self.sweep_id)
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         data = self.store.get(self._key(name))

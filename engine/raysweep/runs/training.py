@@ -25,6 +25,7 @@ from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.outcome.places import training_with
 from raysweep.outcome.summary import SUMMARY, summary_of_training
+from raysweep.runs.catalog import drop_run, keep_run
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.objects.identity import mark_store
 from raysweep.storage.objects.parallel import folders_with
@@ -71,6 +72,9 @@ class RunFolder:
         }
         if not self.store.put_if_absent(self._key("train.json"), orjson.dumps(record), durable=True):
             self.check_spec(spec)
+            return
+        with suppress(StorageError):  # of one that was deleted by other means
+            drop_run(self.store, self.run_id)
 
     def check_spec(self, spec: TrainSpec) -> None:
         """Is this spec the one in train.json, if there is one?
@@ -116,11 +120,13 @@ class RunFolder:
             raise self.damaged("train_outcome.json", str(error)) from error
 
     def write_outcome(self, outcome: TrainOutcome) -> None:
-        """Write how the run ended, once, and the summary of it: an earlier one stays."""
-        data = self.relative(outcome).to_json().encode()
-        if self.store.put_if_absent(self._key("train_outcome.json"), data, durable=True):
+        """Write how the run ended, once, and what lists show of it: an earlier one stays."""
+        key, data = self._key("train_outcome.json"), self.relative(outcome).to_json().encode()
+        if self.store.put_if_absent(key, data, durable=True):
+            run = summary_of_training(outcome)
             with suppress(StorageError):
-                self.store.put(self._key(SUMMARY), seal(summary_of_training(outcome).stored(len(data))))
+                self.store.put(self._key(SUMMARY), seal(run.stored(len(data))))
+                keep_run(self.store, run, key)
 
     def relative(self, outcome: TrainOutcome) -> TrainOutcome:
         """As it is stored: what it names of this folder is relative to it."""

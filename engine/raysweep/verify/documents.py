@@ -9,7 +9,8 @@ import orjson
 from raysweep.core import SweepState, make_outcome
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
-from raysweep.outcome.summary import SUMMARY
+from raysweep.outcome.summary import SUMMARY, summary_of_sweep
+from raysweep.runs.catalog import catalog_key, read_catalog
 from raysweep.runs.folder import SweepFolder, SweepRecord, sealed_summary
 from raysweep.runs.ownership.replay import replay
 from raysweep.runs.reading.stored_status import STATUS, sealed_status
@@ -148,6 +149,18 @@ def check_beside(folder: SweepFolder) -> Iterator[Finding]:
             fix=REPAIR_FIX,
             mending="drop",
             keys=(f"{folder.sweep_id}/{name}",),
+        )
+    listed = read_catalog(folder.store, [folder.sweep_id]).run(folder.sweep_id)
+    if listed is not None and listed.stored(size_bytes) != summary_of_sweep(outcome).stored(size_bytes):
+        key = catalog_key(folder.sweep_id)
+        yield Finding(
+            severity="damage",
+            object=key,
+            problem="is not what the outcome gives",
+            lost="nothing: the outcome has it",
+            fix=REPAIR_FIX,
+            mending="drop",
+            keys=(key,),
         )
 
 

@@ -190,6 +190,7 @@ def test_sweeps_lists_them_in_python(nights: Nights) -> None:
 
 def test_the_summary_of_a_sweep_that_was_continued_does_not_count(nights: Nights) -> None:
     run_id = nights.add("a")
+    Path(nights.url, "catalog/churn.json").unlink()
     path = Path(nights.url, run_id, "summary.json")
     fields = json.loads(path.read_text())
     path.write_text(json.dumps(fields | {"outcome_bytes": fields["outcome_bytes"] + 1, "score": 9.0}))
@@ -277,12 +278,13 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     return seen
 
 
-def test_a_year_of_nights_is_read_by_small_objects_alone(year: Nights, reads: list[str]) -> None:
+def test_a_year_of_nights_is_read_by_one_object_for_each_name(year: Nights, reads: list[str]) -> None:
     found = nights_at(year.store, "churn")
     assert len(found) == 365
-    assert {key.rpartition("/")[2] for key in reads} == {"summary.json", "verdict.json"}
-    # Sweep, gate, verdict, and a training each seventh night.
-    assert len(reads) == 3 * 365 + 53
+    assert sum(night.gate is not None for night in found) == 365
+    assert sum(night.training is not None for night in found) == 53
+    of_names = ["catalog/churn.json", "catalog/churn-gate.json", "catalog/churn-full.json"]
+    assert sorted(reads) == sorted(of_names)
 
 
 def test_the_latest_of_a_year_reads_one_outcome(year: Nights, reads: list[str]) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from raysweep.documents.stored_paths import to_reference
 from raysweep.runs.across_runs.champions import Champion, list_records
 from raysweep.runs.training import read_warm_start
-from raysweep.storage.objects.parallel import each_of
+from raysweep.storage.objects.parallel import each_of, run_folders
 from raysweep.storage.objects.store import Store
 
 Pins = dict[str, tuple[str, ...]]
@@ -57,7 +57,7 @@ class PinReader:
                 _pin(store, found, champion.replaced, f"the champion of {champion.name!r} before")
             for proposed in record.proposed:
                 _pin(store, found, proposed, f"waits for approval as the champion of {proposed.name!r}")
-        folders = [each for each in store.list_folders() if each not in self._settled]
+        folders = [each for each in run_folders(store) if each not in self._settled]
         for run_id, reference in zip(folders, each_of(store, self._start_of, folders), strict=True):
             if reference:
                 found[reference].append(f"training {run_id} starts from it")

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import SpecError, StorageError
 from raysweep.outcome import Decision, GateOutcome, Record
 from raysweep.outcome.places import gate_with
+from raysweep.runs import catalog
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.store import Store
 
@@ -52,7 +54,9 @@ def stored_verdict(store: Store, sweep_id: str, gate: str) -> GateOutcome | None
 def keep_verdict(store: Store, sweep_id: str, gate: str, verdict: GateOutcome) -> GateOutcome:
     """Write a verdict down, once; returns the one that is there."""
     relative = gate_with(verdict, lambda uri: to_reference(store.url, uri))
-    store.put_if_absent(verdict_key(sweep_id, gate), relative.to_json().encode(), durable=True)
+    if store.put_if_absent(verdict_key(sweep_id, gate), relative.to_json().encode(), durable=True):
+        with suppress(StorageError):  # lists read the verdict itself then
+            catalog.keep_verdict(store, sweep_id, gate, relative)
     return read_verdict(store, sweep_id, gate) or verdict
 
 

@@ -23,6 +23,7 @@ from raysweep.search.machinery.anchors import Anchors, choose_anchors
 from raysweep.search.machinery.warm_start import refit
 from raysweep.specs import SweepSpec, slug
 from raysweep.specs.sweep_parts import Memory
+from raysweep.storage.objects.parallel import run_folders
 from raysweep.storage.objects.store import Store
 
 MAX_TOLD: Final = 1000
@@ -144,7 +145,7 @@ def earlier(store: Store, spec: SweepSpec, own_id: str, count: int) -> list[Swee
     """The newest `count` sweeps of this name, metric and mode that have ended, the newest first."""
     stem = slug(spec.name)
     ended = []
-    for name in store.list_folders():
+    for name in run_folders(store):
         # After the slug come the ten hex digits of the key.
         if name == own_id or name[:-11] != stem or name[-11:-10] != "-":
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from raysweep.errors import StorageError
+from raysweep.runs.catalog import drop_run
 from raysweep.runs.folder import Leaving, SweepFolder, encode_spec
 from raysweep.storage.objects.identity import unmark_if_empty
 from raysweep.storage.objects.store import ObjectInfo
@@ -27,6 +28,7 @@ def withdraw(folder: SweepFolder) -> None:
 
 
 def _delete_all(folder: SweepFolder) -> None:
+    drop_run(folder.store, folder.sweep_id)
     infos = list(folder.store.list(folder.sweep_id))
     infos.sort(key=lambda info: _order(folder.sweep_id, info))
     for rank in range(_RANKS):
@@ -36,6 +38,7 @@ def _delete_all(folder: SweepFolder) -> None:
             continue
         for key in keys:  # one by one: a bulk delete keeps no order
             folder.store.delete(key)
+    drop_run(folder.store, folder.sweep_id)
 
 
 def put_aside(folder: SweepFolder) -> str:

@@ -16,9 +16,10 @@ from raysweep.outcome import GateOutcome, Record
 from raysweep.outcome.showing.formatting import show_duration
 from raysweep.outcome.summary import RunSummary
 from raysweep.runs.across_runs.verdicts import read_verdict
+from raysweep.runs.catalog import Catalog, read_catalog
 from raysweep.runs.reading.summaries import read_summaries
 from raysweep.specs.identity import RunId, slug
-from raysweep.storage.objects.parallel import each_of
+from raysweep.storage.objects.parallel import each_of, run_folders
 from raysweep.storage.objects.store import Store
 
 _GATE: Final = re.compile(r"(.*)/gate-([0-9a-f]{12})(?:/.*)?", re.DOTALL)
@@ -83,12 +84,14 @@ def nights_at(store: Store, name: str | None = None) -> list[Night]:
 
     Raises: StorageError.
     """
-    found = group_nights(store, read_summaries(store, store.list_folders()), name)
+    ids = run_folders(store)
+    catalog = read_catalog(store, ids)
+    found = group_nights(store, read_summaries(store, ids, catalog=catalog), name, catalog)
     return sorted(found, key=lambda night: -(night.run.started_at or 0.0))
 
 
-def group_nights(store: Store, runs: Sequence[RunSummary], name: str | None = None) -> list[Night]:
-    """These runs as nights, in their order; verdicts are read from the store."""
+def group_nights(store: Store, runs: Sequence[RunSummary], name: str | None, catalog: Catalog) -> list[Night]:
+    """These runs as nights, in their order. Verdicts that the catalog does not have are read one by one."""
     ids = {run.run_id for run in runs if run.kind == "sweep"}
     gates: dict[str, tuple[RunSummary, str]] = {}
     trainings: dict[str, RunSummary] = {}
@@ -103,9 +106,11 @@ def group_nights(store: Store, runs: Sequence[RunSummary], name: str | None = No
             own.append(run)
     wanted = slug(name) if name is not None else None
     shown = [run for run in own if wanted is None or run.run_id.rpartition("-")[0] == wanted]
-    return each_of(
-        store, lambda run: _night(store, run, gates.get(run.run_id), trainings.get(run.run_id)), shown
-    )
+
+    def make(run: RunSummary) -> Night:
+        return _night(store, run, gates.get(run.run_id), trainings.get(run.run_id), catalog)
+
+    return each_of(store, make, shown)
 
 
 def _started(found: tuple[RunSummary, str]) -> float:
@@ -122,10 +127,14 @@ def _judged_by(run: RunSummary) -> tuple[str, str]:
 
 
 def _night(
-    store: Store, run: RunSummary, gate: tuple[RunSummary, str] | None, training: RunSummary | None
+    store: Store,
+    run: RunSummary,
+    gate: tuple[RunSummary, str] | None,
+    training: RunSummary | None,
+    catalog: Catalog,
 ) -> Night:
-    verdict = None
-    if gate is not None:
+    verdict = catalog.verdict(run.run_id, gate[1]) if gate is not None else None
+    if gate is not None and verdict is None:
         try:
             verdict = read_verdict(store, run.run_id, gate[1])
         except RaysweepError:

@@ -1,9 +1,10 @@
-"""Lists the runs of a storage path: one listing, and two requests for each run that has ended. Needs no Ray.
+"""Lists the runs of a storage path: a request for each name, and some for each run that has not ended.
 
     for run in sweeps("s3://bucket/sweeps", name="churn"):
         print(run.key, run.status, run.score)
 
-A run that has not ended, or has no summary beside its outcome, is read from its own documents.
+A run that the `catalog` does not have is read by its summary, one without a summary from its own documents.
+Needs no Ray.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Final
 
 from raysweep.errors import RaysweepError, StorageError
 from raysweep.outcome.summary import SUMMARY, RunSummary, summary_of_sweep, summary_of_training
+from raysweep.runs.catalog import Catalog, read_catalog, stem_of
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.glances import glance, glance_training
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder
 from raysweep.specs.identity import slug
 from raysweep.storage.objects.opening import open_store
-from raysweep.storage.objects.parallel import each_of
+from raysweep.storage.objects.parallel import each_of, run_folders
 from raysweep.storage.objects.sealed import unseal
 from raysweep.storage.objects.store import Store
 
@@ -27,8 +29,6 @@ DEFAULT_STORAGE: Final = "~/raysweep"
 _OUTCOMES: Final = {"sweep": "outcome.json", "train": "train_outcome.json"}
 _SOURCE: Final = "raysweep.sweep"
 """The tag of a training's spec that says which sweep its config is from."""
-_DIGEST_CHARACTERS: Final = 11
-"""Of an id, after its stem: a dash and ten hex digits."""
 
 
 def sweeps(storage: str | None = None, *, name: str | None = None) -> tuple[RunSummary, ...]:
@@ -46,31 +46,29 @@ def sweeps(storage: str | None = None, *, name: str | None = None) -> tuple[RunS
         StorageError: The storage cannot be listed.
     """
     store = open_store(storage or DEFAULT_STORAGE)
-    names = store.list_folders() if name is None else ids_of(store, slug(name))
+    names = run_folders(store) if name is None else ids_of(store, slug(name))
     found = [run for run in read_summaries(store, names) if run.kind == "sweep"]
     return tuple(sorted(found, key=lambda run: -(run.started_at or 0.0)))
 
 
 def ids_of(store: Store, stem: str) -> tuple[str, ...]:
     """The ids of the runs whose ids begin with this slug of a name, sorted."""
-    return tuple(name for name in store.list_folders() if stem_of(name) == stem)
+    return tuple(name for name in run_folders(store) if stem_of(name) == stem)
 
 
-def stem_of(run_id: str) -> str:
-    """The slug of a run's name, by its id; empty for a folder that is no run's."""
-    has_dash = run_id[-_DIGEST_CHARACTERS:-10] == "-"
-    return run_id[:-_DIGEST_CHARACTERS] if has_dash else ""
-
-
-def read_summaries(store: Store, run_ids: Sequence[str], *, is_checked: bool = True) -> list[RunSummary]:
+def read_summaries(
+    store: Store, run_ids: Sequence[str], *, is_checked: bool = True, catalog: Catalog | None = None
+) -> list[RunSummary]:
     """The runs of these ids, in this order, without those that there are not (any more).
 
     `is_checked`: whether a summary must belong to the outcome beside it, which is a request more for each
-    run. Kind, name, key and start are the same in an older one.
+    run that the catalog does not have. Kind, name, key and start are the same in an older one. `catalog`:
+    what was read of it; None: it is read here.
     """
+    known = catalog if catalog is not None else read_catalog(store, run_ids)
 
     def read(run_id: str) -> RunSummary | None:
-        return read_summary(store, run_id, is_checked=is_checked)
+        return known.run(run_id) or read_summary(store, run_id, is_checked=is_checked)
 
     return [run for run in each_of(store, read, run_ids) if run is not None]
 

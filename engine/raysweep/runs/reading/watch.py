@@ -14,10 +14,11 @@ from typing import Final
 from raysweep.documents.json_numbers import Counts
 from raysweep.errors import RaysweepError, StorageError
 from raysweep.outcome.summary import RunSummary
+from raysweep.runs.catalog import stem_of
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.glances import glance
 from raysweep.runs.reading.status import RunStatus
-from raysweep.runs.reading.summaries import read_summary, stem_of
+from raysweep.runs.reading.summaries import read_summary
 from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.store import Store
 

@@ -10,6 +10,8 @@ from raysweep.storage.objects.store import Store
 
 T = TypeVar("T")
 R = TypeVar("R")
+BESIDE_RUNS: Final = frozenset({"aside", "catalog", "champions", "evidence"})
+"""Folders of a storage path that are no run's."""
 _THREADS: Final = 32
 
 
@@ -21,8 +23,13 @@ def each_of(store: Store, read: Callable[[T], R], items: Sequence[T]) -> list[R]
         return list(pool.map(read, items))
 
 
+def run_folders(store: Store) -> tuple[str, ...]:
+    """The folders of a storage path that may be runs, sorted. Raises: StorageError."""
+    return tuple(folder for folder in store.list_folders() if folder not in BESIDE_RUNS)
+
+
 def folders_with(store: Store, name: str) -> list[str]:
-    """The folders that hold an object of this name, sorted; a request for each. Raises: StorageError."""
-    folders = store.list_folders()
+    """The runs that have an object of this name, sorted; a request for each. Raises: StorageError."""
+    folders = run_folders(store)
     has = each_of(store, lambda folder: store.exists(f"{folder}/{name}"), folders)
     return [folder for folder, is_there in zip(folders, has, strict=True) if is_there]

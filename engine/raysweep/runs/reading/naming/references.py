@@ -22,6 +22,7 @@ from raysweep.outcome.summary import RunSummary
 from raysweep.runs.reading.summaries import DEFAULT_STORAGE, ids_of, read_summaries
 from raysweep.specs.identity import RunId, slug
 from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.parallel import run_folders
 from raysweep.storage.objects.store import Store
 
 LATEST: Final = "latest"
@@ -93,7 +94,7 @@ def find_run(reference: Reference, kind: Kind) -> str | None:
     stem = slug(name)
     own = [each for each in ids_of(store, stem) if store.exists(f"{each}/{_DOCUMENTS[kind]}")] if stem else []
     if not own:
-        begin = [each for each in store.list_folders() if each.startswith(name)]
+        begin = [each for each in run_folders(store) if each.startswith(name)]
         own = [each for each in begin if store.exists(f"{each}/{_DOCUMENTS[kind]}")]
     if len(own) > 1:
         raise ambiguous(reference, read_summaries(store, own))
