@@ -178,6 +178,7 @@ def test_cleared_it_asks_again_until_there_is_a_decision_and_then_never(desk: De
     assert desk.truth("n1") == before
 
 
+@pytest.mark.slow
 def test_an_answer_while_the_scheduler_restarts_counts(desk: Desk) -> None:
     run_id, _ = desk.begin("n1", 0.5)
     desk.waits(run_id)

@@ -93,6 +93,7 @@ def test_a_killed_rank_costs_one_attempt_and_the_gang_resumes_from_its_newest_ch
     assert events(ev.TrialFailed) == []
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_a_rank_that_raises_fails_the_attempt_with_its_own_error_and_the_workers_stay(
     run: Run, lines: Lines, events: Callable[..., list[Any]]

@@ -99,6 +99,7 @@ def is_zombie(pid: str) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_gpu_trials_get_a_process_and_a_gpu_each(tmp_path: Path) -> None:
     script = textwrap.dedent(

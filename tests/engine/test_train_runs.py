@@ -314,6 +314,7 @@ def coordinators() -> list[str]:
     return [each["State"] for each in table.values() if "Coordinator" in each["ActorClassName"]]
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_two_trials_with_datasets_have_each_row_once_where_all_cpus_are_held_by_trials(
     run: Run, lines: Lines

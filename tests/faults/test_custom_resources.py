@@ -65,6 +65,7 @@ def _lock(path: Path) -> int | None:
     return lock
 
 
+@pytest.mark.slow
 def test_trials_never_hold_more_of_a_custom_resource_than_there_is(tmp_path: Path) -> None:
     log, needs = tmp_path / "log", [1, 2, 3, 1, 0, 3, 2, 1, 1, 4]
     log.touch()

@@ -87,6 +87,7 @@ def train(spec: rs.TrainSpec, address: str, key: str = "k") -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
 
 
+@pytest.mark.slow
 def test_gangs_and_trainings_are_placed_by_labels(cluster: Any, tmp_path: Path) -> None:
     meant = {node_id(cluster.add_node(num_cpus=1, labels={"kind": "big"})) for _ in range(2)}
     while len(cluster.worker_nodes) < 4:

@@ -25,6 +25,7 @@ def waits_for_the_others(config: dict[str, Any]) -> dict[str, Any]:
     return {"loss": 1.0, "beside": len(list(here.iterdir())), "gpus": os.environ["CUDA_VISIBLE_DEVICES"]}
 
 
+@pytest.mark.slow
 def test_as_many_trials_share_a_gpu_as_its_memory_holds(tmp_path: Path) -> None:
     def spec(gpu_memory: str, samples: int) -> rs.SweepSpec:
         folder = tmp_path / gpu_memory

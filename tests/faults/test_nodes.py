@@ -191,6 +191,7 @@ def two_nodes_for_two(cluster: Any) -> Iterator[tuple[Any, Any]]:
             cluster.remove_node(node, allow_graceful=False)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.servers
 def test_a_node_that_dies_in_the_tail_leaves_room_on_the_other(
@@ -210,6 +211,7 @@ def test_a_node_that_dies_in_the_tail_leaves_room_on_the_other(
     assert all(outcome[trial].attempts[0].end == "lost" for trial in lost), "the fault has fired"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.servers
 def test_a_node_where_replacements_cannot_load_is_left_to_the_others(

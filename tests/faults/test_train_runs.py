@@ -43,6 +43,7 @@ def make_spec(tmp_path: Path, log: Path, trainable: str, scaling: Any) -> rs.Swe
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "nodes",
     [pytest.param(1, marks=pytest.mark.slow, id="one node"), pytest.param(2, id="a worker elsewhere")],

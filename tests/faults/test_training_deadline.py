@@ -106,6 +106,7 @@ def run(tmp_path: Path) -> Callable[..., Any]:
     return running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["deadline", pytest.param("node", marks=pytest.mark.slow)])
 def test_workers_that_are_asked_because_of_their_node_and_of_the_deadline_end_with_one_answer(
     run: Callable[..., Any], tmp_path: Path, first: str

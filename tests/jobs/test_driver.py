@@ -112,6 +112,7 @@ def test_bad_input_is_the_last_line_and_the_exit_code(cluster: Cluster, make_spe
     assert log.rstrip().splitlines()[-1].startswith("raysweep-error: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["worker", pytest.param("process", marks=pytest.mark.slow)])
 def test_the_driver_runs_only_what_the_clusters_list_allows(
     cluster: Cluster, make_spec: MakeSpec, folder_of: FolderOf, lines: Lines, isolation: str

@@ -33,6 +33,7 @@ def statuses(tmp_path: Path) -> list[str]:
     return sorted(SweepOutcome.from_json(path.read_bytes()).status for path in found)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_deployment_that_a_flow_started_owns_its_sweep(
     nights: Nights, orchestrator: PrefectOrchestrator, log: Path, tmp_path: Path
 ) -> None:

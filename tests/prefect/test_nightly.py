@@ -121,6 +121,7 @@ def test_a_night_and_the_same_night_again(home: Path) -> None:
     assert not NOISE.search(output), output
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_a_night_of_commands_needs_no_trainable(home: Path) -> None:
     night = Night(home, steps=2, trials=2)

@@ -112,6 +112,7 @@ def test_what_is_approved_twice_is_approved_once(desk: Desk) -> None:
     assert desk.truth("n1", name) == ("n1", [("bob", True)], ["n1"])
 
 
+@pytest.mark.slow
 def test_a_run_that_dies_while_it_waits_asks_again_when_it_is_retried(desk: Desk) -> None:
     name, prefect = desk.name, desk.prefect
     run = desk.begin(desk.night("n1", champion=name, approval=HOURS))
