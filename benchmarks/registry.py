@@ -109,7 +109,9 @@ _ALL: Final = (
         needs_s3=True,
         tiny={"size_bytes": 4 * _MB},
     ),
-    _named("checkpoint-steps", "checkpoint_steps", tiny={"size_bytes": 2 * _MB, "checkpoints": 2}),
+    _named(
+        "checkpoint-steps", "checkpoint_steps", tiny={"size_bytes": 2 * _MB, "checkpoints": 2}, is_long=True
+    ),
     _named("chunking", "chunking", ray=False, tiny={"size_bytes": 1 << 20, "trees": 5}),
     _named("asha-wall", "schedulers", "run_asha", tiny=_ASHA),
     _named("asha-wall-81", "schedulers", "run_asha_81", tiny=_ASHA, why_left_out="takes 20 minutes"),

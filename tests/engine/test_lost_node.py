@@ -46,13 +46,14 @@ def slow(config: dict[str, float]) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "process", "said"),
     [
         ("training", "raylet", "its raylet was ended by SIGKILL"),
-        pytest.param("training", "gcs_server", "its control store", marks=pytest.mark.slow),
-        pytest.param("sweep", "raylet", "its raylet was ended by SIGKILL", marks=pytest.mark.slow),
-        pytest.param("sweep", "gcs_server", "its control store", marks=pytest.mark.slow),
+        ("training", "gcs_server", "its control store"),
+        ("sweep", "raylet", "its raylet was ended by SIGKILL"),
+        ("sweep", "gcs_server", "its control store"),
     ],
 )
 def test_an_embedded_ray_that_dies_ends_the_run_with_a_line_and_resumes(

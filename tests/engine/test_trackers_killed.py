@@ -18,7 +18,6 @@ from raysweep.hooks.events import TrialEnd
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import Driver, wait_for
-from tests.sampling import first_of
 from tests.unit.delivery.contract import Stored, points_of
 from tests.unit.delivery.otlp import Collector
 from tests.unit.delivery.servers import MlflowServer, Receiver, StandIn
@@ -37,7 +36,8 @@ def servers() -> Iterator[tuple[MlflowServer, Collector, Receiver]]:
         yield found
 
 
-@pytest.mark.parametrize("away_s", first_of([5.0, 60.0]))
+@pytest.mark.slow
+@pytest.mark.parametrize("away_s", [5.0, 60.0])
 def test_what_each_has_equals_the_journal_after_two_kills_and_an_outage(
     away_s: float,
     make_spec: Callable[..., rs.SweepSpec],

@@ -38,6 +38,8 @@ def test_a_training_step_is_refused_before_anything_is_written(
 
 
 @pytest.mark.skipif(ray_version() < TRAINS_SINCE, reason="Ray is too old, and refused")
-@pytest.mark.parametrize("module", ["train", "elastic", "in_trial.trialrun", "in_trial.validation", "in_trial.trialdata"])
+@pytest.mark.parametrize(
+    "module", ["train", "elastic", "in_trial.trialrun", "in_trial.validation", "in_trial.trialdata"]
+)
 def test_a_newer_ray_has_all_parts(module: str) -> None:
     assert importlib.import_module(f"raysweep.raycompat.{module}")

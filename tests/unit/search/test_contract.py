@@ -176,7 +176,7 @@ class TestTpeAlone(SearcherContract):
 
 
 class TestGp(SearcherContract):
-    trials = 14
+    trials = 9
 
     def make_searcher(self) -> Searcher:
         return make({"gp": {"n_startup_trials": 4}})
