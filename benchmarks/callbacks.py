@@ -61,6 +61,8 @@ class _Accepts(BaseHTTPRequestHandler):
     """Answers as MLflow does, and keeps nothing."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    """Head and body are two packets: without it each answer takes 40 ms."""
 
     def do_GET(self) -> None:
         self._answer({"experiment": {"experiment_id": "1"}})
