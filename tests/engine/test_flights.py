@@ -51,7 +51,7 @@ def starts(folder: Path) -> list[tuple[str, str]]:
 
 def ended_trials(folder: Path) -> set[str]:
     """The trials whose end is in the journal."""
-    (sweep,) = (path for path in (folder / "sweeps").iterdir() if path.is_dir())
+    (sweep,) = (path.parent for path in (folder / "sweeps").glob("*/sweep.json"))
     records = SweepFolder(open_store(str(folder / "sweeps")), sweep.name).journal().read()
     ends = [event for event in map(decode, records) if isinstance(event, TrialReturned | TrialStopped)]
     return {trial_id(event.trial) for event in ends}

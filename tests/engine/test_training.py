@@ -161,7 +161,7 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
             if line.strip() == "step 4":
                 break
         assert seen[-1].strip() == "step 4", "".join(seen)
-        (folder,) = (path for path in storage_path.iterdir() if path.is_dir())
+        (folder,) = (path.parent for path in storage_path.glob("*/train.json"))
         with pytest.raises(SweepHeldError, match=f"process {first.pid}"):
             find_at_rest(RunFolder(open_store(storage_path), folder.name))
         first.send_signal(signal.SIGKILL)

@@ -27,6 +27,7 @@ from raysweep.runs.across_runs.evidence import read_chain
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
 from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.parallel import run_folders
 from raysweep.verify import verify_sweep
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
@@ -197,8 +198,7 @@ class Site:
 
     def names(self) -> set[str]:
         """The folders of all runs."""
-        folders = open_store(self.storage).list_folders()
-        return {name for name in folders if name not in ("champions", "evidence", "registry")}
+        return set(run_folders(open_store(self.storage)))
 
     def step_of(self, run_id: str) -> Step:
         """Which step a run belongs to; by its spec, or before it has one by its job and its id."""
