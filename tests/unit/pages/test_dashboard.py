@@ -22,6 +22,8 @@ from raysweep.pages.document import make_document
 from raysweep.runs.reading.whole_sweep import WholeReader, read_whole
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.logs import log_name
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.parallel import run_folders
 from tests.unit.pages.sweeps import first_half, nights, second_half, store
 
 TOKEN = "a-token-of-24-characters"
@@ -68,7 +70,7 @@ def sweep_of(root: Path) -> str:
 def test_all_runs_are_listed(address: str, root: Path) -> None:
     shown = Asked(address, "/api/runs").json["shown"]
     rows = {row["id"]: row for row in shown["runs"]}
-    assert set(rows) == {each.name for each in root.iterdir() if each.is_dir()}
+    assert set(rows) == set(run_folders(open_store(root)))
     row = rows[sweep_of(root)]
     assert (row["status"], row["ended"], row["num_trials"], row["metric"]) == ("completed", 24, 24, "auc")
     assert rows["broken-0123abcd"]["status"] == "damaged"
