@@ -76,7 +76,7 @@ class Snapshots:
     def _put(self, number: int, frozen: FrozenState, undeleted: Sequence[str]) -> None:
         began, used_s = monotonic(), thread_time()
         try:
-            self._folder.snapshots.write_parts(number, frozen.parts(), undeleted)
+            self._folder.snapshots.write(number, frozen.parts(), undeleted)
         except StorageError as error:
             log.warning("no snapshot was written: %s", error)
         took_s, used_s = monotonic() - began, thread_time() - used_s

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from raysweep.storage.formats import other_format
-from raysweep.storage.objects.sealed import decode_sealed, seal_parts
+from raysweep.storage.objects.sealed import seal_parts, sealed_text
 from raysweep.storage.objects.store import Store
 
-SNAPSHOT_FORMAT = 4
+SNAPSHOT_FORMAT = 5
 """Raise it with any change of the fields of the state."""
 SNAPSHOTS_KEPT = 2
+_STATE: Final = b',"state":'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +24,24 @@ class Snapshot:
 
     number: int
     """The journal segment up to which (inclusive) the state was built; 0 without a snapshot."""
-    state: dict[str, Any] | None
+    state: bytes | None
+    """Its JSON text, as it was written (`core.state.frozen`)."""
     notes: tuple[str, ...] = ()
     discarded: tuple[str, ...] = ()
     """Checkpoints that nothing needed any more by then, and that were perhaps not deleted yet."""
+
+
+def decode_snapshot(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """What a stored snapshot says before its state, and the state as text; nothing where it is damaged."""
+    text = sealed_text(data)
+    if text is None:
+        return {}, b""
+    # Within a string the quotes are escaped: the first is the field.
+    first = len(data) - 1 - len(text)
+    begin = data.find(_STATE, first)
+    if begin < 0:
+        return orjson.loads(text), b""
+    return orjson.loads(data[first:begin] + b"}"), data[begin + len(_STATE) : -2]
 
 
 class SnapshotFolder:
@@ -47,28 +62,29 @@ class SnapshotFolder:
             data = self._store.get(key)
             if data is None:
                 continue
-            body = decode_sealed(data)
-            if body is not None and body.get("format") != SNAPSHOT_FORMAT:
-                problem = other_format(body.get("format"), SNAPSHOT_FORMAT)
+            head, state = decode_snapshot(data)
+            if head.get("format", SNAPSHOT_FORMAT) != SNAPSHOT_FORMAT:
+                problem = other_format(head["format"], SNAPSHOT_FORMAT)
                 notes.append(f"{self._store.url}/{key} {problem}; the journal is replayed instead")
                 continue
-            if body is not None and body["number"] == number:
-                discarded = tuple(body.get("discarded", ()))
-                return Snapshot(number=number, state=body["state"], notes=tuple(notes), discarded=discarded)
+            if head.get("number") == number:
+                discarded = tuple(head.get("discarded", ()))
+                return Snapshot(number=number, state=state, notes=tuple(notes), discarded=discarded)
             notes.append(
                 f"{self._store.url}/{key} is damaged; an older snapshot or the journal is used instead"
             )
         return Snapshot(number=0, state=None, notes=tuple(notes))
 
-    def write(self, number: int, state: Mapping[str, Any]) -> None:
-        """Keep the state as of journal segment `number` (inclusive); delete older snapshots but one."""
-        self.write_parts(number, [orjson.dumps(state)])
+    def write(self, number: int, parts: Iterable[bytes], discarded: Sequence[str] = ()) -> None:
+        """Keep the state as of journal segment `number` (inclusive); delete older snapshots but one.
 
-    def write_parts(self, number: int, parts: Iterable[bytes], discarded: Sequence[str] = ()) -> None:
-        """As `write`, of a state that is JSON text in parts; see `Snapshot.discarded`."""
-        tail = b',"discarded":%b}' % orjson.dumps(discarded)
-        body = [b'{"format":%d,"number":%d,"state":' % (SNAPSHOT_FORMAT, number), *parts, tail]
-        self._store.put(self._key(number), seal_parts(body))
+        Args:
+            number: Of the segment.
+            parts: The state as JSON text, in parts.
+            discarded: See `Snapshot`.
+        """
+        head = orjson.dumps({"format": SNAPSHOT_FORMAT, "number": number, "discarded": discarded})
+        self._store.put(self._key(number), seal_parts([head[:-1], _STATE, *parts, b"}"]))
         old = sorted(self._numbers(), reverse=True)[SNAPSHOTS_KEPT:]
         self._store.delete(*(self._key(each) for each in old))
 

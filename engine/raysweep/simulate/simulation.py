@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from raysweep.core import SweepState, decode, make_outcome
 from raysweep.core.seeds import derive_seed
+from raysweep.core.state.frozen import freeze
 from raysweep.core.views.result import best_shown
 from raysweep.core.vocabulary.events import Event
 from raysweep.errors import RaysweepError
@@ -246,7 +247,7 @@ class _Simulation:
             raise SimulationStuckError(f"{self.generation} controllers have not ended the sweep")
         self._note("claimed")
         if self.has_snapshots:
-            self.folder.snapshots.write(held.claim.number - 1, held.state.to_json())
+            self.folder.snapshots.write(held.claim.number - 1, freeze(held.state).parts())
         writer = SimulatedWriter(
             self.clock,
             held.journal.backend,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
+
+import orjson
 
 from raysweep.core import SweepState
+from raysweep.core.state.frozen import freeze
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.snapshots import SNAPSHOT_FORMAT
+from raysweep.runs.snapshots import SNAPSHOT_FORMAT, decode_snapshot
 from raysweep.storage.formats import other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
-from raysweep.storage.objects.sealed import decode_sealed
 from raysweep.storage.objects.store import ObjectInfo
 from raysweep.verify.journal import JournalCheck
 from raysweep.verify.report import Checked, Finding
@@ -25,7 +27,7 @@ class SnapshotCheck:
     ) -> None:
         self._folder = folder
         self._findings = findings
-        self._waiting: dict[int, dict[str, Any]] = {}
+        self._waiting: dict[int, bytes] = {}
         prefix = f"{folder.sweep_id}/snapshots/"
         for info in infos:
             if info.key.startswith(prefix):
@@ -36,25 +38,24 @@ class SnapshotCheck:
         data = self._folder.store.get(key)
         if data is None:
             return
-        body = decode_sealed(data)
-        if body is None:
+        head, state = decode_snapshot(data)
+        if not head:
             self._damage(name, "its hash is wrong")
-        elif body.get("format") != SNAPSHOT_FORMAT:
-            problem = f"{other_format(body.get('format'), SNAPSHOT_FORMAT)}; it is not used"
+        elif head.get("format") != SNAPSHOT_FORMAT:
+            problem = f"{other_format(head.get('format'), SNAPSHOT_FORMAT)}; it is not used"
             self._findings.append(Finding(severity="note", object=f"snapshots/{name}", problem=problem))
-        elif name != f"{body['number']:012d}.json":
-            self._damage(name, f"holds snapshot {body['number']}")
+        elif name != f"{head['number']:012d}.json":
+            self._damage(name, f"holds snapshot {head['number']}")
         else:
-            self._waiting[body["number"]] = body["state"]
+            self._waiting[head["number"]] = state
 
     def compare(self, number: int, state: SweepState) -> None:
         """The state as of the end of segment `number`."""
         for each in [each for each in self._waiting if each <= number]:
-            stored, replayed = self._waiting.pop(each), state.to_json()
+            stored_text, text = self._waiting.pop(each), b"".join(freeze(state).parts())
             if each != number:
                 self._damage(f"{each:012d}.json", f"segment {each} holds no record")
-            elif stored != replayed:
-                names = ", ".join(name for name in replayed if stored.get(name) != replayed[name])
+            elif stored_text != text and (names := _differing(stored_text, text)):
                 self._damage(f"{each:012d}.json", f"is not the state that the journal gives ({names})")
 
     def check_rest(self, journal: JournalCheck) -> None:
@@ -77,3 +78,8 @@ class SnapshotCheck:
                 keys=(f"{self._folder.sweep_id}/snapshots/{name}",),
             )
         )
+
+
+def _differing(stored_text: bytes, text: bytes) -> str:
+    stored, replayed = orjson.loads(stored_text), orjson.loads(text)
+    return ", ".join(name for name in replayed if stored.get(name) != replayed[name])

@@ -24,12 +24,10 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-import orjson
-
 from raysweep.core import SweepState, decode, step
 from raysweep.core.loop import Loop
 from raysweep.core.state.compiled_spec import checkpoint_metric
-from raysweep.core.state.frozen import FrozenState, freeze
+from raysweep.core.state.frozen import FrozenState, freeze, thaw
 from raysweep.core.state.invariants import check
 from raysweep.core.state.trial import Slot
 from raysweep.core.views.scores import as_number, told
@@ -176,8 +174,8 @@ class SweepModel:
 
     def fork_twin(self) -> None:
         """From here on a second state, restored from the JSON of the first, must do the same."""
-        self.twin = SweepState.from_json(orjson.loads(self.snapshot()))
-        assert orjson.dumps(self.twin.to_json()) == self.snapshot()
+        self.twin = thaw(self.snapshot())
+        assert self.twin.to_json() == self.state.to_json()
 
     def flush(self) -> None:
         """The journal becomes durable; what waited for that is done."""

@@ -90,11 +90,13 @@ def movers_in(path: Path) -> list[str]:
 def test_one_function_moves_trials() -> None:
     """The table is the law: nothing in the core sets the state of a trial but `transitions.move`.
 
-    `state/sweep.py` sets the fields of a sweep's state by name when it restores a snapshot, and
-    `state/frozen.py` when it makes a copy for an estimate.
+    `state/sweep.py` sets the fields of a sweep's state by name when it restores a snapshot,
+    `state/trial_rows.py` makes the trials of one, and `state/frozen.py` makes a copy for an estimate.
     """
     files = sorted(CORE.rglob("*.py"))
     found = {path.name: movers_in(path) for path in files}
+    (restored,) = found.pop("trial_rows.py")
+    assert restored.startswith("Trial(number=row.number, state=cast(TrialState, intern(row.state)), ")
     assert {name: places for name, places in found.items() if places} == {
         "transitions.py": ["trial.state"],
         "sweep.py": ["setattr(state, name, reader.validate_python(plain[name]))"],

@@ -104,12 +104,16 @@ def test_the_outcome_is_written_once(folder: SweepFolder) -> None:
         folder.read_outcome()
 
 
+def _state(number: int) -> list[bytes]:
+    return [b'{"n":%d,' % number, '"text":"ü, \\"state\\":"}'.encode()]
+
+
 def test_the_newest_good_snapshot_is_read(folder: SweepFolder) -> None:
     assert folder.snapshots.read_newest().state is None
     for number in (5, 50, 500):
-        folder.snapshots.write(number, {"n": number, "text": "ü"})
+        folder.snapshots.write(number, _state(number))
     latest = folder.snapshots.read_newest()
-    assert (latest.number, latest.state, latest.notes) == (500, {"n": 500, "text": "ü"}, ())
+    assert (latest.number, latest.state, latest.notes) == (500, b"".join(_state(500)), ())
     keys = sorted(info.key for info in folder.store.list("sweep-1/snapshots"))
     assert len(keys) == SNAPSHOTS_KEPT
     data = folder.store.get(keys[-1])
@@ -117,7 +121,7 @@ def test_the_newest_good_snapshot_is_read(folder: SweepFolder) -> None:
     for changed in (data[:-1], data.replace(b"500", b"501"), data.replace(b'"n"', b'"m"'), b""):
         folder.store.put(keys[-1], changed)
         latest = folder.snapshots.read_newest()
-        assert (latest.number, latest.state) == (50, {"n": 50, "text": "ü"})
+        assert (latest.number, latest.state) == (50, b"".join(_state(50)))
         assert "damaged" in latest.notes[0]
         assert keys[-1] in latest.notes[0]
     folder.store.put(keys[0], b"")
@@ -136,7 +140,7 @@ def test_sweeps_are_listed(store: Store) -> None:
 def _fill(folder: SweepFolder, tmp_path: object) -> None:
     folder.write_spec_if_absent(RECORD)
     folder.write_progress(_progress())
-    folder.snapshots.write(1, {})
+    folder.snapshots.write(1, [b"{}"])
     for _ in range(3):
         journal = Journal.open(folder.store, folder.sweep_id)
         list(journal.read())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.core import SweepState, encode, make_outcome, step
+from raysweep.core.state.frozen import freeze
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
@@ -210,7 +211,7 @@ def store_sweep(
     journal = folder.journal()
     for _ in journal.read():
         pass
-    folder.snapshots.write(journal.last_number, state.to_json())
+    folder.snapshots.write(journal.last_number, freeze(state).parts())
     shell.run(10_000 if is_ended else events)
     assert (state.phase == "ended") == is_ended
     if is_ended:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from raysweep.errors import SweepHeldError
@@ -252,10 +253,11 @@ def test_an_outcome_that_contradicts_the_journal_is_told(ended: Stored) -> None:
 def test_a_snapshot_that_is_not_the_state_of_its_number(cli: Cli, unfinished: Stored) -> None:
     """Its hash is right: nothing but the journal can tell."""
     folder = unfinished.folder
-    body = folder.snapshots.read_newest()
-    assert body.state is not None
+    snapshot = folder.snapshots.read_newest()
+    assert snapshot.state is not None
+    state = orjson.loads(snapshot.state)
     key = f"{folder.sweep_id}/snapshots/000000000012.json"
-    other = body.state | {"search": body.state["search"] | {"suggested": 3}}
+    other = state | {"search": state["search"] | {"suggested": 3}}
     folder.store.put(key, encode_sealed({"format": SNAPSHOT_FORMAT, "number": 12, "state": other}))
     (finding,) = verify_sweep(folder).damage
     assert finding.problem == "is not the state that the journal gives (search)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Final, Literal, cast, get_type_hints
@@ -113,9 +114,18 @@ class SweepState:
         Raises:
             RaysweepError: the JSON does not fit: replay the journal instead.
         """
+        return cls.restore(plain, lambda: _trials_reader().validate_python(plain["trials"]))
+
+    @classmethod
+    def restore(cls, rest: dict[str, JsonValue], trials: Callable[[], Iterable[Trial]]) -> SweepState:
+        """The state of which this is the JSON without the trials, and these are the trials.
+
+        Raises:
+            RaysweepError: the JSON does not fit: replay the journal instead.
+        """
         try:
             with without_collector():
-                return _restore(plain)
+                return _restore(rest, trials())
         except (KeyError, TypeError, ValueError) as error:
             raise RaysweepError(f"snapshot does not fit: {error!r}") from error
 
@@ -140,13 +150,13 @@ def _trials_reader() -> TypeAdapter[list[Trial]]:
     return TypeAdapter(list[Trial])
 
 
-def _restore(plain: dict[str, JsonValue]) -> SweepState:
+def _restore(plain: dict[str, JsonValue], trials: Iterable[Trial]) -> SweepState:
     spec = SweepSpec.model_validate(plain["spec"])
     state = SweepState.create(spec, cast(int, plain["seed"]))
     state.scheduler.from_json(cast(dict[str, JsonValue], plain["scheduler"]))
     for name, reader in readers().items():
         setattr(state, name, reader.validate_python(plain[name]))
-    state.trials = {trial.number: trial for trial in _trials_reader().validate_python(plain["trials"])}
+    state.trials = {trial.number: trial for trial in trials}
     state.tally = Tally(state.slots, state.trials, state.line.waiting)
     for seconds in state.meter.saves_s:
         state.tally.note_pace(seconds, state.clock.last_at)

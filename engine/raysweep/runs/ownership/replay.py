@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 
 from raysweep.core import SweepState, decode, step
-from raysweep.core.state.frozen import freeze
+from raysweep.core.state.frozen import freeze, thaw
 from raysweep.core.vocabulary.codec import OtherBehaviourError
 from raysweep.core.vocabulary.commands import DeleteCheckpoint
 from raysweep.core.vocabulary.events import Event
@@ -112,7 +112,7 @@ def read_state(
         log.warning(note)
     if snapshot.state is not None:
         try:
-            state = SweepState.from_json(snapshot.state)
+            state = thaw(snapshot.state)
         except RaysweepError as error:
             log.warning("snapshot %s is not used: %s", snapshot.number, error)
         else:
@@ -166,7 +166,7 @@ def _snapshot_if_long(
     if applied < SNAPSHOT_AFTER_RECORDS or journal.repairs:
         return
     try:
-        folder.snapshots.write_parts(journal.last_number, freeze(state).parts(), discarded)
+        folder.snapshots.write(journal.last_number, freeze(state).parts(), discarded)
     except StorageError as error:
         log.warning("no snapshot was written: %s", error)
 
