@@ -15,8 +15,6 @@ from benchmarks.registry import BENCHMARKS
 from raysweep.cluster.ray.connection import RayConnection
 
 pytestmark = pytest.mark.ray
-WITH_EACH_CHANGE = {"checkpoint-steps"}
-"""The others start Ray and Ray Tune as well, a quarter of a minute each: they run every night."""
 
 
 def check(contender: dict[str, Any], unit: str, rounds: int) -> None:
@@ -56,17 +54,13 @@ def test_every_report_is_counted(ray_cluster: RayConnection) -> None:
     assert sample.units == 2 * 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in WITH_EACH_CHANGE else pytest.mark.slow)
-        for name, each in BENCHMARKS.items()
-        if each.needs_ray or each.is_long
-    ],
+    "name", [name for name, each in BENCHMARKS.items() if each.needs_ray or each.is_long]
 )
 @pytest.mark.timeout(700)
 def test_each_benchmark_runs_at_a_tiny_size(name: str, tmp_path: Path) -> None:
-    """In a process and on a Ray of its own, as `python -m benchmarks` runs it."""
+    """In a process and on a Ray of its own, as `python -m benchmarks` runs it: 10 to 20 s each."""
     file = tmp_path / "result.json"
     command = [sys.executable, "-m", "benchmarks.child", name, "1", str(file), "tiny"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)

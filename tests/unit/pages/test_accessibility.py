@@ -13,14 +13,10 @@ from raysweep.outcome import SweepOutcome
 from raysweep.pages import write_report
 from raysweep.pages.dashboard import Access, serving
 from tests.browsers import Watched, chromium, wait_until
+from tests.sampling import first_of
 from tests.unit.pages.sweeps import first_half, nights, store
 
-SHOWN = [
-    (390, "dark"),
-    (1280, "light"),
-    pytest.param(390, "light", marks=pytest.mark.slow),
-    pytest.param(1280, "dark", marks=pytest.mark.slow),
-]
+SHOWN = first_of([(390, "dark"), (1280, "light"), (390, "light"), (1280, "dark")])
 PAGES = [
     ("", "dark"),
     ("name/night", "light"),

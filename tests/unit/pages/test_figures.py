@@ -20,6 +20,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.outcome.figure import Figure, find_browser
 from raysweep.pages import figures
 from tests.browsers import Watched, chromium, wait_until
+from tests.sampling import first_of
 from tests.unit.pages.sweeps import learn, store
 
 NAMES = ("history", "parallel", "importances", "curves", "pareto")
@@ -119,7 +120,7 @@ def test_in_a_browser_a_hostile_sweep_stays_in_its_frame(browser: Any, tmp_path:
     watched.page.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", first_of(["light", "dark"]))
 def test_a_picture_is_made_by_the_browser_that_is_there(
     browser: Any, outcome: SweepOutcome, tmp_path: Path, theme: Any
 ) -> None:
