@@ -1,7 +1,6 @@
 """Flows of a pipeline: sweep, let the best config pass the gate, train it at full scale."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: Prefect 3.4 does not resolve the types of a flow's parameters.
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
