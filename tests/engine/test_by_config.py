@@ -161,6 +161,7 @@ def test_each_worker_is_pinned_to_as_many_cpus_as_its_config_says(
         assert [share[4] for share in told[trial.number]] == [str(cpus)] * workers
 
 
+@pytest.mark.slow
 def test_a_gang_of_which_the_nodes_cannot_hold_all_fails_when_the_others_are_done(
     run: Callable[..., rs.SweepOutcome],
 ) -> None:

@@ -61,6 +61,7 @@ class Waits:
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_the_outcome_is_stored_before_a_slow_callback_has_got_everything(
     run: Callable[..., rs.SweepOutcome], storage: Path, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def check_journal(storage: Path, spec: rs.SweepSpec, events: Events, claims: int
     assert len(events(ControllerStarted)) == claims
 
 
+@pytest.mark.slow
 def test_of_two_at_once_one_runs_and_one_follows(
     make_spec: MakeSpec, drive: Drive, address: str, storage: Path, events: Events, lines: Lines
 ) -> None:

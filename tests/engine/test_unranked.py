@@ -20,6 +20,7 @@ def train_model(config: dict[str, Any]) -> dict[str, Any]:
     return {"score": score, "other_data": ...}
 
 
+@pytest.mark.slow
 def test_a_hundred_models_run_as_in_rays_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its tuner, unchanged: a grid of 100 ids, no metric, `results[i]`."""
     trainable_with_resources = tune.with_resources(train_model, {"cpu": 0.25})

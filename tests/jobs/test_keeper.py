@@ -28,6 +28,7 @@ def test_the_keeper_ends_after_the_last_job_of_its_head(cluster: Cluster) -> Non
     assert "no job has run for 4 s" in cluster.logs("the-keeper")
 
 
+@pytest.mark.slow
 def test_a_head_takes_its_token_from_the_header_beside_that_of_the_api_server(cluster: Cluster) -> None:
     """As behind the proxy of Kubernetes, which takes the usual header for itself."""
     token = cluster.head.token

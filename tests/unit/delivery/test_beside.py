@@ -84,6 +84,7 @@ def test_without_its_controller_the_process_ends_and_the_next_one_continues(tmp_
     assert sorted(set((tmp_path / "out").read_text().split())) == ids_of(sweep)
 
 
+@pytest.mark.slow
 def test_close_ends_a_process_that_hangs(sweep: GoldenSweep, tmp_path: Path) -> None:
     beside = Beside(sweep.folder, (writes(tmp_path / "out", does="hang", at=1),))
     beside.start()

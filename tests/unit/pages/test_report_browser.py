@@ -123,6 +123,7 @@ def test_in_a_browser_nothing_sticks_out_and_all_is_drawn(
     page.close()
 
 
+@pytest.mark.slow
 def test_in_a_browser_texts_have_contrast(browser: Any, report: Path) -> None:
     """4.5 to 1 and more between every text and what lies behind it, in both schemes."""
     for scheme in ("light", "dark"):
@@ -151,6 +152,7 @@ def test_in_a_browser_everything_has_a_name_and_a_place(browser: Any, report: Pa
     page.close()
 
 
+@pytest.mark.slow
 def test_in_a_browser_the_keyboard_alone_is_enough(browser: Any, report: Path) -> None:
     _, page = open_report(browser, report)
     page.keyboard.press("Tab")

@@ -146,6 +146,7 @@ def test_an_outage_of_30_s(remote: Store, proxy: Proxy, hangs: bool) -> None:
     check_outage(remote, proxy, 30.0, hangs=hangs)
 
 
+@pytest.mark.slow
 def test_a_slow_server_only_slows_down(remote: Store, proxy: Proxy) -> None:
     proxy.delay_s = 0.2
     load = Load(remote)
@@ -170,6 +171,7 @@ def test_the_limit_ends_the_writing_with_what_was_wrong(remote: Store, proxy: Pr
     assert len(load.records()) >= load.acknowledged > 0
 
 
+@pytest.mark.slow
 def test_checkpoints_wait_for_a_server_that_is_away(remote: Store, proxy: Proxy, tmp_path: Path) -> None:
     """Saving and restoring, both in the middle of an outage."""
     source = tmp_path / "source"

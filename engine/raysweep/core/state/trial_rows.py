@@ -23,7 +23,7 @@ from raysweep.core.state.trial_parts import (
     Metrics,
     Results,
 )
-from raysweep.core.vocabulary.lifecycle import FINAL, Cause, TrialState
+from raysweep.core.vocabulary.lifecycle import Cause, TrialState
 from raysweep.space.amounts import USUAL
 
 _NOTHING: Final = (None, None, None, None)
@@ -67,9 +67,7 @@ def entry_of(trial: Trial) -> TrialRow | Trial:
     """What is stored of a trial: its row, or itself where that would not say all of it."""
     results = trial.results
     is_plain = (
-        trial.state in FINAL
-        and not trial.checkpoints
-        and not trial.is_unmade
+        not (trial.checkpoints or trial.is_unmade)
         and (trial.turn, trial.pace, trial.due_at, trial.slot) == _NOTHING
         and trial.stop_reason is None
         and trial.needs == USUAL

@@ -46,6 +46,7 @@ def test_one_that_hangs_is_killed_and_the_next_comes_much_later(
     made.close()
 
 
+@pytest.mark.slow
 def test_where_one_took_long_the_next_comes_later(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = making(log, "import time; time.sleep(0.3)")
     looked(made, 3.0)
