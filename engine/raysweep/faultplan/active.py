@@ -93,8 +93,9 @@ def current() -> ActivePlan | None:
         RaysweepError: The variable names no plan.
     """
     global _current, _current_path
-    if _NAME not in _VARIABLES or not (path := os.environ.get(VARIABLE)):
+    if not (named := _VARIABLES.get(_NAME)):  # empty in the workers of a sweep without a plan
         return None
+    path = os.fsdecode(named)
     if path != _current_path or _current is None:
         try:
             text = Path(path).read_text()
