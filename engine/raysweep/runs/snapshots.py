@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from raysweep.storage.formats import other_format
-from raysweep.storage.objects.sealed import seal_parts, sealed_text
+from raysweep.storage.objects.sealed import seal_parts, sealed_start
 from raysweep.storage.objects.store import Store
 
 SNAPSHOT_FORMAT = 5
@@ -33,15 +33,14 @@ class Snapshot:
 
 def decode_snapshot(data: bytes) -> tuple[dict[str, Any], bytes]:
     """What a stored snapshot says before its state, and the state as text; nothing where it is damaged."""
-    text = sealed_text(data)
-    if text is None:
+    start = sealed_start(data)
+    if start is None:
         return {}, b""
     # Within a string the quotes are escaped: the first is the field.
-    first = len(data) - 1 - len(text)
-    begin = data.find(_STATE, first)
+    begin = data.find(_STATE, start)
     if begin < 0:
-        return orjson.loads(text), b""
-    return orjson.loads(data[first:begin] + b"}"), data[begin + len(_STATE) : -2]
+        return orjson.loads(data[start:-1]), b""
+    return orjson.loads(data[start:begin] + b"}"), data[begin + len(_STATE) : -2]
 
 
 class SnapshotFolder:

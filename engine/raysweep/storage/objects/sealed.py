@@ -30,15 +30,15 @@ def seal_parts(parts: Sequence[bytes]) -> bytes:
 
 def decode_sealed(data: bytes) -> dict[str, Any] | None:
     """The body, or None if a byte of it is not as it was written, or it has another format."""
-    text = sealed_text(data)
-    if text is None:
+    start = sealed_start(data)
+    if start is None:
         return None
-    body: dict[str, Any] = orjson.loads(text)
+    body: dict[str, Any] = orjson.loads(memoryview(data)[start:-1])
     return body
 
 
-def sealed_text(data: bytes) -> memoryview | None:
-    """As `decode_sealed`, the body's JSON text: nothing is copied."""
+def sealed_start(data: bytes) -> int | None:
+    """Where the body that `decode_sealed` gives begins as JSON text; it ends before the last byte."""
     begin = data.find(_BODY)
     if begin < 0 or not data.endswith(b"}"):
         return None
@@ -46,9 +46,9 @@ def sealed_text(data: bytes) -> memoryview | None:
         fields = orjson.loads(data[:begin] + b"}")
     except orjson.JSONDecodeError:
         return None
-    text = memoryview(data)[begin + len(_BODY) : -1]
-    is_sound = fields.get("format") == FORMAT_VERSION and fields.get("blake2b") == digest(text)
-    return text if is_sound else None
+    start = begin + len(_BODY)
+    is_sound = fields.get("format") == FORMAT_VERSION
+    return start if is_sound and fields.get("blake2b") == digest(memoryview(data)[start:-1]) else None
 
 
 def seal(data: bytes) -> bytes:
