@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-MAX_BYTES: Final = 32 * 1024 * 1024
+from raysweep.programs.readers.lines import MAX_LINE_BYTES
+
 _MAX_PATH: Final = 100
 """A Unix socket's path has 107 characters at most."""
 
@@ -95,7 +96,7 @@ class EmitServer:
                 return None
             except OSError:
                 return False
-            if not part or len(received) > MAX_BYTES:
+            if not part or len(received) > MAX_LINE_BYTES:
                 return False
             received += part
         return True

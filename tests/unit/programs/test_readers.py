@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import struct
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from raysweep.programs.checkpoints import CheckpointWatch, Found, Pairing
 from raysweep.programs.readers.jsonl import JsonlReader
+from raysweep.programs.readers.lines import Lines
 from raysweep.programs.readers.stdout import StdoutReader
 from raysweep.programs.readers.tensorboard import TensorBoardReader
 from raysweep.programs.readers.trainer_state import TrainerStateReader
@@ -50,6 +54,47 @@ def test_stdout_is_read_in_whatever_pieces_it_comes() -> None:
     assert last["loss"] != last["loss"]
 
 
+class _Counted:
+    """The end of a line, which counts the bytes that are searched for it."""
+
+    def __init__(self) -> None:
+        self.searched = 0
+
+    def split(self, piece: bytes) -> list[bytes]:
+        self.searched += len(piece)
+        return piece.split(b"\n")
+
+
+def test_each_byte_of_a_long_line_is_looked_at_once() -> None:
+    ends = _Counted()
+    lines = Lines("stdout", cast(re.Pattern[bytes], ends))
+    for _ in range(100):
+        assert lines.feed(b"x" * 65536) == []
+    assert lines.feed(b" loss=1\nloss=2\nlo") == [b"x" * 6553600 + b" loss=1", b"loss=2"]
+    assert ends.searched == 6553600 + len(b" loss=1\nloss=2\nlo")
+    assert lines.end() == [b"lo"]
+
+
+def test_megabytes_in_one_line_of_stdout_cost_seconds_at_most() -> None:
+    reader = StdoutReader(r"loss=(?P<loss>\S+)")
+    began = time.process_time()
+    for _ in range(400):
+        reader.feed(b"x" * 65536)
+    reader.feed(b" loss=1\nloss=2\n")
+    assert reader.read() == [{"loss": 1}, {"loss": 2}]
+    assert time.process_time() - began < 5.0  # a minute, where each piece was searched with all before it
+
+
+def test_a_line_beyond_the_bound_is_skipped_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    lines = Lines("metrics.jsonl", re.compile(b"\n"), max_bytes=8)
+    assert lines.feed(b"12345678\n123456789\nabc\n1234") == [b"12345678", b"abc"]
+    assert lines.feed(b"56789") == []
+    assert lines.feed(b"0\nd\n") == [b"d"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "metrics.jsonl has a line of more than 8 bytes: such lines are not read"
+    ]
+
+
 def record(payload: bytes) -> bytes:
     return struct.pack("<Q", len(payload)) + b"\0" * 4 + payload + b"\0" * 4
 
@@ -83,6 +128,22 @@ def test_the_scalars_of_one_step_of_tensorboard_are_one_record(tmp_path: Path) -
     file.write_bytes(written + second)
     assert reader.read() == [{"step": 1, "loss": 0.5, "acc": 0.25}]
     assert reader.read(is_end=True) == [{"step": 2, "loss": 0.125}]
+
+
+def test_a_record_of_tensorboard_is_read_once_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "events.out.tfevents.1"
+    reader = TensorBoardReader(tmp_path)
+    image = record(field(1, 1, b"\0" * 8) * 10_000)
+    opened: list[object] = []
+    monkeypatch.setattr("builtins.open", lambda *args: opened.append(args) or io.FileIO(*args))  # counts
+    for size in range(0, len(image), 1000):
+        file.write_bytes(image[:size])
+        assert reader.read() == []
+    assert len(opened) == 2  # once for its head, and once without it: not for each piece
+    file.write_bytes(image + scalar(1, "loss", 0.5))
+    assert reader.read(is_end=True) == [{"step": 1, "loss": 0.5}]
 
 
 def test_files_of_torch_are_read_as_tensorboard_reads_them(tmp_path: Path) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
+from typing import Final
 
 from raysweep.programs.readers.base import Record
+from raysweep.programs.readers.lines import Lines
+
+_ENDS: Final = re.compile(rb"\n")
 
 
 class JsonlReader:
@@ -15,7 +20,7 @@ class JsonlReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = path.stat().st_size if path.exists() else 0
-        self._partial = b""
+        self._lines = Lines(str(path), _ENDS)
         self._appeared = False
         self._skipped = 0
 
@@ -24,16 +29,17 @@ class JsonlReader:
         try:
             with open(self._path, "rb") as file:
                 if os.fstat(file.fileno()).st_size < self._offset:  # it was written anew
-                    self._offset, self._partial = 0, b""
+                    self._offset = 0
+                    self._lines.clear()
                 file.seek(self._offset)
                 received = file.read()
         except OSError:
             return []
         self._appeared = True
         self._offset += len(received)
-        *lines, self._partial = (self._partial + received).split(b"\n")
-        if is_end and self._partial:
-            lines, self._partial = [*lines, self._partial], b""
+        lines = self._lines.feed(received)
+        if is_end:
+            lines += self._lines.end()
         return [record for line in lines if (record := self._parse(line)) is not None]
 
     def _parse(self, line: bytes) -> Record | None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from typing import Final
 
 from raysweep.programs.emit import read_value
 from raysweep.programs.readers.base import Record
+from raysweep.programs.readers.lines import Lines
+
+_ENDS: Final = re.compile(rb"[\r\n]")
+"""A carriage return ends a line too: progress bars write these."""
 
 
 class StdoutReader:
@@ -14,22 +19,20 @@ class StdoutReader:
 
     def __init__(self, pattern: str) -> None:
         self._pattern = re.compile(pattern)
-        self._lines: deque[str] = deque()
-        self._partial = b""
+        self._cut = Lines("stdout", _ENDS)
+        self._lines: deque[bytes] = deque()
 
     def feed(self, output: bytes) -> None:
-        """Take a piece of stdout. A carriage return ends a line too: progress bars write these."""
-        *lines, self._partial = re.split(rb"[\r\n]", self._partial + output)
-        self._lines.extend(line.decode("utf-8", "replace") for line in lines if line)
+        """Take a piece of stdout."""
+        self._lines.extend(self._cut.feed(output))
 
     def read(self, *, is_end: bool = False) -> list[Record]:
         """See `Reader`."""
-        if is_end and self._partial:
-            self._lines.append(self._partial.decode("utf-8", "replace"))
-            self._partial = b""
+        if is_end:
+            self._lines.extend(self._cut.end())
         found: list[Record] = []
         while self._lines:
-            match = self._pattern.search(self._lines.popleft())
+            match = self._pattern.search(self._lines.popleft().decode("utf-8", "replace"))
             if match is not None:
                 record = {
                     name: read_value(text) for name, text in match.groupdict().items() if text is not None

@@ -27,6 +27,8 @@ class TensorBoardReader:
         self._folder = folder
         # What earlier attempts have written is theirs.
         self._offsets = {path: path.stat().st_size for path in self._files()}
+        self._wanted: dict[Path, int] = {}
+        """The bytes that a file has once its present record is whole."""
         self._held: Record = {}
         self._has_files = False
 
@@ -42,7 +44,8 @@ class TensorBoardReader:
                 if self._held and self._held["step"] != step:
                     found.append(self._held)
                     self._held = {}
-                self._held = {**self._held, "step": step, tag: value}
+                self._held["step"] = step
+                self._held[tag] = value
         if is_end and self._held:
             found.append(self._held)
             self._held = {}
@@ -51,6 +54,8 @@ class TensorBoardReader:
     def _scalars(self, path: Path) -> Iterator[tuple[int, str, float]]:
         offset = self._offsets.get(path, 0)
         try:
+            if path.stat().st_size < self._wanted.get(path, 0):
+                return
             with open(path, "rb") as file:
                 file.seek(offset)
                 data = file.read()
@@ -60,6 +65,7 @@ class TensorBoardReader:
         while len(data) >= position + 12:
             (size,) = struct.unpack_from("<Q", data, position)
             if size > _MAX_RECORD or len(data) < position + 16 + size:
+                self._wanted[path] = offset + position + 16 + min(size, _MAX_RECORD)
                 break
             yield from _of_event(data[position + 12 : position + 12 + size])
             position += 16 + size
