@@ -181,10 +181,11 @@ class ProgramProcess:
             time.sleep(0.001)
         return self._process.returncode
 
-    def drain(self) -> None:
-        """After its end: wait until what it wrote has been passed on."""
+    def drain(self) -> bool:
+        """After its end: wait until what it wrote has been passed on; whether all of it has been."""
         for pump in (self._stdout, self._stderr):
             pump.join(_JOIN_S)
+        return not self._stdout.is_alive()
 
     def close(self) -> None:
         """After its end: close its pipes."""

@@ -234,10 +234,9 @@ class _Attempt:
         """The program has ended: its last records, and what its end means."""
         self._take_emits()
         code = process.kill()
-        process.drain()
-        is_well = code == 0
+        is_drained, is_well = process.drain(), code == 0
         if self._reader is not None:
-            for record in self._reader.read(is_end=True):
+            for record in self._reader.read(is_end=True, is_whole=is_well and is_drained):
                 self._add(record)
         if self._watch is not None:
             for checkpoint in self._watch.look(has_ended_well=is_well):

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raysweep.programs.checkpoints import CheckpointWatch, Found, Pairing
 from raysweep.programs.readers.jsonl import JsonlReader
@@ -52,6 +54,22 @@ def test_stdout_is_read_in_whatever_pieces_it_comes() -> None:
     assert reader.read() == [{"loss": 0.5}, {"loss": 0.25, "acc": 1}]
     (last,) = reader.read(is_end=True)
     assert last["loss"] != last["loss"]
+
+
+@given(st.integers(1, 60), st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_a_line_that_was_cut_by_a_kill_is_no_line(
+    tmp_path_factory: pytest.TempPathFactory, size: int, end: bytes
+) -> None:
+    """Killed at any byte: only lines that have their end count, in stdout and in a file."""
+    cut = end.join(b"loss=%d.25e+00" % n for n in range(1, 9))[:size]
+    reader = StdoutReader(r"loss=(?P<loss>\S+)")
+    reader.feed(cut)
+    whole = [{"loss": n + 0.25} for n in range(1, cut.count(end[:1]) + 1)]
+    assert reader.read(is_end=True, is_whole=False) == whole
+    path = tmp_path_factory.mktemp("cut") / "metrics.jsonl"
+    lines = JsonlReader(path)
+    path.write_bytes(b'{"loss": 1}\n12345678\n{"loss": 2}'[:size])
+    assert lines.read(is_end=True, is_whole=False) == [{"loss": 1}] * (size > 11)
 
 
 class _Counted:

@@ -221,6 +221,35 @@ def test_lines_of_stdout_are_reports_and_reach_the_log(capfd: pytest.CaptureFixt
     assert "epoch=3 loss=0.3" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("end", ["exit 0", "exit 3", "kill -9 $$", "kill -TERM $$"])
+@pytest.mark.parametrize("source", ["stdout", "jsonl"])
+def test_a_last_line_without_its_end_counts_only_after_exit_code_0(source: str, end: str) -> None:
+    """`loss=1` may be the beginning of `loss=14.9`."""
+    if source == "stdout":
+        made = bash(f"printf 'loss=8.5\\nloss=1'; {end}", metrics={"stdout": r"loss=(?P<loss>\S+)"})
+    else:
+        lines = r"""printf '{"loss": 8.5}\n{"loss": 1}' > $RAYSWEEP_OUTPUT_DIR/m"""
+        made = bash(f"{lines}; {end}", metrics={"jsonl": "m"})
+    (attempt,) = run_trial(made, {"lr": 0.5})
+    assert [row["loss"] for row in attempt.reports] == ([8.5, 1] if end == "exit 0" else [8.5])
+
+
+def test_a_killed_program_that_is_resumed_reports_no_cut_line(tmp_path: Path) -> None:
+    script = f"""
+        if [ -e {tmp_path}/again ]; then printf 'step=1 loss=9.5\\nstep=2 loss=14.9'; exit; fi
+        touch {tmp_path}/again; printf 'step=1 loss=9.5\\nstep=2 loss=1'; kill -9 $$
+    """
+    made = bash(script, metrics={"stdout": r"step=(?P<step>\d+) loss=(?P<loss>\S+)"})
+    attempts = run_trial(made, {"lr": 0.5}, max_failures=1)
+    assert [[row["loss"] for row in attempt.reports] for attempt in attempts] == [[9.5], [9.5, 14.9]]
+
+
+def test_a_program_that_is_stopped_reports_no_cut_line() -> None:
+    script = "trap 'exit 0' TERM; echo loss=3; echo loss=2; printf loss=1; while true; do sleep 0.05; done"
+    (attempt,) = run_trial(bash(script, metrics={"stdout": r"loss=(?P<loss>\S+)"}), {"lr": 0.5}, stop_at=2)
+    assert (attempt.end, [row["loss"] for row in attempt.reports]) == ("stopped", [3, 2])
+
+
 def test_config_reaches_a_program_as_file_and_variables(tmp_path: Path) -> None:
     script = f'{EMIT} loss=1 "file=$(cat $1)" "lr=$LR" "own=$OWN"'
     made = bash(script, "{config_file}", arguments="environment", environment={"OWN": "trial-{number}"})

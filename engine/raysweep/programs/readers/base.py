@@ -2,6 +2,9 @@
 
 A record is the metrics of one report. Readers only look; `raysweep.programs.runner` calls them again and
 again while the program runs, and once more with `is_end` after it has ended.
+
+A program that was killed may have written a part of its last line, `loss=1` of `loss=14.9`, and nothing in
+the text says so. Hence the remainder of a text counts only where the program ended with exit code 0.
 """
 
 from __future__ import annotations
@@ -16,8 +19,11 @@ STEPS = ("step", "global_step", "iteration", "training_iteration", "epoch")
 class Reader(Protocol):
     """Reads the records of one attempt."""
 
-    def read(self, *, is_end: bool = False) -> list[Record]:
-        """The records that are complete now and were not read before; with `is_end`, all the rest."""
+    def read(self, *, is_end: bool = False, is_whole: bool = True) -> list[Record]:
+        """The records that are complete now and were not read before; with `is_end`, all the rest.
+
+        `is_whole`: with `is_end`, whether a last line without its end counts as a line.
+        """
         ...
 
     def missing(self) -> str:

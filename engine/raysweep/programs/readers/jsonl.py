@@ -24,8 +24,8 @@ class JsonlReader:
         self._appeared = False
         self._skipped = 0
 
-    def read(self, *, is_end: bool = False) -> list[Record]:
-        """See `Reader`. A line counts once its newline is there; at the end, also the last one without."""
+    def read(self, *, is_end: bool = False, is_whole: bool = True) -> list[Record]:
+        """See `Reader`. A line counts once its newline is there."""
         try:
             with open(self._path, "rb") as file:
                 if os.fstat(file.fileno()).st_size < self._offset:  # it was written anew
@@ -38,7 +38,7 @@ class JsonlReader:
         self._appeared = True
         self._offset += len(received)
         lines = self._lines.feed(received)
-        if is_end:
+        if is_end and is_whole:
             lines += self._lines.end()
         return [record for line in lines if (record := self._parse(line)) is not None]
 

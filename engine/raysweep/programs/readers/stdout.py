@@ -26,9 +26,9 @@ class StdoutReader:
         """Take a piece of stdout."""
         self._lines.extend(self._cut.feed(output))
 
-    def read(self, *, is_end: bool = False) -> list[Record]:
+    def read(self, *, is_end: bool = False, is_whole: bool = True) -> list[Record]:
         """See `Reader`."""
-        if is_end:
+        if is_end and is_whole:
             self._lines.extend(self._cut.end())
         found: list[Record] = []
         while self._lines:

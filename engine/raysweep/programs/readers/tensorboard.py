@@ -35,7 +35,7 @@ class TensorBoardReader:
     def _files(self) -> list[Path]:
         return sorted(self._folder.rglob("*tfevents*"))
 
-    def read(self, *, is_end: bool = False) -> list[Record]:
+    def read(self, *, is_end: bool = False, is_whole: bool = True) -> list[Record]:
         """See `Reader`."""
         found: list[Record] = []
         for path in self._files():

@@ -26,7 +26,7 @@ class TrainerStateReader:
         self._sizes: dict[Path, tuple[int, int]] = {}
         self._appeared = False
 
-    def read(self, *, is_end: bool = False) -> list[Record]:
+    def read(self, *, is_end: bool = False, is_whole: bool = True) -> list[Record]:
         """See `Reader`."""
         longest: list[Any] = []
         for path in (*self._folder.glob(f"*/{FILE}"), self._folder / FILE):
