@@ -50,6 +50,8 @@ class Plan:
     """Where the program runs, if there is such a folder on its node."""
     has_to_report: bool = True
     """Whether a program that ends well without a report has failed: not in a sweep without a metric."""
+    ranked: tuple[str, ...] = ()
+    """The metrics that rank the trials."""
     allowed: str = ""
     """The list of programs that may run (`allowed.VARIABLE`), where the sweep was started; empty: any."""
 
@@ -78,6 +80,7 @@ def plan_of(spec: SweepSpec | TrainSpec) -> Plan:
         program,
         adds_args=args_are_implied(spec.command, program, spec.parameter_paths),
         has_to_report=bool(getattr(spec, "is_ranked", True)),
+        ranked=tuple(getattr(spec, "objectives", ())),
     )
 
 
@@ -89,7 +92,14 @@ def plan_of_evaluation(evaluate: EvaluateSpec) -> Plan:
     return _plan(evaluate.command, evaluate.program or ProgramSpec(), adds_args=False, has_to_report=True)
 
 
-def _plan(command: tuple[str, ...], program: ProgramSpec, *, adds_args: bool, has_to_report: bool) -> Plan:
+def _plan(
+    command: tuple[str, ...],
+    program: ProgramSpec,
+    *,
+    adds_args: bool,
+    has_to_report: bool,
+    ranked: tuple[str, ...] = (),
+) -> Plan:
     from raysweep.programs.allowed import listed
 
     kind: MetricsKind = "emit"
@@ -114,6 +124,7 @@ def _plan(command: tuple[str, ...], program: ProgramSpec, *, adds_args: bool, ha
         service=_service(program.service),
         cwd=os.getcwd(),
         has_to_report=has_to_report,
+        ranked=ranked,
         allowed=listed(),
     )
 

@@ -8,6 +8,7 @@ ended.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import selectors
 import shutil
@@ -26,6 +27,7 @@ from raysweep.programs.allowed import VARIABLE as PROGRAMS
 from raysweep.programs.allowed import check_allowed, listed
 from raysweep.programs.arguments import fill_command
 from raysweep.programs.checkpoints import CheckpointWatch, Pairing
+from raysweep.programs.doubts import Doubts
 from raysweep.programs.emit import VARIABLE as EMIT
 from raysweep.programs.emit_server import EmitServer, Request
 from raysweep.programs.failures import MetricNeverReported, failure_of, name_of
@@ -43,6 +45,7 @@ from raysweep.worker.host.memory import count_kernel_ooms
 if TYPE_CHECKING:
     from raysweep.specs import SweepSpec, TrainSpec
 
+log = logging.getLogger("raysweep")
 FILES_S: Final = 0.1
 """So often files are read."""
 FOLDERS_S: Final = 0.25
@@ -125,7 +128,16 @@ class _Attempt:
         if plan.metrics == "emit":
             return None
         source = plan.source if plan.metrics == "stdout" else self._places.path(plan.source)
-        return make_reader(plan.metrics, source, restored)
+        doubts = Doubts(f"program.metrics.{plan.metrics} ({plan.source})", self._note)
+        return make_reader(plan.metrics, source, restored, doubts, plan.ranked)
+
+    def _note(self, text: str) -> None:
+        """A note of the sweep; a training has none, and says it in the log."""
+        note = getattr(self._session, "note", None)
+        if note is not None:
+            note(text)
+        else:
+            log.warning("%s", text)
 
     def _make_watch(self) -> CheckpointWatch | None:
         if not self._plan.folder:

@@ -1,75 +1,127 @@
-"""Scalars of TensorBoard event files, read without TensorBoard.
+"""Scalars of TensorBoard event files below a folder.
 
-An event file is a TFRecord file of protobuf messages, of which a few fields are wanted: `Event.step` (2) and
-`Event.summary` (5); `Summary.value` (1); `Value.tag` (1), `simple_value` (2) and `tensor` (8), in which TF2
-writes scalars.
+Events of several files are taken in the order of their time. What cannot be read is skipped and said: nothing
+in a file ends a trial.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+import heapq
+import os
+import stat
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from raysweep.programs.doubts import Doubts
 from raysweep.programs.readers.base import Record
+from raysweep.programs.readers.curves import STEP, Curves
+from raysweep.programs.readers.events import Scalar, records_of, scalars_of
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
-_FLOAT, _DOUBLE = 1, 2
-_MAX_RECORD: Final = 1 << 30
+
+@dataclass(slots=True)
+class _File:
+    path: str
+    folder: str
+    """Below the folder that is read."""
+    inode: int
+    offset: int = 0
+    wanted: int = 0
+    """The bytes that it has once its present record is whole."""
+    is_broken: bool = False
 
 
 class TensorBoardReader:
     """The scalars of one step are a record, complete once a later step begins."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, doubts: Doubts | None = None, ranked: Collection[str] = ()) -> None:
         self._folder = folder
-        # What earlier attempts have written is theirs.
-        self._offsets = {path: path.stat().st_size for path in self._files()}
-        self._wanted: dict[Path, int] = {}
-        """The bytes that a file has once its present record is whole."""
-        self._held: Record = {}
+        self._doubts = doubts or Doubts(str(folder))
+        self._curves = Curves(self._doubts, ranked)
+        self._files: dict[str, _File] = {}
+        self._step = 0
+        self._held: dict[tuple[str, str, str], float] = {}
+        """By tag, folder and file: the values of `_step`."""
+        for file, size in self._look():
+            file.offset = size  # what earlier attempts have written is theirs
         self._has_files = False
 
-    def _files(self) -> list[Path]:
-        return sorted(self._folder.rglob("*tfevents*"))
+    def _look(self) -> Iterator[tuple[_File, int]]:
+        """The event files, each once however many links lead to it, and their sizes."""
+        seen: set[tuple[int, int]] = set()
+        for path in sorted(_event_files(self._folder)):
+            try:
+                facts = os.stat(path)
+            except OSError:
+                continue
+            if not stat.S_ISREG(facts.st_mode) or (facts.st_dev, facts.st_ino) in seen:
+                continue
+            seen.add((facts.st_dev, facts.st_ino))
+            yield self._file(path, facts), facts.st_size
+
+    def _file(self, path: str, facts: os.stat_result) -> _File:
+        file = self._files.get(path)
+        if file is None or facts.st_ino != file.inode or facts.st_size < file.offset:
+            if file is not None:
+                self._doubts.say("an event file was written anew: its events count once more")
+            folder = os.path.relpath(os.path.dirname(path), self._folder)
+            file = self._files[path] = _File(path, folder, facts.st_ino)
+        return file
 
     def read(self, *, is_end: bool = False, is_whole: bool = True) -> list[Record]:
         """See `Reader`."""
-        found: list[Record] = []
-        for path in self._files():
+        read = []
+        for file, size in self._look():
             self._has_files = True
-            for step, tag, value in self._scalars(path):
-                if self._held and self._held["step"] != step:
-                    found.append(self._held)
-                    self._held = {}
-                self._held["step"] = step
-                self._held[tag] = value
-        if is_end and self._held:
-            found.append(self._held)
-            self._held = {}
-        return found
+            read.append([(scalar, file) for scalar in self._scalars(file, size)])
+            if is_end and file.offset < size and not file.is_broken:
+                self._doubts.say("an event file ends in the middle of a record, which is not read")
+        found: list[Record] = []
+        for scalar, file in heapq.merge(*read, key=lambda each: each[0].wall_time):
+            self._curves.add(scalar, file.folder, file.path)
+            found += self._hold(scalar, file)
+        return found + self._end() if is_end else found
 
-    def _scalars(self, path: Path) -> Iterator[tuple[int, str, float]]:
-        offset = self._offsets.get(path, 0)
+    def _hold(self, scalar: Scalar, file: _File) -> list[Record]:
+        """Keep a value with those of its step; the record that it ends."""
+        key = scalar.tag, file.folder, file.path
+        is_again = key in self._held and scalar.step == self._step
+        if is_again:
+            text = f"the tag {scalar.tag!r} has several values at one step, each a report"
+            self._doubts.say(f"{text}: give add_scalar the step")
+        ended = self._end() if is_again or scalar.step != self._step else []
+        self._step = scalar.step
+        self._held[key] = scalar.value
+        return ended
+
+    def _end(self) -> list[Record]:
+        held, self._held = self._held, {}
+        if not held:
+            return []
+        return [{STEP: self._step} | self._curves.names_of(held)]
+
+    def _scalars(self, file: _File, size: int) -> list[Scalar]:
+        if file.is_broken or size <= file.offset or size < file.wanted:
+            return []
         try:
-            if path.stat().st_size < self._wanted.get(path, 0):
-                return
-            with open(path, "rb") as file:
-                file.seek(offset)
-                data = file.read()
+            with open(file.path, "rb") as opened:
+                opened.seek(file.offset)
+                data = opened.read()
         except OSError:
-            return
-        position = 0
-        while len(data) >= position + 12:
-            (size,) = struct.unpack_from("<Q", data, position)
-            if size > _MAX_RECORD or len(data) < position + 16 + size:
-                self._wanted[path] = offset + position + 16 + min(size, _MAX_RECORD)
-                break
-            yield from _of_event(data[position + 12 : position + 12 + size])
-            position += 16 + size
-        self._offsets[path] = offset + position
+            return []
+        records, read, wanted = records_of(data)
+        if wanted is None:
+            file.is_broken = True
+            self._doubts.say("an event file is damaged, and is not read any further")
+        file.offset, file.wanted = file.offset + read, file.offset + (wanted or 0)
+        return [scalar for record in records for scalar in self._of_record(record)]
+
+    def _of_record(self, record: bytes) -> list[Scalar]:
+        try:
+            return scalars_of(record)
+        except ValueError:
+            self._doubts.say("an event file has records that are no events, which are skipped")
+            return []
 
     def missing(self) -> str:
         """See `Reader`."""
@@ -78,75 +130,6 @@ class TensorBoardReader:
         return f"the event files in {self._folder} have no scalars"
 
 
-def _of_event(data: bytes) -> Iterator[tuple[int, str, float]]:
-    step, summaries = 0, []
-    for number, value in _fields(data):
-        if number == 2 and isinstance(value, int):
-            step = value
-        elif number == 5 and isinstance(value, bytes):
-            summaries.append(value)
-    for summary in summaries:
-        for number, value in _fields(summary):
-            if number == 1 and isinstance(value, bytes):
-                tag, scalar = _of_value(value)
-                if scalar is not None:
-                    yield step, tag, scalar
-
-
-def _of_value(data: bytes) -> tuple[str, float | None]:
-    tag, scalar = "", None
-    for number, value in _fields(data):
-        if number == 1 and isinstance(value, bytes):
-            tag = value.decode("utf-8", "replace")
-        elif number == 2 and isinstance(value, bytes):
-            (scalar,) = struct.unpack("<f", value)
-        elif number == 8 and isinstance(value, bytes):
-            scalar = _of_tensor(value)
-    return tag, scalar
-
-
-def _of_tensor(data: bytes) -> float | None:
-    """A scalar: `dtype` (1), `tensor_content` (4), or the first of `float_val` (5) or `double_val` (6)."""
-    kind, content = 0, b""
-    for number, value in _fields(data):
-        if number == 1 and isinstance(value, int):
-            kind = value
-        elif number in (4, 5, 6) and isinstance(value, bytes):
-            content = value
-    wanted = {_FLOAT: "<f", _DOUBLE: "<d"}.get(kind)
-    if wanted is None or len(content) != struct.calcsize(wanted):  # no number, or several
-        return None
-    (scalar,) = struct.unpack(wanted, content)
-    return float(scalar)
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protobuf message: numbers as ints, all else as bytes."""
-    position = 0
-    while position < len(data):
-        key, position = _varint(data, position)
-        number, kind = key >> 3, key & 7
-        if kind == _VARINT:
-            value, position = _varint(data, position)
-            yield number, value
-            continue
-        if kind == _BYTES:
-            size, position = _varint(data, position)
-        elif kind in _SIZES:
-            size = _SIZES[kind]
-        else:
-            return
-        yield number, data[position : position + size]
-        position += size
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(data):
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            break
-    return value, position
+def _event_files(folder: Path) -> Iterator[str]:
+    for root, _, names in os.walk(folder):
+        yield from (os.path.join(root, name) for name in names if "tfevents" in name)
