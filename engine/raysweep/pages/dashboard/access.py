@@ -6,8 +6,9 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
+
+from starlette.requests import cookie_parser
 
 from raysweep.errors import SpecError
 
@@ -36,12 +37,14 @@ class Access:
             raise SpecError("--host", problem, f"set {TOKEN_VARIABLE}, or leave --host out")
 
     def allows(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request with these headers may be answered."""
+        """Whether a request with these headers may be answered. Their names may have any case."""
+        found = {name.lower(): value for name, value in headers.items()}
         if not self.token:
             # A page of another site whose name leads here by DNS sends that name.
-            return is_loopback(host_of(headers.get("Host", "")))
-        given = headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        return self.knows(given) or self.knows(_cookie(headers.get("Cookie", "")))
+            return is_loopback(host_of(found.get("host", "")))
+        kind, _, given = found.get("authorization", "").partition(" ")
+        cookie = cookie_parser(found.get("cookie", "")).get(COOKIE, "")
+        return (kind.lower() == "bearer" and self.knows(given.strip())) or self.knows(cookie)
 
     def knows(self, token: str) -> bool:
         """Whether this is the token."""
@@ -62,11 +65,3 @@ def host_of(header: str) -> str:
     """The host of a `Host` header, without its port."""
     head, colon, port = header.rpartition(":")
     return head if colon and port.isdigit() else header
-
-
-def _cookie(header: str) -> str:
-    try:
-        found = SimpleCookie(header).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found is not None else ""

@@ -207,8 +207,8 @@ class Runs:
             return run
 
     def log(self, name: str, trial: int, attempt: int | None) -> Answer:
-        """The end of what a trial printed. Raises: LogNotFoundError, StorageError."""
-        folder = SweepFolder(self.store, name)
+        """The end of what a trial printed. Raises: SweepNotFoundError, LogNotFoundError, StorageError."""
+        folder = self.folder(name)
         log = find_log(folder, trial, attempt)
         text = read_log(folder, log)
         data = text.encode() if text is not None else b""
