@@ -234,6 +234,7 @@ def train(
     """
     from raysweep.pipeline import training_request
     from raysweep.pipeline.night_end import ending_by, night_end, read_deadline, why_not_begun
+    from raysweep.pipeline.rollback import why_undone
 
     asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
     skipped = why_not_trained(outcome)
@@ -242,7 +243,7 @@ def train(
     ends_at = night_end(read_deadline(deadline), outcome)
     name = key if key is not None else default_key("train")
     request = training_request(ending_by(asked, ends_at, outcome), outcome, name)
-    skipped = why_not_begun(request, ends_at)
+    skipped = why_undone(request, outcome) or why_not_begun(request, ends_at)
     if skipped:
         run_logger().warning("%s", skipped)
         return Completed(name="Skipped", message=skipped)

@@ -283,8 +283,10 @@ class TrainOperator(JobOperator):
 
     def check_begin(self, request: AnyRequest) -> None:
         from raysweep.pipeline.night_end import why_not_begun
+        from raysweep.pipeline.rollback import why_undone
 
-        if why := why_not_begun(cast("RunRequest[TrainSpec]", request), ending(self.deadline, self.outcome)):
+        training, ends_at = cast("RunRequest[TrainSpec]", request), ending(self.deadline, self.outcome)
+        if why := why_undone(training, self.outcome) or why_not_begun(training, ends_at):
             raise AirflowSkipException(why)
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> TrainSpec:

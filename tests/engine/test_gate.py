@@ -9,9 +9,10 @@ import pytest
 
 import raysweep as rs
 from raysweep.cluster.ray.connection import RayConnection
-from raysweep.outcome import GateOutcome
-from raysweep.pipeline import run_gate
+from raysweep.outcome import GateOutcome, PipelineOutcome
+from raysweep.pipeline import run_gate, run_pipeline
 from raysweep.runs.across_runs.champions import Line, read_champion
+from raysweep.runs.across_runs.releases import roll_back
 from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import INLINE
@@ -49,3 +50,21 @@ def test_the_champion_runs_on_tonights_data_and_is_lost_where_it_does_not_run(
     assert champion.config["x"] == 0.25
     assert champion.replaced is not None
     assert champion.replaced.config["x"] == 0.3
+
+
+def test_a_night_that_is_asked_again_after_its_rollback_is_not_trained(
+    ray_cluster: RayConnection, make_spec: Callable[..., rs.SweepSpec]
+) -> None:
+    def night(day: int, value: float, **train: Any) -> PipelineOutcome:
+        space = {"x": {"grid_search": [value]}, "day": day, "broken": -1.0}
+        spec = make_spec("dated", space, num_samples=1, **INLINE)
+        return run_pipeline({"sweep": spec, "gate": {"confirm_top_k": 1, "seeds": 2}, **train}, key=f"n{day}")
+
+    assert night(1, 0.5).sweep.promoted
+    sweep = night(2, 0.4).sweep
+    assert sweep.promoted
+    storage = sweep.uri.rpartition("/")[0]
+    roll_back(open_store(storage), Line(name=sweep.name, metric=sweep.metric, mode=sweep.mode), by="ann")
+    again = night(2, 0.4, train={"trainable": "examples.quick:steps", "storage_path": storage})
+    assert (again.sweep.sweep_id, again.sweep.promoted, again.train) == (sweep.sweep_id, False, None)
+    assert "rolled back by ann" in again.skipped

@@ -20,7 +20,7 @@ EXAMPLES: list[BaseException] = [
     errors.SweepNotFoundError("flights-0123456789", "/data", "look elsewhere"),
     errors.LogNotFoundError("flights-0123456789", 17, 2, "there are logs of its attempts 1"),
     errors.SweepHeldError("flights-0123456789", "process 3 on host"),
-    errors.ChampionKeptError("flights-0123456789", "flights"),
+    errors.ChampionKeptError("flights-0123456789", "the champion of 'flights'"),
     errors.GateOutdatedError("flights-0123456789", "flights-gate-0123456789"),
     errors.FencedError("flights-0123456789", 1, 2),
     errors.StorageError("path", LONG, "fix"),

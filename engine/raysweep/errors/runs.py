@@ -60,17 +60,17 @@ class SweepHeldError(RaysweepError):
 
 
 class ChampionKeptError(RaysweepError):
-    """The champion of its name was found by this sweep, and its checkpoint lies there."""
+    """A champion, the one before it, or a candidate that waits has its checkpoint in this sweep."""
 
-    def __init__(self, sweep_id: str, name: str) -> None:
-        super().__init__(sweep_id, name)
+    def __init__(self, sweep_id: str, why: str) -> None:
+        super().__init__(sweep_id, why)
         self.sweep_id = sweep_id
-        self.name = name
+        self.why = why
 
     def __str__(self) -> str:
         return one_line(
-            f"sweep {self.sweep_id!r} holds the checkpoint of the champion of {self.name!r}; "
-            "use another key to begin anew, or wait until another champion has replaced it"
+            f"sweep {self.sweep_id!r} holds a checkpoint that is needed: {self.why}; "
+            "use another key to begin anew, or wait until the next champions have replaced it"
         )
 
 

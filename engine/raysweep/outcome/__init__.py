@@ -1,7 +1,7 @@
 """What comes back: outcomes of sweeps and trainings, and the progress of one under way, as JSON."""
 
 from raysweep.outcome.configs import ConfigOutcome
-from raysweep.outcome.gate import Approval, Confirmed, Decision, GateOutcome
+from raysweep.outcome.gate import Approval, Confirmed, Decision, GateOutcome, Undone
 from raysweep.outcome.progress import (
     BestTrial,
     Cancellation,
@@ -67,6 +67,7 @@ __all__ = [
     "TrialOutcome",
     "TrialState",
     "Trials",
+    "Undone",
     "UnfinishedStatus",
     "Usage",
     "show_infeasible",

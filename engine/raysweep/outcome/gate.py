@@ -47,6 +47,19 @@ class Decision(Record):
         return f"{head} by {self.by} ({show_time(self.at)}){note}"
 
 
+class Undone(Record):
+    """The rollback after which a night's champion is not champion any more."""
+
+    by: str
+    at: float
+    """In UTC seconds."""
+    why: str = ""
+
+    def __str__(self) -> str:
+        why = f": {self.why}" if self.why else ""
+        return f"rolled back by {self.by} ({show_time(self.at)}){why}"
+
+
 class Approval(Record):
     """What a candidate that passed its gate waits for, or has."""
 
@@ -101,6 +114,8 @@ class GateOutcome(Record):
     """When it was decided, in UTC seconds."""
     approval: Approval | None = None
     """Of a candidate that passed where the pipeline requires approval: it is promoted once that is given."""
+    undone: Undone | None = None
+    """Of a champion that a rollback took away since: it is not promoted any more."""
     format_version: int = 1
 
     @property
@@ -126,3 +141,10 @@ class GateOutcome(Record):
             "why": f"{head}{self.why.removeprefix('promoted: ')}; {approval}",
         }
         return self.model_copy(update=update)
+
+    def after(self, undone: Undone | None) -> GateOutcome:
+        """The verdict after a rollback that took its champion away, if there was one."""
+        if undone is None or not self.promoted:
+            return self
+        why = f"not promoted: {self.why.removeprefix('promoted: ')}; {undone}"
+        return self.model_copy(update={"promoted": False, "undone": undone, "why": why})

@@ -13,6 +13,7 @@ from raysweep.outcome import GateOutcome, SweepOutcome
 from raysweep.pipeline.plan import line_of
 from raysweep.runs.across_runs.approvals import decide_night
 from raysweep.runs.across_runs.champions import Line
+from raysweep.runs.across_runs.releases import as_it_stands
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.specs import SweepSpec
 from raysweep.specs.pipeline import GateSpec
@@ -53,7 +54,8 @@ def await_approval(
     while True:
         try:
             if decide_night(store, line, outcome.sweep_id, verdict.gate_id) is not None:
-                return read_verdict(store, outcome.sweep_id, verdict.gate_id) or verdict
+                decided = read_verdict(store, outcome.sweep_id, verdict.gate_id) or verdict
+                return as_it_stands(store, line, outcome.sweep_id, decided)
         except StorageUnavailableError as error:
             log.warning("approval: %s; asking again", error)
         time.sleep(poll_s)

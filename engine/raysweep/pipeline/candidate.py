@@ -12,6 +12,8 @@ from raysweep.pages.evidence import evidence_page
 from raysweep.runs.across_runs.approvals import decide_night
 from raysweep.runs.across_runs.champions import Line, list_records
 from raysweep.runs.across_runs.evidence import read_chain
+from raysweep.runs.across_runs.past_nights import past_line
+from raysweep.runs.across_runs.releases import as_it_stands
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
@@ -41,7 +43,7 @@ class Candidate:
         """The brief that it came with, with what was decided since. Raises: StorageError."""
         verdict = read_verdict(self.store, self.sweep_id, self.gate_id)
         assert verdict is not None, "a gate whose candidate waits has a verdict"
-        return _with_verdict(given, verdict)
+        return _with_verdict(given, as_it_stands(self.store, self.line, self.sweep_id, verdict))
 
     @property
     def page(self) -> str:
@@ -78,17 +80,14 @@ def find_candidate(given: Any) -> Candidate | None:
     gate_id = str(gate["gate_id"])
     storage, _, sweep_id = str(given["uri"]).rpartition("/")
     store = open_store(storage)
+    where: dict[str, Any] = {"store": store, "sweep_id": sweep_id, "gate_id": gate_id, "approval": approval}
     for record in list_records(store, approval.name):
         night = record.night(sweep_id, gate_id)
         if night is not None and night.waiting is not None:
-            return Candidate(
-                store=store,
-                line=night.waiting.proposed.line,
-                sweep_id=sweep_id,
-                gate_id=gate_id,
-                key=night.key,
-                approval=approval,
-            )
+            return Candidate(line=night.waiting.proposed.line, key=night.key, **where)
+    line = past_line(store, approval.name, sweep_id, gate_id)
+    if line is not None:
+        return Candidate(line=line, key=str(given.get("key", "")), **where)
     problem = f"the champions of {approval.name!r} do not know the gate of {sweep_id}"
     raise SpecError("outcome", problem, "check the storage, or run the gate again")
 

@@ -25,6 +25,7 @@ from raysweep.errors import StorageError, SweepFailedError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
 from raysweep.outcome.places import confirmed_with
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Line, list_champions, read_champion
+from raysweep.runs.across_runs.releases import as_it_stands
 from raysweep.runs.across_runs.verdicts import FOLDER, read_verdict
 from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec
@@ -185,5 +186,6 @@ def as_confirmed(champion: Champion | None) -> Confirmed | None:
 
 
 def find_verdict(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> GateOutcome | None:
-    """What this gate has decided; None before that. Raises: StorageError."""
-    return read_verdict(store, outcome.sweep_id, gate_id(spec, outcome, gate))
+    """What this gate has decided, as it stands after rollbacks; None before that. Raises: StorageError."""
+    verdict = read_verdict(store, outcome.sweep_id, gate_id(spec, outcome, gate))
+    return verdict and as_it_stands(store, line_of(spec, gate), outcome.sweep_id, verdict)

@@ -11,6 +11,7 @@ from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline.approval import champion_line
 from raysweep.runs.across_runs.champions import Line, list_records
+from raysweep.runs.across_runs.past_nights import past_line
 from raysweep.runs.across_runs.registrations import add_model, release_id, sync
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.specs.pipeline import PipelineSpec
@@ -76,7 +77,7 @@ def _is_of_best(given: Mapping[str, Any], verdict: GateOutcome) -> bool:
 
 
 def find_line(store: Store, name: str, sweep_id: str, gate_id: str) -> Line | None:
-    """The line of champions that a gate decided in; None where there is no champion, or it is too long ago.
+    """The line of champions that a gate decided in; None where there is no champion.
 
     Args:
         store: Where the sweeps are.
@@ -87,9 +88,9 @@ def find_line(store: Store, name: str, sweep_id: str, gate_id: str) -> Line | No
     """
     for which in (name, None) if name else (None,):
         for record in list_records(store, which):
-            if record.champion is not None and record.night(sweep_id, gate_id) is not None:
-                return record.champion.line
-    return None
+            if record.night(sweep_id, gate_id) is not None:
+                return record.champion.line if record.champion is not None else None
+    return past_line(store, "", sweep_id, gate_id)
 
 
 def _register(

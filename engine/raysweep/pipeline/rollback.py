@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from raysweep.errors import SpecError
+from raysweep.outcome import SweepOutcome
+from raysweep.pipeline import registering
 from raysweep.runs.across_runs.champions import Line
 from raysweep.runs.across_runs.evidence import find_lines
 from raysweep.runs.across_runs.registrations import Synced, sync
-from raysweep.runs.across_runs.releases import Rollback, roll_back
+from raysweep.runs.across_runs.releases import Rollback, as_it_stands, roll_back
+from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.runs.reading.naming.references import Reference, read_reference
+from raysweep.runs.reading.view import RunView
+from raysweep.specs import RunRequest, TrainSpec
+from raysweep.storage.objects.opening import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +59,33 @@ def roll_back_champion(
     line = find_line(reference, metric, data)
     done = roll_back(reference.store, line, to, by=by, why=why)
     return RolledBack(line=line, rollback=done, synced=sync(reference.store, line))
+
+
+def why_undone(request: RunRequest[TrainSpec], given: SweepOutcome | Mapping[str, Any] | None) -> str:
+    """Why a training is not begun whose champion was rolled back since; empty where it is begun.
+
+    One that has begun before continues.
+
+    Args:
+        request: The training.
+        given: The outcome that its config comes from, with the verdict of its gate, or the brief of it.
+
+    Raises: StorageError.
+    """
+    fields = given.model_dump(include={"uri", "name", "gate"}) if isinstance(given, SweepOutcome) else given
+    verdict = (fields or {}).get("gate") or {}
+    if not fields or not verdict.get("promoted") or not fields.get("uri"):
+        return ""
+    if RunView("train", request.spec.storage_path, request.run.id).has_spec():
+        return ""
+    storage, _, sweep_id = str(fields["uri"]).rpartition("/")
+    store, gate_id = open_store(storage), str(verdict["gate_id"])
+    line = registering.find_line(store, str(fields.get("name", "")), sweep_id, gate_id)
+    kept = read_verdict(store, sweep_id, gate_id) if line is not None else None
+    if line is None or kept is None:
+        return ""
+    now = as_it_stands(store, line, sweep_id, kept)
+    return f"training skipped: {now.why}" if now.undone is not None else ""
 
 
 def find_line(reference: Reference, metric: str | None = None, data: str | None = None) -> Line:

@@ -15,7 +15,7 @@ from raysweep.errors import ChampionKeptError, CheckpointDamagedError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
 from raysweep.runs.across_runs.champions import Champion, Line, Night, read_champion
-from raysweep.runs.across_runs.releases import add_night
+from raysweep.runs.across_runs.releases import add_night, roll_back
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.removal import put_aside, remove
 from raysweep.runs.ownership.reopening import check_same
@@ -168,6 +168,22 @@ def test_a_champions_checkpoint_stays(name: Name, root: Path, monkeypatch: pytes
     assert "the champion of 'night'" in dict(plan.pinned)[now.uri(0)]
     keep_budget(now.folder.store, plan)
     restore_uri(now.uri(0), root / "restored")
+
+
+def test_the_checkpoint_that_a_rollback_comes_back_to_stays(root: Path) -> None:
+    stored = store_sweep(root, is_ended=True)
+    crown(stored)
+    store = stored.folder.store
+    later = Champion(
+        name="night", metric="loss", mode="min", config={}, mean=-1.0, spread=0.0, n=1, sweep_id="s", at=2.0
+    )
+    add_night(store, LINE, "s", lambda _: (Night(sweep_id="s", at=2.0, promoted=True), later))
+    for do in (remove, put_aside):
+        with pytest.raises(ChampionKeptError, match="the champion of 'night' before"):
+            do(store.url, stored.folder.sweep_id)
+    done = roll_back(store, LINE)
+    assert (done.champion.checkpoint_uri, done.lost_checkpoint) == (stored.uri(0), "")
+    restore_uri(stored.uri(0), root / "restored")
 
 
 def test_a_champion_of_another_name_keeps_its_checkpoint_too(root: Path) -> None:

@@ -70,7 +70,9 @@ def run_rollback(
     console = make_console()
     head = "rolled back" if done.is_new else "nothing to do: it is champion already"
     console.print(f"{head}: {_show(done.champion)}", markup=False, highlight=False, soft_wrap=True)
+    lost = f"none: {done.lost_checkpoint} was deleted" if done.lost_checkpoint else ""
     facts = [("by", entry.by), ("why", entry.why), ("config", show_config(done.champion.config))]
+    facts.append(("checkpoint", lost))
     if synced is not None:
         facts.append(("registry", str(synced)))
     print_facts(console, *((label, text) for label, text in facts if text))

@@ -13,7 +13,8 @@ from typing import Final
 from raysweep.errors import SpecError
 from raysweep.outcome import Decision
 from raysweep.runs.across_runs.champions import ChampionRecord, Line, Night, Waiting, read_champion
-from raysweep.runs.across_runs.releases import Change, change_line
+from raysweep.runs.across_runs.line_changes import Change, change_line
+from raysweep.runs.across_runs.past_nights import past_decision
 from raysweep.runs.across_runs.verdicts import keep_decision
 from raysweep.storage.objects.store import Store
 
@@ -49,20 +50,16 @@ def decide_night(
     def decide(record: ChampionRecord) -> Change | None:
         made.clear()
         night = record.night(sweep_id, gate)
-        if night is None or night.waiting is None:
-            fix = "`raysweep nights` lists the nights, with what waits"
-            raise SpecError("NAME", f"nothing of {sweep_id!r} waits for approval", fix)
-        decision = None if night.decision is not None else _decision(record, night.waiting, asked)
+        if night is None or night.waiting is None or night.decision is not None:
+            return None
+        decision = _decision(record, night.waiting, asked)
         if decision is None:
             return None
         made.append(decision)
         decided = night.model_copy(update={"decision": decision, "promoted": decision.approved})
-        history = tuple(decided if each is night else each for each in record.history)
-        after = record.model_copy(update={"history": history})
-        if decision.approved:
-            after = after.under(night.waiting.proposed.model_copy(update={"at": decision.at}))
+        champion = night.waiting.proposed.model_copy(update={"at": decision.at})
         return Change(
-            record=after,
+            record=record.after(decided, champion if decision.approved else None),
             kind="approval",
             at=decision.at,
             by=decision.by,
@@ -72,11 +69,15 @@ def decide_night(
         )
 
     night = change_line(store, line, decide).night(sweep_id, gate)
-    if night is None or night.decision is None:
+    if night is not None and night.is_waiting:
         return None
+    decision = night.decision if night is not None else past_decision(store, line, sweep_id, gate)
+    if decision is None:
+        fix = "`raysweep nights` lists the nights, with what waits"
+        raise SpecError("NAME", f"nothing of {sweep_id!r} waits for approval", fix)
     # Also where this call did not decide: a kill may have kept the copy from being written.
-    keep_decision(store, sweep_id, gate, night.decision)
-    return Decided(decision=night.decision, is_new=bool(made))
+    keep_decision(store, sweep_id, gate, decision)
+    return Decided(decision=decision, is_new=bool(made))
 
 
 def settle_silence(store: Store, line: Line) -> None:

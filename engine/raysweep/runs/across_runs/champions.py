@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.errors import StorageError
-from raysweep.outcome import Decision
+from raysweep.outcome import Decision, Undone
 from raysweep.outcome.places import Change
 from raysweep.specs.identity import file_name
 from raysweep.storage.formats import other_format
@@ -139,10 +139,20 @@ class Night(_Record):
     """Of a night whose candidate passed, where approval is required."""
     decision: Decision | None = None
     """What was decided about that candidate."""
+    undone: Undone | None = None
+    """The rollback that took its champion away; None once that is champion again."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its candidate waits for approval."""
+        return self.waiting is not None and self.decision is None
 
 
 class ChampionRecord(_Record):
-    """What a file holds: the champion of a line, if there is one, and the newest nights, in order."""
+    """What a file holds: the champion of a line, if there is one, and the newest nights by decision.
+
+    A night that waits for approval stays, however many come after it.
+    """
 
     champion: Champion | None = None
     history: tuple[Night, ...] = ()
@@ -163,8 +173,11 @@ class ChampionRecord(_Record):
         return champion if champion is None or champion.sweep_id != sweep_id else champion.replaced
 
     def after(self, night: Night, champion: Champion | None) -> ChampionRecord:
-        """The record with one more night, and its champion if it has a new one."""
-        record = self.model_copy(update={"history": (*self.history, night)[-NIGHTS_KEPT:]})
+        """The record with a night as it is decided now, and its champion if it has a new one."""
+        others = tuple(each for each in self.history if not _is_same(each, night))
+        waiting = (each for each in others[: 1 - NIGHTS_KEPT] if each.is_waiting)
+        history = (*waiting, *others[1 - NIGHTS_KEPT :], night)
+        record = self.model_copy(update={"history": history})
         return record if champion is None else record.under(champion)
 
     def under(self, champion: Champion) -> ChampionRecord:
@@ -178,7 +191,7 @@ class ChampionRecord(_Record):
     @property
     def proposed(self) -> tuple[Champion, ...]:
         """The candidates that wait for approval."""
-        nights = (each for each in self.history if each.decision is None)
+        nights = (each for each in self.history if each.is_waiting)
         return tuple(each.waiting.proposed for each in nights if each.waiting is not None)
 
 
@@ -242,6 +255,10 @@ def decode_record(store: Store, key: str, data: bytes | None) -> ChampionRecord:
         problem = f"holds the champion of {record.champion.name!r}, {record.champion.line}: it is another's"
         raise StorageError(path, problem, RESTORE_FIX)
     return _with_uris(record, lambda reference: to_uri(store.url, reference))
+
+
+def _is_same(one: Night, other: Night) -> bool:
+    return (one.sweep_id, one.gate) == (other.sweep_id, other.gate)
 
 
 def _check_first(store: Store, key: str) -> None:

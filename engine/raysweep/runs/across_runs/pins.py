@@ -48,15 +48,7 @@ class PinReader:
     def read(self) -> Pins:
         """See `find_pins`."""
         store = self._store
-        found: dict[str, list[str]] = defaultdict(list)
-        for record in list_records(store):
-            champion = record.champion
-            if champion is not None:
-                _pin(store, found, champion, f"the champion of {champion.name!r}")
-            if champion is not None and champion.replaced is not None:
-                _pin(store, found, champion.replaced, f"the champion of {champion.name!r} before")
-            for proposed in record.proposed:
-                _pin(store, found, proposed, f"waits for approval as the champion of {proposed.name!r}")
+        found = defaultdict(list, {name: list(why) for name, why in champion_pins(store).items()})
         folders = [each for each in run_folders(store) if each not in self._settled]
         for run_id, reference in zip(folders, each_of(store, self._start_of, folders), strict=True):
             if reference:
@@ -75,6 +67,20 @@ class PinReader:
         if is_settled:
             self._settled.add(run_id)
         return ""
+
+
+def champion_pins(store: Store) -> Pins:
+    """What champions need, those before them, and candidates that wait. Raises: StorageError."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for record in list_records(store):
+        champion = record.champion
+        if champion is not None:
+            _pin(store, found, champion, f"the champion of {champion.name!r}")
+        if champion is not None and champion.replaced is not None:
+            _pin(store, found, champion.replaced, f"the champion of {champion.name!r} before")
+        for proposed in record.proposed:
+            _pin(store, found, proposed, f"waits for approval as the champion of {proposed.name!r}")
+    return {reference: tuple(reasons) for reference, reasons in found.items()}
 
 
 def pins_of(pins: Pins, run_id: str) -> Pins:

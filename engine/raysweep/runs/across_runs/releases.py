@@ -1,60 +1,22 @@
-"""Changes of the champion: a night's verdict, a rollback. Each is made once, with its evidence.
-
-A line's file is replaced only by a put that names the version it was made from. Of two changes at once one
-comes first, and the other decides again against what that one wrote.
-"""
+"""Changes of the champion: a night's verdict, a rollback. Each is made once, with its evidence."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
-from raysweep.errors import SpecError, StorageError, StorageUnavailableError
-from raysweep.outcome import Decision
-from raysweep.runs.across_runs.champions import (
-    Champion,
-    ChampionRecord,
-    Line,
-    Night,
-    decode_record,
-    encode_record,
-)
-from raysweep.runs.across_runs.evidence import (
-    Chain,
-    Evidence,
-    Facts,
-    Kind,
-    alone,
-    read_chain,
-    read_entry,
-    write_entry,
-)
+from raysweep.errors import SpecError, StorageError
+from raysweep.outcome import GateOutcome, Undone
+from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Line, Night, read_champion
+from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts, read_chain, read_entry
+from raysweep.runs.across_runs.line_changes import Change, change_line
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.naming.references import key_has
 from raysweep.storage.checkpoints.addresses import parse_uri
 from raysweep.storage.objects.store import Store
 
-_TRIES: Final = 50
-_PAUSE_S: Final = 0.02
-
 Decide = Callable[[ChampionRecord], tuple[Night, Champion | None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A line's file as it is to be, and the words of its evidence."""
-
-    record: ChampionRecord
-    kind: Kind
-    at: float
-    by: str
-    why: str
-    night: Night | None = None
-    """What is decided on; None: the champion that there is afterwards."""
-    facts: Facts | None = None
-    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +29,8 @@ class Rollback:
     """Who brought it back, when and why; without a rollback, the entry that made it champion."""
     is_new: bool
     """Whether this call changed the champion."""
+    lost_checkpoint: str = ""
+    """The URI of the champion's checkpoint, where that was deleted meanwhile: it has none now."""
 
 
 def this_user() -> str:
@@ -131,6 +95,7 @@ def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", 
         StorageError: Champion or evidence cannot be read or written, or is damaged.
     """
     found: list[Rollback] = []
+    wanted_uri: list[str | None] = [None]
 
     def bring_back(record: ChampionRecord) -> Change | None:
         found.clear()
@@ -140,7 +105,7 @@ def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", 
         if record.champion is None or not entries or record.head == "":
             raise SpecError("NAME", f"{line.name!r} has no champion by {line}", "see `raysweep nights`")
         made = next(each for each in reversed(entries) if each.promoted)
-        stack = _stack(entries)
+        stack = _Standing(entries).stack
         if to is None:
             if made.kind == "rollback":
                 found.append(Rollback(champion=record.champion, entry=made, is_new=False))
@@ -158,12 +123,15 @@ def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", 
             stack = stack[: places[-1] + 1] if places else [*stack, wanted]
         before = _as_stored(store, stack[-2]) if len(stack) > 1 else None
         champion = _as_stored(store, stack[-1]).model_copy(update={"replaced": before})
+        wanted_uri[:] = [stack[-1].checkpoint_uri]
         night = Night(sweep_id=champion.sweep_id, key=champion.key, at=time.time(), promoted=True)
+        undone = Undone(by=by or this_user(), at=night.at, why=why)
+        history = _marked(record.history, stack, undone)
         return Change(
-            record=record.model_copy(update={"champion": champion}),
+            record=record.model_copy(update={"champion": champion, "history": history}),
             kind="rollback",
             at=night.at,
-            by=by or this_user(),
+            by=undone.by,
             why=why,
             night=night,
         )
@@ -174,7 +142,8 @@ def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", 
     champion = record.champion
     assert champion is not None
     entry = read_chain(store, line).entries[-1]
-    return Rollback(champion=champion, entry=entry, is_new=True)
+    lost = wanted_uri[0] if champion.checkpoint_uri is None else None
+    return Rollback(champion=champion, entry=entry, is_new=True, lost_checkpoint=lost or "")
 
 
 def evidence_of(
@@ -188,51 +157,36 @@ def evidence_of(
     return read_entry(store, line, night.evidence) if night is not None and night.evidence else None
 
 
-def change_line(store: Store, line: Line, make: Callable[[ChampionRecord], Change | None]) -> ChampionRecord:
-    """Replace the line's file by what `make` makes of it, with evidence; as it is where that is None."""
-    key = line.key
-    for tried in range(_TRIES):
-        found = store.get_versioned(key)
-        record = decode_record(store, key, found[0] if found else None)
-        change = make(record)
-        if change is None:
-            return record
-        stem = write_entry(store, _entry(line, record, change))
-        after = change.record.model_copy(update={"head": stem})
-        if change.kind == "gate" and after.history:
-            newest = after.history[-1].model_copy(update={"evidence": stem})
-            after = after.model_copy(update={"history": (*after.history[:-1], newest)})
-        if store.put_if_version(key, encode_record(store, after), found[1] if found else None):
-            return after
-        time.sleep(_PAUSE_S * (tried + 1))
-    raise StorageUnavailableError(
-        f"{store.url}/{key}", f"changed {_TRIES} times while it was written", "try again"
-    )
+def as_it_stands(store: Store, line: Line, sweep_id: str, verdict: GateOutcome) -> GateOutcome:
+    """A night's verdict, with the rollback that took its champion away since, if there was one.
+
+    Only for a night that 60 others have followed all evidence is read.
+
+    Raises: StorageError: Champion or evidence cannot be read, or is damaged.
+    """
+    if not verdict.promoted:
+        return verdict
+    record = read_champion(store, line)
+    if record.champion is not None and record.champion.sweep_id == sweep_id:
+        return verdict
+    night = record.night(sweep_id, verdict.gate_id)
+    if night is not None:
+        return verdict.after(night.undone)
+    entry = _Standing(read_chain(store, line).entries).undone.get(sweep_id)
+    return verdict.after(Undone(by=entry.by, at=entry.at, why=entry.why) if entry is not None else None)
 
 
-def _entry(line: Line, record: ChampionRecord, change: Change) -> Evidence:
-    before, after = alone(record.champion), alone(change.record.champion)
-    night = change.night
-    return Evidence(
-        number=int(record.head.partition("-")[0] or 0) + 1,
-        kind=change.kind,
-        previous=record.head,
-        at=change.at,
-        by=change.by,
-        why=change.why,
-        name=line.name,
-        metric=line.metric,
-        mode=line.mode,
-        data=line.data,
-        sweep_id=night.sweep_id if night else "",
-        key=night.key if night else "",
-        gate=night.gate if night else "",
-        promoted=before != after,
-        before=before,
-        after=after,
-        facts=change.facts,
-        decision=change.decision,
-    )
+def _marked(history: tuple[Night, ...], stack: list[Champion], undone: Undone) -> tuple[Night, ...]:
+    """The nights, those marked whose champions are on the stack no more."""
+    standing = {champion.sweep_id for champion in stack}
+
+    def marked(night: Night) -> Night:
+        if not night.promoted:
+            return night
+        mark = None if night.sweep_id in standing else night.undone or undone
+        return night.model_copy(update={"undone": mark})
+
+    return tuple(map(marked, history))
 
 
 def _sound_chain(store: Store, line: Line) -> Chain:
@@ -246,21 +200,31 @@ def _sound_chain(store: Store, line: Line) -> Chain:
     return chain
 
 
-def _stack(entries: tuple[Evidence, ...]) -> list[Champion]:
-    """The champions, each with those under it that it replaced: what a rollback comes back to."""
-    stack: list[Champion] = []
-    for entry in entries:
-        if not entry.promoted or entry.after is None:
-            continue
+class _Standing:
+    """The champions, each with those under it that it replaced: what a rollback comes back to.
+
+    `undone`: by their sweeps, the rollback that took each of the others away.
+    """
+
+    def __init__(self, entries: tuple[Evidence, ...]) -> None:
+        self.stack: list[Champion] = []
+        self.undone: dict[str, Evidence] = {}
+        for entry in entries:
+            if entry.promoted and entry.after is not None:
+                self._add(entry, entry.after)
+
+    def _add(self, entry: Evidence, champion: Champion) -> None:
+        stack = self.stack
         if entry.kind == "rollback":
-            places = [place for place, each in enumerate(stack) if _same(each, entry.after)]
+            places = [place for place, each in enumerate(stack) if _same(each, champion)]
             if places:
+                self.undone |= {each.sweep_id: entry for each in stack[places[-1] :]}
                 del stack[places[-1] :]
-        elif stack and stack[-1].sweep_id == entry.after.sweep_id:
+        elif stack and stack[-1].sweep_id == champion.sweep_id:
             # A sweep's own champion does not stand under its next one.
             stack.pop()
-        stack.append(entry.after)
-    return stack
+        stack.append(champion)
+        self.undone.pop(champion.sweep_id, None)
 
 
 def _of_night(entries: tuple[Evidence, ...], to: str, line: Line) -> Champion:

@@ -14,7 +14,7 @@ from raysweep.errors import (
     SweepHeldError,
     SweepNotFoundError,
 )
-from raysweep.runs.across_runs.champions import list_records
+from raysweep.runs.across_runs.pins import champion_pins, pins_of
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership import departure
 from raysweep.runs.ownership.holder import current_holder, find_living
@@ -93,8 +93,6 @@ def _claim(folder: SweepFolder) -> None:
 
 def _check_champion(folder: SweepFolder) -> None:
     """Of any name: a gate may give its champion another one than the sweep's."""
-    records = list_records(folder.store)
-    champions = [record.champion for record in records if record.champion is not None]
-    for champion in (*champions, *(each for record in records for each in record.proposed)):
-        if (champion.checkpoint_uri or "").startswith(f"{folder.uri}/"):
-            raise ChampionKeptError(folder.sweep_id, champion.name)
+    needed = pins_of(champion_pins(folder.store), folder.sweep_id)
+    for reasons in needed.values():
+        raise ChampionKeptError(folder.sweep_id, reasons[0])

@@ -10,9 +10,10 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.outcome import Decision, GateOutcome
+from raysweep.pipeline.candidate import find_candidate
 from raysweep.runs.across_runs import approvals
-from raysweep.runs.across_runs.approvals import decide_night
-from raysweep.runs.across_runs.champions import read_champion
+from raysweep.runs.across_runs.approvals import decide_night, settle_silence
+from raysweep.runs.across_runs.champions import NIGHTS_KEPT, read_champion
 from raysweep.runs.across_runs.evidence import read_chain
 from raysweep.runs.across_runs.pins import find_pins
 from raysweep.runs.across_runs.releases import roll_back
@@ -21,7 +22,7 @@ from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 from tests.unit.pipeline.gates import night
-from tests.unit.runs.across_runs.nights import LINE
+from tests.unit.runs.across_runs.nights import LINE, add
 
 HOURS = ApprovalSpec(timeout=4 * 3600)
 
@@ -201,3 +202,50 @@ def test_a_gate_that_promotes_nothing_asks_for_nothing(tmp_path: Path) -> None:
     night(tmp_path, "n1", 0.9)
     verdict = night(tmp_path, "n2", 0.5, approval=HOURS)
     assert (verdict.promoted, verdict.approval) == (False, None)
+
+
+MANY = NIGHTS_KEPT + 5
+
+
+@pytest.mark.parametrize("by", ["ann", "silence"])
+def test_what_waits_is_known_after_any_number_of_nights(by: str, tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    night(tmp_path, "n0", 0.5)
+    days = ApprovalSpec(timeout=3 * 86_400 if by == "ann" else 0.001, on_silence="promote")
+    verdict = night(tmp_path, "waits", 0.9, approval=days)
+    pinned = {"n0/checkpoints/00000/3", "waits/checkpoints/00000/3"}
+    assert set(find_pins(store)) == pinned
+    for number in range(MANY):
+        add(store, f"later{number}", 0.1)
+    assert set(find_pins(store)) == pinned
+    record = read_champion(store, LINE)
+    assert len(record.history) == NIGHTS_KEPT + 1
+    if by == "silence":
+        settle_silence(store, LINE)
+        assert (champion(store), told(store, verdict, "waits").promoted) == ("waits", True)
+    else:
+        done = decide_night(store, LINE, "waits", verdict.gate_id, yes())
+        assert done is not None
+        assert (done.is_new, champion(store)) == (True, "waits")
+    assert len(read_champion(store, LINE).history) == NIGHTS_KEPT, "what is decided counts as the newest"
+    assert read_chain(store, LINE).flaws == ()
+
+
+def test_a_decision_of_long_ago_is_told_again(waiting: tuple[Store, GateOutcome]) -> None:
+    """Its night is in the champion's file no more: the evidence has it."""
+    store, verdict = waiting
+    first = decide_night(store, LINE, "n2", verdict.gate_id, yes())
+    assert first is not None
+    for number in range(MANY):
+        add(store, f"later{number}", 0.1)
+    assert read_champion(store, LINE).night("n2", verdict.gate_id) is None
+    store.delete(f"n2/gates/{verdict.gate_id}/decision.json")
+    again = decide_night(store, LINE, "n2", verdict.gate_id, no())
+    assert again is not None
+    assert (again.is_new, again.decision) == (False, first.decision)
+    assert told(store, verdict, "n2").promoted, "the copy beside the verdict is there again"
+    brief = {"uri": f"{store.url}/n2", "gate": verdict.model_dump(mode="json"), "why": verdict.why}
+    candidate = find_candidate(brief)
+    assert candidate is not None
+    assert candidate.decide() == first.decision
+    assert candidate.told(brief)["promoted"] is True

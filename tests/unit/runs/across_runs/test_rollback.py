@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import SpecError, StorageError
-from raysweep.runs.across_runs import releases
+from raysweep.runs.across_runs import line_changes, releases
 from raysweep.runs.across_runs.champions import ChampionRecord, Line, Night, read_champion
 from raysweep.runs.across_runs.evidence import Chain, read_chain
 from raysweep.runs.across_runs.releases import add_night, roll_back
@@ -93,7 +93,8 @@ def test_a_checkpoint_that_was_deleted_is_not_named(tmp_path: Path) -> None:
     add(store, "n0", 0.5, uri=kept)
     add(store, "n1", 0.6, uri=gone)
     add(store, "n2", 0.7)
-    assert roll_back(store, LINE, "n1").champion.checkpoint_uri is None
+    done = roll_back(store, LINE, "n1")
+    assert (done.champion.checkpoint_uri, done.lost_checkpoint) == (None, gone)
     assert roll_back(store, LINE, "n0").champion.checkpoint_uri == kept
     assert read_chain(store, LINE).flaws == ()
 
@@ -158,7 +159,7 @@ def test_a_kill_before_the_champions_file_is_replaced_leaves_what_was(
     def die(*_: object) -> bytes:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(releases, "encode_record", die)
+    monkeypatch.setattr(line_changes, "encode_record", die)
     with pytest.raises(KeyboardInterrupt):
         roll_back(three, LINE)
     monkeypatch.undo()
