@@ -27,6 +27,7 @@ from raysweep.programs.allowed import VARIABLE as PROGRAMS
 from raysweep.programs.allowed import check_allowed, listed
 from raysweep.programs.arguments import fill_command
 from raysweep.programs.checkpoints import CheckpointWatch, Pairing
+from raysweep.programs.claims import claimed
 from raysweep.programs.doubts import Doubts
 from raysweep.programs.emit import VARIABLE as EMIT
 from raysweep.programs.emit_server import EmitServer, Request
@@ -152,11 +153,23 @@ class _Attempt:
             places.meet(self._session)
             resume = plan.resume if places.restored is not None else ()
             self._command = self._fill(plan.command, resume=resume, adds_args=plan.adds_args)
-            with self._beside(plan.service):
+            with claimed(self._read_paths(), places.output), self._beside(plan.service):
                 self._run()
         finally:
+            if self._reader is not None:
+                self._reader.close()
             self._emits.close()
             self._selector.close()
+
+    def _read_paths(self) -> Iterator[tuple[str, Path]]:
+        """The files and folders that are read, each with its option; of a gang, by its first rank."""
+        plan = self._plan
+        if self._places.context.rank:
+            return
+        if plan.metrics not in ("emit", "stdout"):
+            yield f"program.metrics.{plan.metrics}", self._places.path(plan.source)
+        if plan.folder:
+            yield "program.checkpoints.folder", Path(*self._places.pattern(plan.folder))
 
     def _fill(
         self, command: Sequence[str], *, resume: Sequence[str] = (), adds_args: bool = False

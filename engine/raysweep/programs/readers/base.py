@@ -30,6 +30,9 @@ class Reader(Protocol):
         """What was looked for and never appeared, for the message of a trial without reports; or nothing."""
         ...
 
+    def close(self) -> None:
+        """The attempt has ended."""
+
 
 def step_of(record: Record) -> float | None:
     """The step of a record, if it names one."""

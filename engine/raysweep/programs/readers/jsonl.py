@@ -1,61 +1,108 @@
-"""A file to which the program appends one JSON object a report."""
+"""A file to which the program appends one JSON object a report.
+
+One that the program writes anew, whole or its newest rows, is compared with what was read: a row counts once.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from raysweep.programs.doubts import Doubts
 from raysweep.programs.readers.base import Record
+from raysweep.programs.readers.growing_file import GrowingFile
 from raysweep.programs.readers.lines import Lines
+from raysweep.programs.readers.rewritten import count_repeated
 
 _ENDS: Final = re.compile(rb"\n")
+_WRITTEN_ANEW: Final = (
+    "the file was written anew: rows that it repeats count once, and rows that stood in it only for a moment"
+    " are missing; append to it"
+)
 
 
 class JsonlReader:
     """What stands in the file before the program starts is of an earlier attempt, and is skipped."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, doubts: Doubts | None = None) -> None:
         self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
+        self._doubts = doubts or Doubts(str(path))
+        self._file = GrowingFile(path)
+        self._file.skip()
         self._lines = Lines(str(path), _ENDS)
+        self._read: list[int] = []
+        """The hashes of the lines that were read."""
+        self._anew: list[bytes] | None = None
+        """The lines of a file that was written anew, while all of them may be old ones."""
         self._appeared = False
         self._skipped = 0
 
     def read(self, *, is_end: bool = False, is_whole: bool = True) -> list[Record]:
         """See `Reader`. A line counts once its newline is there."""
-        try:
-            with open(self._path, "rb") as file:
-                if os.fstat(file.fileno()).st_size < self._offset:  # it was written anew
-                    self._offset = 0
-                    self._lines.clear()
-                file.seek(self._offset)
-                received = file.read()
-        except OSError:
-            return []
-        self._appeared = True
-        self._offset += len(received)
-        lines = self._lines.feed(received)
+        lines: list[bytes] = []
+        for data, is_anew in self._file.read():
+            self._appeared = True
+            if is_anew:
+                self._lines.clear()
+                self._anew = []
+            lines += self._unread(self._lines.feed(data))
         if is_end and is_whole:
-            lines += self._lines.end()
+            lines += self._unread(self._lines.end())
+        self._say(is_end)
         return [record for line in lines if (record := self._parse(line)) is not None]
+
+    def _unread(self, lines: list[bytes]) -> list[bytes]:
+        """Those of the lines that follow which were not read before."""
+        if self._anew is not None:
+            self._anew += lines
+            repeated = count_repeated(self._read, [hash(line) for line in self._anew]) if self._anew else None
+            if repeated is None:
+                return []
+            if repeated < len(self._read):
+                self._doubts.say(_WRITTEN_ANEW)
+            lines, self._anew = self._anew[repeated:], None
+        self._read += map(hash, lines)
+        return lines
+
+    def _say(self, is_end: bool) -> None:
+        if self._lines.skipped:
+            self._doubts.say("lines that are too long are skipped")
+        if self._file.problem:
+            self._doubts.say(f"the file cannot be read: {self._file.problem}")
+        if is_end and self._anew and [hash(line) for line in self._anew] != self._read:
+            self._doubts.say(_WRITTEN_ANEW)
 
     def _parse(self, line: bytes) -> Record | None:
         if not line.strip():
             return None
-        try:
-            found = json.loads(line)
-        except ValueError:
-            found = None
+        found = _json_of(line)
+        if found is None:
+            found = _json_of(line.decode("utf-8", "replace"))
+            if isinstance(found, dict):
+                self._doubts.say("bytes that are not UTF-8 are read as \N{REPLACEMENT CHARACTER}")
         if isinstance(found, dict) and found:
             return found
         self._skipped += 1
+        self._doubts.say("lines that are no JSON objects are skipped")
         return None
 
     def missing(self) -> str:
         """See `Reader`."""
+        if self._file.problem:
+            return f"the file {self._path} cannot be read: {self._file.problem}"
         if not self._appeared:
             return f"the file {self._path} never appeared"
         return f"{self._skipped} lines of {self._path} are no JSON objects" if self._skipped else ""
+
+    def close(self) -> None:
+        """See `Reader`."""
+        self._file.close()
+
+
+def _json_of(line: bytes | str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

@@ -35,4 +35,4 @@ def make_reader(
         return TrainerStateReader(Path(source), restored)
     from raysweep.programs.readers.jsonl import JsonlReader
 
-    return JsonlReader(Path(source))
+    return JsonlReader(Path(source), doubts)

@@ -41,6 +41,9 @@ class StdoutReader:
                     found.append(record)
         return found
 
+    def close(self) -> None:
+        """See `Reader`."""
+
     def missing(self) -> str:
         """See `Reader`."""
         return f"no line of its stdout has {self._pattern.pattern!r}"

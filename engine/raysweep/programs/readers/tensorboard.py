@@ -123,6 +123,9 @@ class TensorBoardReader:
             self._doubts.say("an event file has records that are no events, which are skipped")
             return []
 
+    def close(self) -> None:
+        """See `Reader`."""
+
     def missing(self) -> str:
         """See `Reader`."""
         if not self._has_files:

@@ -47,6 +47,9 @@ class TrainerStateReader:
         entries, self._seen = longest[self._seen :], max(self._seen, len(longest))
         return _records(entries)
 
+    def close(self) -> None:
+        """See `Reader`."""
+
     def missing(self) -> str:
         """See `Reader`."""
         if not self._appeared:
