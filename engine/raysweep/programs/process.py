@@ -158,6 +158,10 @@ class ProgramProcess:
             self.calm()
         return True
 
+    def find(self) -> set[int]:
+        """Its processes, wherever they are; itself, unless it has ended."""
+        return {self._process.pid, *_descendants(self._process.pid), *_marked(self._mark)}
+
     def kill(self) -> int | None:
         """End all its processes: its group, and the descendants that left it. Can be called again.
 
@@ -165,7 +169,7 @@ class ProgramProcess:
         """
         if self._process.returncode is not None:
             return self._process.returncode
-        found = {*_descendants(self._process.pid), *_marked(self._mark)}
+        found = self.find()
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         for pid in found:

@@ -26,12 +26,13 @@ from raysweep.errors import Infeasible, ProgramFailedError, RaysweepError, Trial
 from raysweep.programs.allowed import VARIABLE as PROGRAMS
 from raysweep.programs.allowed import check_allowed, listed
 from raysweep.programs.arguments import fill_command
-from raysweep.programs.checkpoints import CheckpointWatch, Pairing
+from raysweep.programs.checkpoints import STEP_FILE, CheckpointWatch, Pairing
 from raysweep.programs.claims import claimed
 from raysweep.programs.doubts import Doubts
 from raysweep.programs.emit import VARIABLE as EMIT
 from raysweep.programs.emit_server import EmitServer, Request
 from raysweep.programs.failures import MetricNeverReported, failure_of, name_of
+from raysweep.programs.open_files import is_written
 from raysweep.programs.places import Places, environment_of
 from raysweep.programs.plan import Plan, ServicePlan, plan_of
 from raysweep.programs.process import LOOK_S, ProgramProcess
@@ -51,8 +52,6 @@ FILES_S: Final = 0.1
 """So often files are read."""
 FOLDERS_S: Final = 0.25
 """So often checkpoints are looked for."""
-STEP_FILE: Final = "raysweep-step.json"
-"""In a stored checkpoint: the step of the report that it came with; removed before a program gets it back."""
 
 
 def run(config: dict[str, Any]) -> None:
@@ -115,7 +114,10 @@ class _Attempt:
         self._places = Places(plan, config, context, folder, restored)
         self._has_reported = False
         self._is_asked = False
-        self._pairing = Pairing(self._report)
+        self._pairing = Pairing(self._report, self._store_again)
+        self._last: Record | None = None
+        """The last record that was reported."""
+        self._process: ProgramProcess | None = None
         self._reader = self._make_reader(restored)
         self._watch = self._make_watch()
         self._next_files = self._next_folders = 0.0
@@ -144,7 +146,11 @@ class _Attempt:
         if not self._plan.folder:
             return None
         root, pattern = self._places.pattern(self._plan.folder)
-        return CheckpointWatch(root, pattern, self._plan.marker)
+        doubts = Doubts(f"program.checkpoints ({self._plan.folder})", self._note)
+        return CheckpointWatch(root, pattern, self._plan.marker, is_open=self._has_open, say=doubts.say)
+
+    def _has_open(self, folder: Path) -> bool:
+        return self._process is not None and is_written(folder, self._process.find())
 
     def run(self) -> None:
         """See `Program`."""
@@ -213,7 +219,7 @@ class _Attempt:
 
     def _run(self) -> None:
         ooms = count_kernel_ooms()
-        process = self._start()
+        process = self._process = self._start()
         try:
             self._follow(process)
             self._finish(process, ooms)
@@ -266,7 +272,7 @@ class _Attempt:
         if self._watch is not None:
             for checkpoint in self._watch.look(has_ended_well=is_well):
                 self._pairing.found(checkpoint)
-        self._pairing.flush()
+        self._pairing.flush(has_ended_well=is_well)
         if not is_well:
             self._raise_if_asked()
             if self._service is not None:
@@ -357,30 +363,44 @@ class _Attempt:
         step = step_of(record)
         if self._behind is not None and step is not None and step <= self._behind:
             return
-        if checkpoint is None or step is None or self._watch is None:
-            self._has_reported = True
+        self._has_reported, self._last = True, record
+        if checkpoint is None or self._watch is None:
             trial_api.report(record, checkpoint)
             return
-        self._has_reported = True
+        with self._while_copied(checkpoint, step) as is_there:
+            trial_api.report(record, checkpoint if is_there else None)
+
+    def _store_again(self, checkpoint: Path) -> None:
+        """A folder was complete only after the report that it belongs to; a training cannot do that."""
+        store_again = getattr(self._session, "store_again", None)
+        if self._last is not None and store_again is not None:
+            with self._while_copied(checkpoint, step_of(self._last)) as is_there:
+                if is_there:
+                    store_again(checkpoint, self._last)
+
+    @contextmanager
+    def _while_copied(self, checkpoint: Path, step: float | None) -> Iterator[bool]:
+        """With the file of its step in a watched folder; whether the folder is there.
+
+        One that the program removes or changes meanwhile is not stored now: the metrics were sent before,
+        and a changed folder is found again.
+        """
+        assert self._watch is not None, "it was found"
         marker = checkpoint / STEP_FILE
         try:
-            marker.write_text(json.dumps({"step": step}), encoding="utf-8")
+            if step is not None:
+                marker.write_text(json.dumps({"step": step}), encoding="utf-8")
         except FileNotFoundError:  # the program keeps only its newest ones, and has removed it
-            trial_api.report(record)
+            yield False
             return
         try:
-            self._report_saved(record, checkpoint)
+            yield True
+        except (OSError, RaysweepError):
+            if checkpoint.is_dir() and not self._watch.has_changed(checkpoint):
+                raise
         finally:
             with suppress(OSError):
                 marker.unlink()
-
-    def _report_saved(self, record: Record, checkpoint: Path) -> None:
-        try:
-            trial_api.report(record, checkpoint)
-        except (OSError, RaysweepError):
-            if checkpoint.is_dir():
-                raise
-            # The program has removed it while it was copied; the metrics were sent before.
 
 
 @contextmanager

@@ -257,6 +257,14 @@ class Session:
         """Whether one that was told to end does so, having made this report."""
         return is_saved or self.ending.is_due
 
+    def store_again(self, directory: Path, metrics: dict[str, Any]) -> None:
+        """Store the checkpoint of the newest report once more, where none is evaluated.
+
+        `metrics`: of that report.
+        """
+        if self._reports and self._ahead is None and not self.job.rank:
+            self._saver.save(directory, self._reports - 1, metrics, waits=False)
+
     def new_checkpoint(self) -> AbstractContextManager[Path]:
         """See `raysweep.new_checkpoint`."""
         return self._saver.new_folder()

@@ -62,6 +62,15 @@ def test_a_checkpoint_without_a_value_of_that_metric_is_not_ranked() -> None:
     assert kept(sweep, 0) == [0, 2]
 
 
+def test_of_two_checkpoints_of_one_report_the_newer_one_is_the_best() -> None:
+    """A program's folder that was stored half written is stored again."""
+    sweep = running(1, checkpoint={"keep_best": {"num": 1}})
+    save(sweep, 0, 0.1)
+    sweep.send(ev.CheckpointCommitted, trial=0, attempt=1, number=1, report=0, uri="mem://0/1", score=0.1)
+    assert deleted(save(sweep, 0, 0.9)) == []
+    assert kept(sweep, 0) == [1, 2]
+
+
 def test_several_of_the_best_by_the_sweeps_own_metric_are_kept_and_of_equal_ones_the_oldest() -> None:
     sweep = running(1, checkpoint={"keep_best": {"num": 2}})
     for value in [0.5, 0.1, 0.3, 0.3, 0.9]:

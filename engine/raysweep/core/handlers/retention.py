@@ -52,7 +52,9 @@ def kept(rules: CheckpointRules, checkpoints: tuple[Checkpoint, ...]) -> tuple[C
     chosen = {*checkpoints[-rules.keep_last :], *(each for each in checkpoints if each.is_nth)}
     if rules.keep_best:
         sign = -1.0 if rules.best_is_max else 1.0
-        ranks = ((sign * rank, each) for each in checkpoints if (rank := _rank(rules, each)) is not None)
+        # Of several of one report the newest: one is stored again where it was not complete before.
+        newest = {each.iteration: each for each in checkpoints}.values()
+        ranks = ((sign * rank, each) for each in newest if (rank := _rank(rules, each)) is not None)
         # Of equal ones the oldest: the sort keeps their order.
         best = sorted(ranks, key=lambda ranked: ranked[0])[: rules.keep_best]
         chosen.update(each for _, each in best)

@@ -110,7 +110,7 @@ class ProgramCheckpoints(SpecModel):
     folder: Path | None = None
     """A pattern of folders in the output folder, `checkpoint-*`; the newest complete one is stored."""
     marker: Path | None = None
-    """A file that is in a complete checkpoint; default: one in which nothing has changed for a second."""
+    """The file of a checkpoint that is written last; default: it is complete after a second of no changes."""
     resume: Words = ()
     """Arguments of an attempt that has a checkpoint: `--resume_from_checkpoint {checkpoint}`.
 
