@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.programs.checkpoints import CheckpointWatch, Found, Pairing
+from raysweep.programs.doubts import Doubts
 from raysweep.programs.readers.jsonl import JsonlReader
 from raysweep.programs.readers.lines import Lines
 from raysweep.programs.readers.stdout import StdoutReader
@@ -193,6 +194,41 @@ def test_the_log_of_a_trainer_goes_on_where_the_restored_checkpoint_ends(tmp_pat
     resumed = TrainerStateReader(tmp_path / "again", out / "checkpoint-5")
     state(tmp_path / "again" / "checkpoint-10", one, two, three)
     assert resumed.read() == [three]
+
+
+def test_two_trainings_of_one_folder_are_read_apart_and_said(tmp_path: Path) -> None:
+    """As the folds of a cross-validation: the second log is shorter than the first for a while."""
+    said: list[str] = []
+    reader = TrainerStateReader(tmp_path, None, Doubts("trainer_state", said.append))
+    folds = [[{"loss": fold + step / 8, "step": step} for step in range(1, 4)] for fold in range(2)]
+    state(tmp_path / "one" / "checkpoint-3", *folds[0])
+    state(tmp_path / "one", *folds[0])
+    assert reader.read() == folds[0]
+    assert not said
+    for steps in (1, 2, 3):
+        state(tmp_path, *folds[1][:steps])
+        assert reader.read() == [folds[1][steps - 1]]
+    state(tmp_path / "one", *folds[0], {"loss": float("nan"), "step": 4})
+    assert len(reader.read()) == 1
+    state(tmp_path / "one", *folds[0], {"loss": float("nan"), "step": 4}, {"loss": 0.5, "step": 5})
+    assert reader.read() == [{"loss": 0.5, "step": 5}]
+    assert len(said) == 1
+    state(tmp_path, *folds[1][:2], {"loss": 0.25, "step": 3})
+    assert reader.read() == [{"loss": 0.25, "step": 3}]
+    assert said[1:] == [
+        "trainer_state: a training went back to an earlier step: later entries replace those after it"
+    ]
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "trainer_state.json").write_text('{"log_history": [')
+    assert reader.read() == reader.read(is_end=True) == []
+    assert said[2:] == ["trainer_state: a trainer_state.json cannot be read, and is skipped"]
+
+
+def test_a_metric_that_a_trainer_logs_twice_at_one_step_is_two_reports(tmp_path: Path) -> None:
+    reader = TrainerStateReader(tmp_path, None)
+    rows = [{"loss": 1.0, "step": 5}, {"eval_loss": 0.5, "step": 5}, {"eval_loss": 0.75, "step": 5}]
+    state(tmp_path, *rows)
+    assert reader.read() == [{"loss": 1.0, "eval_loss": 0.5, "step": 5}, rows[2]]
 
 
 def test_a_checkpoint_is_complete_when_nothing_has_changed_for_a_second(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def make_reader(
     if kind == "trainer_state":
         from raysweep.programs.readers.trainer_state import TrainerStateReader
 
-        return TrainerStateReader(Path(source), restored)
+        return TrainerStateReader(Path(source), restored, doubts)
     from raysweep.programs.readers.jsonl import JsonlReader
 
     return JsonlReader(Path(source), doubts)
