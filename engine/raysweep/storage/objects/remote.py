@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import RaysweepError, StorageError, StorageNotWritableError, StorageUnavailableError
+from raysweep.storage.objects.refusals import refusal_of
 from raysweep.storage.objects.store import ObjectInfo, check_key
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ class RemoteStore:
                 # failed since, and one must try again. Other stores say 409 where S3 says 412: look.
                 if not self.exists(key):
                     raise StorageUnavailableError(
-                        f"{self._url}/{key}", _first_line(error), "try again: another request was under way"
+                        f"{self._url}/{key}",
+                        refusal_of(error).problem,
+                        "try again: another request was under way",
                     ) from error
                 return False
         return True
@@ -231,17 +234,17 @@ class RemoteStore:
         except RaysweepError:  # from the chunks of a put
             raise
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            raise StorageError(
-                path, _first_line(error), "check the credentials and the bucket's policy"
-            ) from error
+            refusal = refusal_of(error)
+            fix = refusal.fix or "check the credentials and the bucket's policy"
+            raise StorageError(path, refusal.problem, fix) from error
         except FileNotFoundError as error:
             raise StorageError(path, "the bucket does not exist", "create it, or check its name") from error
         except (exceptions.InvalidPathError, exceptions.NotSupportedError, ValueError) as error:
             raise StorageError(path, _first_line(error), "use another name") from error
         except (exceptions.BaseError, OSError) as error:
-            raise StorageUnavailableError(
-                path, _first_line(error), "check the network and the endpoint"
-            ) from error
+            refusal = refusal_of(error)
+            fix = refusal.fix or "check the network and the endpoint"
+            raise StorageUnavailableError(path, refusal.problem, fix) from error
 
 
 def _open(url: str) -> tuple[str, ObjectStore]:
