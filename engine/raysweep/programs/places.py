@@ -87,7 +87,7 @@ class Places:
             case "python":
                 return sys.executable
             case "seed":
-                return str(seed_of(context))
+                return str(context.seed)
             case "number" | "attempt" | "iteration":
                 return str(getattr(context, name))
             case "rank" | "local_rank" | "node_rank" | "world_size":
@@ -129,7 +129,7 @@ def environment_of(plan: Plan, places: Places) -> dict[str, str]:
         "RAYSWEEP_SWEEP_ID": context.sweep_id,
         "RAYSWEEP_TRIAL": str(context.number),
         "RAYSWEEP_ATTEMPT": str(context.attempt),
-        "RAYSWEEP_SEED": str(seed_of(context)),
+        "RAYSWEEP_SEED": str(context.seed),
         "RAYSWEEP_OUTPUT_DIR": str(places.output),
     }
     found.setdefault("PYTHONUNBUFFERED", "1")  # what it prints is seen as it is printed
@@ -144,11 +144,6 @@ def environment_of(plan: Plan, places: Places) -> dict[str, str]:
     if plan.arguments == "environment":
         found |= dict(variables(places.config))
     return found | {name: fill(text, places.value_of) for name, text in plan.environment.items()}
-
-
-def seed_of(context: TrialContext) -> int:
-    """The seed of a program, below 2**31: NumPy and programs in C take no larger one."""
-    return context.seed % 2**31
 
 
 def _amount(value: float) -> str:

@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 
 from raysweep import faultplan
 from raysweep import messages as msg
+from raysweep.core.seeds import trial_seed
 from raysweep.errors import RaysweepError
 from raysweep.messages import Answer, End, FromWorker, Job, Stop
 from raysweep.worker.checking import check_trainable
@@ -44,7 +45,7 @@ def run_trial(
     config: dict[str, Any],
     *,
     number: int = 0,
-    seed: int = 0,
+    seed: int | None = None,
     max_failures: int = 0,
     stop_at: int | None = None,
     metric: str = "",
@@ -59,7 +60,7 @@ def run_trial(
         trainable: What a spec would name.
         config: Its config.
         number: The trial's number.
-        seed: The trial's seed.
+        seed: The trial's seed, below 2**31. Default: that of this trial of a sweep with seed 0.
         max_failures: How often it is tried again, from its newest checkpoint, after an exception.
         stop_at: The trial is told to stop when it makes this report (from 1, over all attempts' iterations).
         metric: The spec's metric: what a number that the trainable returns is reported as.
@@ -87,6 +88,7 @@ def run_trial(
         )
         function = as_function(trainable, place)
         leftovers = Leftovers(can_replace=False)
+        seed = trial_seed(0, number) if seed is None else seed
         job = Job(trial=number, attempt=1, config=config, seed=seed)
         while True:
             recorder.hand(job)

@@ -19,8 +19,9 @@ class TrialContext:
     """Where the calling code runs.
 
     `iteration` is the number of reports that lie behind the checkpoint this attempt began from (0 without
-    one); `rank`, also `world_rank`, of `world_size`, is that of the process in its gang, `local_rank` that
-    among those on its node, `node_rank` that of its node (0 of 1, 0 and 0 for a trial of one process).
+    one); `seed` is at least 0 and below 2**31; `rank`, also `world_rank`, of `world_size`, is that of the
+    process in its gang, `local_rank` that among those on its node, `node_rank` that of its node (0 of 1, 0
+    and 0 for a trial of one process).
     `schedule`: in a training, the configs that a population's best trial had one after the other, each with
     the number of reports (`start`) that lay behind it; else empty. `trackers`: the environment variables
     that name the trial's runs at the sweep's trackers, such as `WANDB_RUN_GROUP` and `MLFLOW_RUN_ID`.

@@ -7,7 +7,7 @@ from typing import Any
 
 from raysweep.core import SweepState, step
 from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT
-from raysweep.core.seeds import derive_seed
+from raysweep.core.seeds import trial_seed
 from raysweep.core.state.invariants import check
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
@@ -96,7 +96,7 @@ def asha_with_a_loser() -> Sweep:
 def start_trial(slot: int, trial: int, attempt: int = 1, **fields: Any) -> cmd.StartTrial:
     fields.setdefault("next_checkpoint", (attempt - 1) * CHECKPOINTS_AN_ATTEMPT)
     config = {"x": trial / 10}
-    seed = derive_seed(7, trial)
+    seed = trial_seed(7, trial)
     return cmd.StartTrial(slot=slot, trial=trial, attempt=attempt, config=config, seed=seed, **fields)
 
 

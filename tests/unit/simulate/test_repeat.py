@@ -14,7 +14,7 @@ import pytest
 
 from examples import functions
 from raysweep.core import SweepState, step
-from raysweep.core.seeds import derive_seed
+from raysweep.core.seeds import trial_seed
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome
 from raysweep.search import SearchSetup, TrialEnd
@@ -67,7 +67,7 @@ def test_the_trials_own_seeds_are_common_too() -> None:
         for command in step(state, event):
             if type(command).__name__ == "StartTrial":
                 seeds[command.trial] = command.seed  # type: ignore[union-attr]
-    assert seeds == {number: derive_seed(9, number % 4) for number in range(12)}
+    assert seeds == {number: trial_seed(9, number % 4) for number in range(12)}
 
 
 def test_the_best_config_has_the_best_mean() -> None:

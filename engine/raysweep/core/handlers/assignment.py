@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from raysweep.core.handlers import large_trials, sequential, transitions
-from raysweep.core.seeds import derive_seed
+from raysweep.core.seeds import trial_seed
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Slot, Trial
 from raysweep.core.vocabulary.commands import Command, StartTrial
@@ -145,7 +145,7 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
             trial=trial.number,
             attempt=trial.attempt,
             config=trial.config,
-            seed=derive_seed(state.seed, state.rules.search.seed_number(trial.number)),
+            seed=trial_seed(state.seed, state.rules.search.seed_number(trial.number)),
             checkpoint=checkpoint.uri if checkpoint else None,
             iteration=results.iteration,
             next_checkpoint=trial.results.next_checkpoint,
