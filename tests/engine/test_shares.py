@@ -19,6 +19,7 @@ from raysweep.cluster.sharing.register import STALE_S
 from raysweep.core.vocabulary.events import ShareChanged, TrialReturned, TrialStopped
 from tests.engine.conftest import ROOT, Driver, wait_for
 from tests.engine.shared import CPUS
+from tests.faults.nodes import driving, several_nodes
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 Drive = Callable[..., Driver]
@@ -156,3 +157,31 @@ def test_trials_with_checkpoints_pause_for_a_nearer_deadline_and_continue(
     wait_for(lambda: {int(line[1]) for line in lines() if line[0] == "resumed"} >= moved)
     assert all(int(line[3]) > 3 for line in lines() if line[0] == "resumed")
     assert driver.process.poll() is None
+
+
+@pytest.mark.slow
+def test_a_trial_of_a_whole_node_gets_one_beside_a_sweep_of_small_trials(
+    make_spec: MakeSpec, runs: Runs, monkeypatch: pytest.MonkeyPatch, events: Events
+) -> None:
+    """Two nodes of four CPUs: small trials end by chance, and never leave one of them empty by themselves."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+
+    def make(who: str, nap: object, **fields: Any) -> rs.SweepSpec:
+        space = {"who": who, "nap": nap}
+        return make_spec("tests.engine.shared:naps", space, name=who, share={}, **fields)
+
+    with several_nodes() as cluster:
+        for _ in range(2):
+            cluster.add_node(num_cpus=4)
+        small = make("small", {"uniform": [2.0, 6.0]}, num_samples=10_000)
+        whole = make("whole", 1.0, num_samples=3, resources={"cpu": 4})
+        with driving(small, cluster.address) as first:
+            wait_for(lambda: runs.running(time.time() - 2.0).get("small") == 8)
+            began = time.time()
+            with driving(whole, cluster.address) as second:
+                assert second.outcome().counts == {"completed": 3}
+            took_s = time.time() - began
+            assert first.process.poll() is None
+        print("three trials of a whole node:", round(took_s, 1), "s")
+        assert any(each.kept for each in events(ShareChanged, name="small"))
+        assert took_s < 60

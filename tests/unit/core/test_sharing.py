@@ -168,3 +168,39 @@ def test_what_a_deadline_needs_is_known_from_the_time_of_trials() -> None:
     assert needed_slots(sweep.state, 140.0) == 10  # 11 trials of 40 s, in 60 s
     assert needed_slots(sweep.state, 200.0) == 0
     assert needed_slots(running(1, 12).state, 1000.0) == 0
+
+
+def on_nodes(*nodes: str) -> Sweep:
+    """A sweep with a busy slot on each of these nodes."""
+    sweep = Sweep(num_samples=50)
+    sweep.start()
+    sweep.send(ev.CapacityChanged, slots=len(nodes))
+    sweep.suggest(20)
+    for slot, node in enumerate(nodes):
+        sweep.send(ev.SlotOpened, slot=slot, node=node)
+        sweep.began(slot)
+    return sweep
+
+
+def test_slots_on_a_node_that_is_cleared_are_given_back_and_others_are_kept_in_their_place() -> None:
+    sweep = on_nodes("a", "b", "a", "b")
+    assert share(sweep, 2, kept=(("b", 0),)) == []
+    assert not closed(end(sweep, 0)), "its node stays, although the share is smaller"
+    assert closed(end(sweep, 1)) == [1]
+    assert closed(end(sweep, 3)) == [3]
+    assert len(sweep.state.slots) == 2
+
+
+def test_as_many_slots_stay_on_the_node_as_are_kept_there() -> None:
+    sweep = on_nodes("a", "b", "b", "b")
+    share(sweep, 3, kept=(("b", 2),))
+    assert closed(end(sweep, 2)) == [2]
+    assert not closed(end(sweep, 3))
+
+
+def test_no_slot_is_opened_before_the_other_sweep_has_its_own() -> None:
+    sweep = on_nodes("a", "b")
+    share(sweep, 2, kept=(("b", 0),))
+    assert closed(end(sweep, 1)) == [1]
+    assert not [each for each in end(sweep, 0) if isinstance(each, cmd.OpenSlot)]
+    assert share(sweep, 2) == [cmd.OpenSlot(slot=2)]

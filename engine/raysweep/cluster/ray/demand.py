@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from raysweep.cluster.ray.preflight import show, show_all
+from raysweep.cluster.sharing.register import Sight
 from raysweep.raycompat import cluster
 from raysweep.raycompat.cluster import Bundle, Demand, WaitingGroup
 
@@ -92,11 +93,15 @@ def look_for_room() -> tuple[Bundle, set[str]] | None:
     return _sum(map(_plain, available.values())), _placed(available)
 
 
-def look_at_all() -> tuple[Bundle, Bundle, set[str]]:
-    """What is free on the cluster, what there is in all, and the placement groups that have a place."""
+def look_at_all() -> Sight:
+    """What each node has free, what there is in all, and the placement groups that have a place."""
     available = cluster.free_by_node()
-    total = _sum(map(_plain, cluster.total_by_node().values()))
-    return _sum(map(_plain, available.values())), total, _placed(available)
+    placed: dict[str, set[str]] = {}
+    for node, amounts in available.items():
+        for group in _placed({node: amounts}):
+            placed.setdefault(group, set()).add(node)
+    free = {node: _plain(amounts) for node, amounts in available.items()}
+    return Sight(free=free, total=_sum(map(_plain, cluster.total_by_node().values())), placed=placed)
 
 
 def _placed(available: Mapping[str, Bundle]) -> set[str]:

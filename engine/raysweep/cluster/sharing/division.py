@@ -49,6 +49,19 @@ class Claim:
     """What these take."""
     used: float = 0.0
     """Its mean number of slots of late, divided by its weight."""
+    shape: Sequence[Bundle] = ()
+    """The bundles of one slot, which may lie on several nodes; empty: one, which is `bundle`."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """How many of its slots lie on each node."""
+    off: Sequence[str] = ()
+    """Nodes on which it places nothing."""
+    has_labels: bool = False
+    """Whether its slots need nodes with labels; none is cleared for them."""
+
+    @property
+    def bundles(self) -> Sequence[Bundle]:
+        """The bundles of one slot."""
+        return self.shape or (self.bundle,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,14 +13,15 @@ import math
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
 from typing import Final
 
 from raysweep.cluster.ray.waiting_order import Notes
 from raysweep.cluster.ray.waiting_order import total as merge
+from raysweep.cluster.sharing.clearing import clear_nodes
 from raysweep.cluster.sharing.division import Bundle, Claim, Part, divide
 
 PREFIX: Final = "raysweep-shares/"
@@ -34,6 +35,8 @@ _LOOKS: Final = 3
 """What others hold is the least of so many looks: a slot that opens is in no lease for a moment."""
 _WANTS_S: Final = 5.0
 """A sweep wants the most that it wanted in this time: between two trials it wants no less."""
+_CLEAR_S: Final = 5.0
+"""A node that is clear is kept so for so long, or until no sweep waits for a slot: Ray takes a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +48,24 @@ class Share:
     """How many other sweeps share the cluster."""
     is_hurried: bool = False
     """As in `division.Part`."""
+    kept: Mapping[str, int] = field(default_factory=dict)
+    """How many of its slots it may keep on the nodes that are cleared for others; nodes not named: all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """The cluster, as one look finds it."""
+
+    free: Mapping[str, Bundle]
+    """What each node has free."""
+    total: Bundle
+    """What there is in all."""
+    placed: Mapping[str, Collection[str]]
+    """The placement groups that have a place, and their nodes."""
 
 
 ALONE: Final = Share(slots=None)
 _FIELDS: Final = frozenset(each.name for each in fields(Claim))
-Sight = tuple[Bundle, Bundle, Collection[str]]
 
 
 class Register:
@@ -58,7 +74,7 @@ class Register:
     Args:
         notes: The control store.
         sweep: Where the sweep is stored, and its id; leases of earlier controllers of it are removed.
-        look_around: What is free on the cluster, what there is in all, the placement groups with a place.
+        look_around: What the cluster has.
         clock: Seconds that never go back.
     """
 
@@ -81,6 +97,8 @@ class Register:
         self._others_hold: deque[Mapping[str, float]] = deque(maxlen=_LOOKS)
         self._wanted: deque[tuple[float, int]] = deque()
         self._used, self._used_at = 0.0, clock()
+        self._kept: Mapping[str, int] = {}
+        self._kept_at = 0.0
         self.sweeps = 1
         """How many sweeps the last look has found, this one included."""
 
@@ -99,17 +117,31 @@ class Register:
         with self._lock:
             if self._has_left:
                 return ALONE
-            free, total, placed = self._look_around()
-            bundles = [group for name, group in groups.items() if name in placed]
-            held = merge(bundle for group in bundles for bundle in group)
-            own = self._hold(replace(claim, holds=len(bundles), held=held))
+            sight = self._look_around()
+            placed = [name for name in groups if name in sight.placed]
+            held = merge(bundle for name in placed for bundle in groups[name])
+            places = dict(Counter(node for name in placed for node in set(sight.placed[name])))
+            own = self._hold(replace(claim, holds=len(placed), held=held, places=places))
             claims = [own, *self._read_others()]
             self.sweeps = len(claims)
-            total = self._without_others(free, total, claims)
+            total = self._without_others(merge(sight.free.values()), sight.total, claims)
             if len(claims) == 1:
                 return ALONE
-            part: Part = divide(claims, total)[own.owner]
-            return Share(slots=part.slots, beside=len(claims) - 1, is_hurried=part.is_hurried)
+            parts = divide(claims, total)
+            part, kept = parts[own.owner], self._keep(claims, parts, clear_nodes(claims, parts, sight.free))
+            return Share(slots=part.slots, beside=len(claims) - 1, is_hurried=part.is_hurried, kept=kept)
+
+    def _keep(
+        self, claims: Sequence[Claim], parts: Mapping[str, Part], kept: Mapping[str, Mapping[str, int]]
+    ) -> Mapping[str, int]:
+        """What this sweep may keep; for a moment longer than is necessary, where a sweep still waits."""
+        now, own = self._clock(), kept.get(self.owner, {})
+        is_waiting = any(claim.holds < parts[claim.owner].slots for claim in claims if claim is not claims[0])
+        if own:
+            self._kept, self._kept_at = own, now
+        elif not is_waiting or now - self._kept_at > _CLEAR_S:
+            self._kept = {}
+        return self._kept
 
     def leave(self) -> None:
         """The sweep ends: its part is the others'."""
@@ -179,6 +211,7 @@ class Register:
 def _check(claim: Claim) -> None:
     """Refuse what no controller of this version writes. Raises: ValueError, TypeError."""
     numbers = [claim.weight, claim.wants, claim.holds, claim.needed, claim.used]
-    numbers += [*claim.bundle.values(), *claim.held.values()]
+    numbers += [*claim.bundle.values(), *claim.held.values(), *claim.places.values()]
+    numbers += [amount for bundle in claim.shape for amount in bundle.values()]
     if not all(math.isfinite(number) and number >= 0 for number in numbers) or claim.weight <= 0:
         raise ValueError(f"{claim} is not a claim")

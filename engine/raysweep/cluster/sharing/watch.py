@@ -40,6 +40,8 @@ class ShareWatch:
         assert spec.share is not None, "the spec shares the cluster"
         self._share = spec.share
         self._bundle = dict(spec.shape.total)
+        self._shape = tuple(spec.shape.bundles)
+        self._has_labels = any(spec.shape.label_selectors)
         self._state = state
         self._register = register
         self._find_groups = find_groups
@@ -73,6 +75,9 @@ class ShareWatch:
         return Claim(
             owner="",
             bundle=self._bundle,
+            shape=self._shape,
+            off=[*state.room.draining, *state.room.excluded],
+            has_labels=self._has_labels,
             weight=self._share.weight,
             priority=self._share.priority,
             deadline=state.clock.deadline_at,
@@ -97,5 +102,11 @@ class ShareWatch:
         self._told = share
         at = self._clock.now()
         self._emit(
-            ev.ShareChanged(at=at, slots=share.slots, beside=share.beside, is_hurried=share.is_hurried)
+            ev.ShareChanged(
+                at=at,
+                slots=share.slots,
+                beside=share.beside,
+                is_hurried=share.is_hurried,
+                kept=tuple(share.kept.items()),
+            )
         )

@@ -171,7 +171,7 @@ def excess(state: SweepState) -> int:
 
 def depth(state: SweepState) -> int:
     """How many trials a slot may hold, the running one included."""
-    if excess(state):
+    if excess(state) or state.room.kept:
         return 1  # the first that is done gives its slot back
     mean = state.meter.mean_duration_s
     if mean is None or mean >= SHORT_TRIAL_S or not state.rules.search.is_blind or sequential.is_kept(state):
@@ -199,6 +199,8 @@ def mark_hungry(state: SweepState, slot: Slot) -> None:
 def slot_limit(state: SweepState) -> int:
     """How many slots there may be now."""
     limit, share = limit_alone(state), state.room.share
+    if state.room.kept:
+        limit = min(limit, len(state.slots))  # a new one could come to lie on a node that is cleared
     return limit if share is None else min(limit, share)
 
 

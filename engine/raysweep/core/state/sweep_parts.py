@@ -125,6 +125,8 @@ class Room:
     """How many other sweeps share the cluster."""
     is_hurried: bool = False
     """Whether a sweep with a nearer deadline waits for the slots beyond the share."""
+    kept: dict[str, int] = field(default_factory=dict)
+    """How many slots may stay on the nodes that are cleared for another sweep; nodes not named: all."""
     nodes: int = 1
     """How many nodes the cluster has."""
     largest_memory: int = 0

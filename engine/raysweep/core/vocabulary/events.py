@@ -107,13 +107,15 @@ class ShareChanged:
     """The sweep shares the cluster (`share`), and may have `slots` slots; None: as many as it likes.
 
     `beside`: how many other sweeps share the cluster. `is_hurried`: a sweep with a nearer deadline waits for
-    the slots beyond that, so trials that have a checkpoint give theirs back before they end.
+    the slots beyond that, so trials that have a checkpoint give theirs back before they end. `kept`: how
+    many slots it may keep on the nodes that are cleared for a slot of another sweep; nodes not named: all.
     """
 
     at: float
     slots: int | None = None
     beside: int = 0
     is_hurried: bool = False
+    kept: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

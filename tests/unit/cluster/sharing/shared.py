@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from raysweep.cluster.sharing.division import Claim
-from raysweep.cluster.sharing.register import ALONE, Register, Share
+from raysweep.cluster.sharing.register import ALONE, Register, Share, Sight
 from raysweep.core import SweepState, step
 from raysweep.core.handlers.sharing import needed_slots, wanted_slots
 from raysweep.core.state.invariants import check
@@ -38,17 +38,19 @@ class FakeNotes(dict[str, str]):
 
 
 class SharedCluster:
-    """CPUs, one for each slot; those in `taken` belong to a plain Ray job."""
+    """Nodes with CPUs; those in `taken`, of the first one, belong to a plain Ray job."""
 
-    def __init__(self, cpus: int, seed: int = 0) -> None:
-        self.cpus = cpus
+    def __init__(self, *nodes: int, seed: int = 0) -> None:
+        self.nodes = nodes
+        self.cpus = sum(nodes)
         self.taken = 0
         self.now = 0.0
         self.notes = FakeNotes()
         self.random = Random(seed)
         self.sweeps: list[SharingSweep] = []
-        self.placed: set[str] = set()
-        self.waiting: deque[tuple[str, Callable[[], None]]] = deque()
+        self.placed: dict[str, tuple[int, int]] = {}
+        """By group its node and its CPUs."""
+        self.waiting: deque[tuple[str, int, Callable[[], None]]] = deque()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._count = count()
 
@@ -80,23 +82,34 @@ class SharedCluster:
         for sweep in self.sweeps:
             sweep.slot_s += seconds * len(sweep.placed)
             sweep.busy_s += seconds * sweep.state.tally.busy_slots * sweep.is_alive
-            running += len(sweep.placed)
-        wanting = sum(sweep.wanted - len(sweep.placed) for sweep in self.sweeps if sweep.is_alive)
+            running += len(sweep.placed) * sweep.cpus
+        wanting = sum(
+            (sweep.wanted - len(sweep.placed)) * sweep.cpus for sweep in self.sweeps if sweep.is_alive
+        )
         free = self.cpus - self.taken - running
         self.idle_s += seconds * max(0, min(free, wanting))
 
     idle_s = 0.0
 
-    def look_around(self) -> tuple[dict[str, float], dict[str, float], set[str]]:
-        free = self.cpus - self.taken - len(self.placed)
-        return {"CPU": float(free)}, {"CPU": float(self.cpus)}, set(self.placed)
+    def look_around(self) -> Sight:
+        return Sight(
+            free={str(node): {"CPU": float(self.free(node))} for node in range(len(self.nodes))},
+            total={"CPU": float(self.cpus)},
+            placed={group: [str(node)] for group, (node, _) in self.placed.items()},
+        )
+
+    def free(self, node: int) -> int:
+        used = sum(cpus for on, cpus in self.placed.values() if on == node)
+        return self.nodes[node] - used - (self.taken if node == 0 else 0)
 
     def place(self) -> None:
-        """Ray places what waits, the first that waits first."""
-        while self.waiting and len(self.placed) + self.taken < self.cpus:
-            group, placed = self.waiting.popleft()
-            self.placed.add(group)
-            placed()
+        """Ray places what waits and fits, the first that waits first, where most is free."""
+        for group, cpus, placed in list(self.waiting):
+            node = max(range(len(self.nodes)), key=self.free)
+            if self.free(node) >= cpus:
+                self.waiting.remove((group, cpus, placed))
+                self.placed[group] = (node, cpus)
+                placed()
 
 
 @dataclass(eq=False)
@@ -120,6 +133,8 @@ class SharingSweep:
 
     def begin(self) -> None:
         fields = {"share": {}, "num_samples": 100_000} | self.fields
+        self.cpus = fields.pop("cpus", 1)
+        self.slots = sum(cpus // self.cpus for cpus in self.cluster.nodes)
         self.saves = fields.pop("saves", False)
         spec = make_spec(**fields)
         assert spec.share is not None
@@ -133,13 +148,14 @@ class SharingSweep:
         self.told = ALONE
         self.send(ev.ControllerStarted, generation=1)
         self.look(first=True)
-        self.send(ev.CapacityChanged, slots=self.cluster.cpus)
+        self.send(ev.CapacityChanged, slots=self.slots)
         self.cluster.after(self.register.pause_s * self.cluster.random.random(), self._look_again)
 
     def kill(self) -> None:
         """The controller dies: Ray takes its slots back, its lease stays."""
         self.is_alive = False
-        self.cluster.placed -= self.placed
+        for group in self.placed:
+            del self.cluster.placed[group]
         self.placed.clear()
         self.cluster.waiting = deque(each for each in self.cluster.waiting if each[0] not in self.asked)
         self.cluster.place()
@@ -160,21 +176,28 @@ class SharingSweep:
 
     def look(self, *, first: bool = False) -> None:
         state, now = self.state, self.cluster.now
-        self.wanted = wanted_slots(state, self.cluster.cpus)
+        self.wanted = wanted_slots(state, self.slots)
+        bundle = {"CPU": float(self.cpus)}
         claim = Claim(
             owner="",
-            bundle={"CPU": 1.0},
+            bundle=bundle,
             weight=self.share.weight,
             priority=self.share.priority,
             deadline=state.clock.deadline_at,
             needed=needed_slots(state, now),
             wants=self.wanted,
         )
-        share = self.register.look(claim, {group: [{"CPU": 1.0}] for group in self.asked})
+        share = self.register.look(claim, {group: [bundle] for group in self.asked})
         if share != self.told:
             self.told = share
             self.shares.append(share)
-            self.send(ev.ShareChanged, slots=share.slots, beside=share.beside, is_hurried=share.is_hurried)
+            self.send(
+                ev.ShareChanged,
+                slots=share.slots,
+                beside=share.beside,
+                is_hurried=share.is_hurried,
+                kept=tuple(share.kept.items()),
+            )
 
     def carry(self, command: cmd.Command) -> None:
         after = self.cluster.after
@@ -193,7 +216,7 @@ class SharingSweep:
                 group = f"{self.name}.{slot}"
                 self.asked.add(group)
                 self.opened += 1
-                self.cluster.waiting.append((group, lambda: self._placed(group, slot)))
+                self.cluster.waiting.append((group, self.cpus, lambda: self._placed(group, slot)))
                 self.cluster.place()
             case cmd.CloseSlot(slot=slot):
                 self._remove(f"{self.name}.{slot}")
@@ -219,12 +242,13 @@ class SharingSweep:
 
     def _placed(self, group: str, slot: int) -> None:
         self.placed.add(group)
-        self.send_later(START_S, ev.SlotOpened, slot=slot)
+        node, _ = self.cluster.placed[group]
+        self.send_later(START_S, ev.SlotOpened, slot=slot, node=str(node))
 
     def _remove(self, group: str) -> None:
         self.asked.discard(group)
         self.placed.discard(group)
-        self.cluster.placed.discard(group)
+        self.cluster.placed.pop(group, None)
         self.cluster.waiting = deque(each for each in self.cluster.waiting if each[0] != group)
         self.cluster.place()
 

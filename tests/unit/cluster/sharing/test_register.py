@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from raysweep.cluster.sharing.division import Claim
-from raysweep.cluster.sharing.register import ALONE, PREFIX, STALE_S, Register, Share
+from raysweep.cluster.sharing.register import ALONE, PREFIX, STALE_S, Register, Share, Sight
 from tests.unit.cluster.sharing.shared import FakeNotes
 
 ONE = {"CPU": 1.0}
@@ -20,8 +20,11 @@ class Cluster:
         self.placed: set[str] = set()
 
     def register(self, sweep_id: str) -> Register:
-        around = lambda: ({"CPU": self.free}, {"CPU": self.cpus}, self.placed)  # noqa: E731
-        return Register(self.notes, sweep_id, around, lambda: self.now)
+        return Register(self.notes, sweep_id, self.look_around, lambda: self.now)
+
+    def look_around(self) -> Sight:
+        placed = {group: ["node"] for group in self.placed}
+        return Sight(free={"node": {"CPU": self.free}}, total={"CPU": self.cpus}, placed=placed)
 
 
 def look(register: Register, wants: int = 100, groups: Sequence[str] = (), **fields: object) -> Share:

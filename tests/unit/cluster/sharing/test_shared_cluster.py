@@ -167,3 +167,61 @@ def test_a_high_priority_waits_for_trials_to_end_and_then_has_the_cluster() -> N
     cluster.run_until(120.0)
     assert high.state.phase == "ended"
     assert len(low.placed) == 8
+
+
+def test_a_sweep_that_needs_whole_nodes_gets_its_part_beside_one_of_small_trials() -> None:
+    """Trials of a minute end by chance: without a choice of node, none of two would ever be empty."""
+    cluster = SharedCluster(8, 8)
+    small = cluster.sweep("small", 60.0)
+    cluster.run_until(200.0)
+    whole = cluster.sweep("whole", 90.0, cpus=8)
+    cluster.run_until(200.0 + 72 + 5)
+    assert len(whole.placed) == 1, "it has a node once the longest trial there has ended"
+    assert used(cluster, small, whole, for_s=3600.0) == pytest.approx([8, 1], rel=0.15)
+    assert small.moved == 0
+    assert small.opened < 40, "slots are opened and closed again and again"
+
+
+def test_two_whole_nodes_are_cleared_at_a_time_and_no_more() -> None:
+    cluster = SharedCluster(8, 8, 8, 8)
+    small = cluster.sweep("small", 60.0)
+    cluster.run_until(200.0)
+    whole = cluster.sweep("whole", 600.0, cpus=8, num_samples=2)
+    cluster.run_until(200.0 + 72 + 5)
+    assert len(whole.placed) == 2
+    assert len(small.placed) == 16
+
+
+def test_a_part_of_a_node_is_cleared_by_a_part_of_its_slots() -> None:
+    cluster = SharedCluster(8, 8)
+    small = cluster.sweep("small", 60.0)
+    cluster.run_until(200.0)
+    half = cluster.sweep("half", 600.0, cpus=4, num_samples=1)
+    cluster.run_until(200.0 + 72 + 5)
+    assert len(half.placed) == 1
+    assert len(small.placed) == 12
+
+
+def test_a_sweep_within_its_share_moves_where_no_other_node_can_be_cleared() -> None:
+    cluster = SharedCluster(8, 8)
+    first, second = cluster.sweep("a", 60.0), cluster.sweep("b", 60.0)
+    cluster.run_until(300.0)
+    assert [len(first.placed), len(second.placed)] == [8, 8]
+    second.kill()
+    whole = cluster.sweep("whole", 3000.0, cpus=8)
+    cluster.run_until(300.0 + 15 + 72 + 30)
+    assert len(whole.placed) == 1
+    assert len(first.placed) == 8
+
+
+@pytest.mark.slow
+def test_gangs_of_all_sizes_come_and_go_and_none_starves() -> None:
+    cluster = SharedCluster(8, 8, 8, 16, seed=5)
+    draw, sweeps = cluster.random, []
+    for number in range(24):
+        trial_s, cpus = draw.uniform(5, 60), draw.choice([1, 1, 1, 2, 3, 5, 8, 16])
+        sweeps.append(cluster.sweep(f"s{number:02}", trial_s, cpus=cpus, num_samples=draw.randint(5, 40)))
+        cluster.run_until(cluster.now + draw.uniform(0, 60))
+    cluster.run_until(cluster.now + 30_000.0)
+    assert [sweep.name for sweep in sweeps if sweep.state.phase != "ended"] == []
+    assert not cluster.placed
