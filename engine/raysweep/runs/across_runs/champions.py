@@ -32,6 +32,7 @@ from raysweep.storage.objects.store import Store
 
 FOLDER: Final = "champions"
 EVIDENCE: Final = "evidence"
+DECIDED: Final = "decided"
 FORMAT_VERSION: Final = 4
 NIGHTS_KEPT: Final = 60
 _SEAL: Final = b'"blake2b"'
@@ -56,6 +57,11 @@ class Line:
     def evidence(self) -> str:
         """The folder of its evidence in the store."""
         return f"{EVIDENCE}/{self._path}"
+
+    @property
+    def decided(self) -> str:
+        """The folder of the marks of its decisions in the store."""
+        return f"{DECIDED}/{self._path}"
 
     @property
     def _path(self) -> str:

@@ -1,12 +1,16 @@
 """Evidence: why a line of champions has the champion that it has, one file for each decision, in a chain.
 
     <storage_path>/evidence/<name>/<metric>.<mode>[.<data>]/000012-<sha256>.json
+    <storage_path>/decided/<name>/<metric>.<mode>[.<data>]/000012
 
 An entry is written before the champion's file names it as the newest. Its name has the SHA-256 of its bytes,
 and it names the entry before it: a byte that changes in any of them is noticed. The chain is not signed: it
 shows an edit to everyone who has the champion's file, or a later entry, from before.
 
-An entry that lost against another one stays, outside the chain.
+The mark in `decided` is written once the champion's file names the entry, whose stem it holds: an older copy
+of that file is noticed. A kill may keep the newest mark from being written; the next decision writes it.
+
+An entry that lost against another one stays, outside the chain, and has no mark.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from raysweep.runs.across_runs.champions import (
     decode_record,
     read_champion,
 )
+from raysweep.runs.across_runs.verdicts import stored_decision, stored_verdict
 from raysweep.specs.identity import file_name, slug
 from raysweep.storage.formats import other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
@@ -172,7 +177,7 @@ def read_chain(store: Store, line: Line) -> Chain:
     Raises: StorageError: The champion's file cannot be read, or the storage does not answer.
     """
     # Listed first: what is written after that is not taken for what is too much.
-    listed = sorted(info.key for info in store.list(line.evidence))
+    listed, marks = (sorted(info.key for info in store.list(at)) for at in (line.evidence, line.decided))
     record = read_champion(store, line)
     entries: list[Evidence] = []
     flaws: list[Flaw] = []
@@ -200,13 +205,12 @@ def read_chain(store: Store, line: Line) -> Chain:
     flaws += _disagreements(line, record, entries)
     beside: list[str] = []
     for key in (each for each in listed if each not in walked):
-        problem = _flaw(store, key)
-        if not problem and _number(_stem(key)) > _number(record.head) + 1:
-            problem = "is newer than the champion's file: that is an older copy"
+        problem = _flaw(store, key) or _made_outside(store, line, record, _stem(key))
         if problem:
             flaws.append(Flaw(object=key, problem=problem))
         else:
             beside.append(key)
+    flaws += _marks_alone(store, record, marks, listed)
     return Chain(entries=tuple(entries), flaws=tuple(flaws), beside=tuple(beside), record=record)
 
 
@@ -267,6 +271,63 @@ def _disagreements(line: Line, record: ChampionRecord, entries: list[Evidence]) 
         yield Flaw(object=line.key, problem="has a champion, and no evidence of it")
 
 
+def mark_made(store: Store, line: Line, stem: str) -> None:
+    """Mark that the champion's file names this entry. Durable."""
+    store.put_if_absent(_mark(line, _number(stem)), stem.encode(), durable=True)
+
+
+def check_newest(store: Store, line: Line, record: ChampionRecord) -> None:
+    """See that a champion's file is the newest one, and agrees with its evidence: three small reads.
+
+    Raises: StorageError: It is an older copy, or names another champion than its evidence.
+    """
+    path, number = f"{store.url}/{line.key}", _number(record.head)
+    if store.exists(_mark(line, number + 1)):
+        raise StorageError(path, f"is an older copy: decision {number + 1} has been made", RESTORE_FIX)
+    if not record.head:
+        return
+    made = (store.get(_mark(line, number)) or b"").decode(errors="replace")
+    if not made:
+        mark_made(store, line, record.head)
+    elif made != record.head:
+        raise StorageError(path, f"names {record.head}, and decision {number} is {made}", RESTORE_FIX)
+    if read_entry(store, line, record.head).after != alone(record.champion):
+        raise StorageError(path, "names another champion than its newest evidence", RESTORE_FIX)
+
+
+def _made_outside(store: Store, line: Line, record: ChampionRecord, stem: str) -> str:
+    """Why an entry outside the chain should be in it; empty for one that lost, or that a kill cut short."""
+    number, newest = _number(stem), _number(record.head)
+    made = (store.get(_mark(line, number)) or b"").decode(errors="replace")
+    if number > newest + 1 or (number > newest and (made == stem or _is_told(store, line, stem))):
+        return "is newer than the champion's file: that is an older copy"
+    return "was made, and the chain is without it: it continues an older copy" if made == stem else ""
+
+
+def _is_told(store: Store, line: Line, stem: str) -> bool:
+    """Whether the sweep's folder has the verdict, or the decision: written after the champion's file."""
+    entry = read_entry(store, line, stem)
+    try:
+        if entry.facts is not None:
+            verdict = stored_verdict(store, entry.sweep_id, entry.gate)
+            return verdict is not None and verdict.to_json() == entry.facts.verdict.to_json()
+        if entry.decision is not None:
+            return stored_decision(store, entry.sweep_id, entry.gate) == entry.decision
+    except StorageError:
+        pass  # `raysweep verify` says what is wrong with it
+    return False
+
+
+def _marks_alone(store: Store, record: ChampionRecord, marks: list[str], listed: list[str]) -> Iterator[Flaw]:
+    """Marks of decisions after the champion's file whose entries are gone."""
+    stems = {_stem(key) for key in listed}
+    for key in marks:
+        if _number(_stem(key)) > _number(record.head):
+            stem = (store.get(key) or b"").decode(errors="replace")
+            if stem not in stems:
+                yield Flaw(object=key, problem="is newer than the champion's file: that is an older copy")
+
+
 def _flaw(store: Store, key: str) -> str:
     data = store.get(key)
     return "is missing" if data is None else _changed(_stem(key), data)
@@ -304,6 +365,10 @@ def _with_uris(entry: Evidence, change: Change) -> Evidence:
 
 def _key(line: Line, stem: str) -> str:
     return f"{line.evidence}/{stem}.json"
+
+
+def _mark(line: Line, number: int) -> str:
+    return f"{line.decided}/{number:06d}"
 
 
 def _stem(key: str) -> str:

@@ -11,10 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from raysweep.errors import StorageUnavailableError
+from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.outcome import Decision
 from raysweep.runs.across_runs.champions import ChampionRecord, Line, Night, decode_record, encode_record
-from raysweep.runs.across_runs.evidence import Evidence, Facts, Kind, alone, write_entry
+from raysweep.runs.across_runs.evidence import (
+    Evidence,
+    Facts,
+    Kind,
+    alone,
+    check_newest,
+    mark_made,
+    write_entry,
+)
 from raysweep.storage.objects.store import Store
 
 _TRIES: Final = 50
@@ -45,17 +53,47 @@ def change_line(store: Store, line: Line, make: Callable[[ChampionRecord], Chang
         change = make(record)
         if change is None:
             return record
+        if _is_overtaken(store, line, found, record):
+            continue
         stem = write_entry(store, _entry(line, record, change))
         after = change.record.model_copy(update={"head": stem})
         if change.kind == "gate" and after.history:
             newest = after.history[-1].model_copy(update={"evidence": stem})
             after = after.model_copy(update={"history": (*after.history[:-1], newest)})
         if store.put_if_version(key, encode_record(store, after), found[1] if found else None):
+            mark_made(store, line, stem)
             return after
         time.sleep(_PAUSE_S * (tried + 1))
-    raise StorageUnavailableError(
-        f"{store.url}/{key}", f"changed {_TRIES} times while it was written", "try again"
-    )
+    raise _busy(store, line)
+
+
+def read_newest(store: Store, line: Line) -> ChampionRecord:
+    """The line's file, seen to be the newest one: for what acts on it without a change of it.
+
+    Raises: StorageError: As `check_newest`.
+    """
+    for _ in range(_TRIES):
+        found = store.get_versioned(line.key)
+        record = decode_record(store, line.key, found[0] if found else None)
+        if not _is_overtaken(store, line, found, record):
+            return record
+    raise _busy(store, line)
+
+
+def _is_overtaken(store: Store, line: Line, found: tuple[bytes, str] | None, record: ChampionRecord) -> bool:
+    """Whether another change has come since the file was read. Raises: StorageError: As `check_newest`."""
+    try:
+        check_newest(store, line, record)
+    except StorageError:
+        if store.get_versioned(line.key) == found:
+            raise
+        return True
+    return False
+
+
+def _busy(store: Store, line: Line) -> StorageUnavailableError:
+    problem = f"changed {_TRIES} times while it was written"
+    return StorageUnavailableError(f"{store.url}/{line.key}", problem, "try again")
 
 
 def _entry(line: Line, record: ChampionRecord, change: Change) -> Evidence:

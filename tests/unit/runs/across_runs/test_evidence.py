@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from raysweep.errors import StorageError
-from raysweep.runs.across_runs.champions import Line, read_champion
+from raysweep.outcome import Decision
+from raysweep.runs.across_runs import line_changes
+from raysweep.runs.across_runs.approvals import decide_night
+from raysweep.runs.across_runs.champions import Line, encode_record, read_champion
 from raysweep.runs.across_runs.evidence import find_lines, read_chain
 from raysweep.runs.across_runs.releases import roll_back
+from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 from tests.sampling import TIMES
+from tests.unit.pipeline.gates import night
 from tests.unit.runs.across_runs.nights import LINE, add
 
 
@@ -94,13 +100,121 @@ def test_an_entry_that_is_deleted_is_found_also_the_newest(tmp_path: Path) -> No
         store.put(key, whole)
 
 
+OLDER = "is newer than the champion's file: that is an older copy"
+
+
 def test_an_older_copy_of_the_champions_file_is_found(store: Store) -> None:
     add(store, "n0", 0.5)
     older = store.get(LINE.key) or b""
     add(store, "n1", 0.6)
     add(store, "n2", 0.7)
     store.put(LINE.key, older)
-    assert flaws(store) == ["is newer than the champion's file: that is an older copy"]
+    assert flaws(store) == [OLDER, OLDER]
+
+
+@pytest.mark.parametrize("kind", ["promoted", "refused", "approved", "rejected", "rolled back"])
+def test_the_copy_of_one_decision_ago_is_found_and_nothing_is_decided_on_it(
+    kind: str, tmp_path: Path
+) -> None:
+    store = open_store(tmp_path)
+    night(tmp_path, "n0", 0.5)
+    night(tmp_path, "n1", 0.7)
+    waits = ApprovalSpec(timeout=3600) if kind in ("approved", "rejected") else None
+    verdict = night(tmp_path, "n2", 0.9, approval=waits)
+    copy = store.get(LINE.key) or b""
+    match kind:
+        case "promoted" | "refused":
+            night(tmp_path, "n3", 0.95 if kind == "promoted" else 0.1)
+        case "rolled back":
+            roll_back(store, LINE)
+        case _:
+            asked = Decision(approved=kind == "approved", by="ann", at=time.time())
+            decide_night(store, LINE, "n2", verdict.gate_id, asked)
+    newest = store.get(LINE.key) or b""
+    store.put(LINE.key, copy)
+    assert flaws(store) == [OLDER]
+    with pytest.raises(StorageError, match=r"auc\.max\.json: is an older copy: decision \d has been made"):
+        night(tmp_path, "n4", 0.99)
+    with pytest.raises(StorageError, match="that is an older copy"):
+        roll_back(store, LINE)
+    store.put(LINE.key, newest)
+    assert flaws(store) == []
+    assert night(tmp_path, "n4", 0.99).promoted
+
+
+def test_an_older_copy_is_found_by_the_verdict_where_the_mark_is_gone_too(tmp_path: Path) -> None:
+    """A kill between champion and mark, or evidence that was restored with the champion's file."""
+    store = open_store(tmp_path)
+    night(tmp_path, "n0", 0.5)
+    copy = store.get(LINE.key) or b""
+    night(tmp_path, "n1", 0.7)
+    store.put(LINE.key, copy)
+    store.delete(f"{LINE.decided}/000002")
+    assert flaws(store) == [OLDER]
+
+
+def test_a_newest_entry_that_is_deleted_with_the_champions_file_put_back_is_found(store: Store) -> None:
+    add(store, "n0", 0.5)
+    copy = store.get(LINE.key) or b""
+    add(store, "n1", 0.6)
+    store.put(LINE.key, copy)
+    store.delete(entries(store)[-1])
+    assert flaws(store) == [OLDER]
+
+
+def test_a_chain_that_continues_an_older_copy_is_found(tmp_path: Path) -> None:
+    """As an earlier version, without the marks, would have continued it."""
+    store = open_store(tmp_path)
+    add(store, "n0", 0.5)
+    copy = store.get(LINE.key) or b""
+    add(store, "n1", 0.6)
+    mark = store.get(f"{LINE.decided}/000002") or b""
+    store.delete(f"{LINE.decided}/000002")
+    store.put(LINE.key, copy)
+    add(store, "n2", 0.7)
+    store.put(f"{LINE.decided}/000002", mark)
+    assert flaws(store) == ["was made, and the chain is without it: it continues an older copy"]
+    with pytest.raises(StorageError, match="and decision 2 is 000002-"):
+        add(store, "n3", 0.8)
+
+
+@pytest.mark.parametrize("which", ["another store's", "another champion"])
+def test_a_champions_file_that_its_evidence_does_not_know_decides_nothing(which: str, tmp_path: Path) -> None:
+    """Sealed anew, or copied from another store: no gate, no rollback and no registry goes by it."""
+    store, other = open_store(tmp_path / "a"), open_store(tmp_path / "b")
+    add(store, "n0", 0.5)
+    add(other, "n0", 0.6)
+    if which == "another champion":
+        record = read_champion(store, LINE)
+        assert record.champion is not None
+        forged = record.champion.model_copy(update={"config": {"x": 66}})
+        store.put(LINE.key, encode_record(store, record.model_copy(update={"champion": forged})))
+    else:
+        store.put(LINE.key, other.get(LINE.key) or b"")
+    assert flaws(store)
+    for act in (lambda: add(store, "n1", 0.9), lambda: roll_back(store, LINE)):
+        with pytest.raises(StorageError):
+            act()
+    assert len(entries(store)) == 1
+
+
+def test_a_kill_before_the_mark_is_mended_by_the_next_decision(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(store, "n0", 0.5)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(line_changes, "mark_made", die)
+    with pytest.raises(KeyboardInterrupt):
+        add(store, "n1", 0.6)
+    monkeypatch.undo()
+    assert flaws(store) == []
+    add(store, "n2", 0.7)
+    marks = list(store.list(LINE.decided))
+    assert len(marks) == len(entries(store)) == 3
+    assert flaws(store) == []
 
 
 def test_a_champions_file_that_is_gone_is_no_first_night(store: Store) -> None:
@@ -114,7 +228,7 @@ def test_a_champions_file_that_is_gone_is_no_first_night(store: Store) -> None:
 def test_a_first_night_that_was_cut_before_its_champion_is_made_again(store: Store) -> None:
     """The entry is written first: what a kill leaves of it hinders nothing."""
     add(store, "n0", 0.5)
-    store.delete(LINE.key)
+    store.delete(LINE.key, f"{LINE.decided}/000001")
     add(store, "n0", 0.51)
     chain = read_chain(store, LINE)
     assert (chain.flaws, len(chain.entries), len(chain.beside)) == ((), 1, 1)
