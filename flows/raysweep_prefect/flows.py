@@ -9,7 +9,7 @@ from prefect.runtime import flow_run
 from pydantic import BaseModel
 
 import raysweep as rs
-from raysweep.hooks.model_registry import check_registry
+from raysweep.hooks.model_registry import RegistrySpec, check_registry
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.continuing import Retry
 from raysweep.specs.identity import check_distinct
@@ -285,6 +285,7 @@ def rollback_champion(
     why: str = "",
     metric: str | None = None,
     data: str | None = None,
+    registry: dict[str, Any] | str | None = None,
 ) -> dict[str, Any]:
     """Make the champion before the newest one champion again, also in the registry; as `raysweep rollback`.
 
@@ -298,11 +299,15 @@ def rollback_champion(
         why: Why; the evidence says it.
         metric: Where the name has champions by several metrics.
         data: Where it has champions on several data sets.
+        registry: Where champions are registered, as in the pipeline. Default: its next night moves the alias.
 
     Returns: Whether it changed anything, the champion, and how the registry stands.
     """
     by = by or f"flow run {flow_run.name}"
-    return roll_back(name, storage_path, to=to, by=by, why=why, metric=metric, data=data)
+    named = RegistrySpec.of(registry) if registry is not None else None
+    if named is not None:
+        check_registry(named)
+    return roll_back(name, storage_path, to=to, by=by, why=why, metric=metric, data=data, registry=named)
 
 
 def _parameter(name: str, field: str) -> str:

@@ -10,6 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
 import raysweep as rs
+from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.specs.pipeline import GateSpec, PipelineSpec
 from raysweep_prefect.following import show_report
 from raysweep_prefect.parameters import SweepDocument
@@ -84,13 +85,14 @@ def roll_back(
     why: str = "",
     metric: str | None = None,
     data: str | None = None,
+    registry: RegistrySpec | None = None,
 ) -> dict[str, Any]:
     """As `raysweep rollback`, with its event and the champion's asset.
 
     Args:
         name: The champion's name.
         storage_path: Where its sweeps are stored.
-        to, by, why, metric, data: As in the flow `rollback-champion`.
+        to, by, why, metric, data, registry: As in the flow `rollback-champion`.
 
     Raises:
         SpecError: There is no such champion, or none to go back to.
@@ -98,7 +100,8 @@ def roll_back(
     """
     from raysweep.pipeline.rollback import roll_back_champion
 
-    done = roll_back_champion(name, storage_path, to=to, by=by, why=why, metric=metric, data=data)
+    which: dict[str, Any] = {"metric": metric, "data": data, "registry": registry}
+    done = roll_back_champion(name, storage_path, to=to, by=by, why=why, **which)
     champion, entry = done.rollback.champion, done.rollback.entry
     shown: dict[str, Any] = {
         "changed": done.rollback.is_new,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -19,6 +19,13 @@ _METRIC = Annotated[
 _DATA = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(metavar="DATA", help="Where it has champions on several data sets: gate.data."),
+]
+_REGISTRY = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="REGISTRY",
+        help="The pipeline's file, or its registry: mlflow, '{\"mlflow\": {...}}', module:Class.",
+    ),
 ]
 _BY = Annotated[str, typer.Option(metavar="WHO", help="Who decides. Default: the user, at this host.")]
 
@@ -90,6 +97,7 @@ def rollback(
     ] = None,
     why: Annotated[str, typer.Option(metavar="TEXT", help="The reason, stored in the evidence.")] = "",
     by: _BY = "",
+    registry: _REGISTRY = None,
     metric: _METRIC = None,
     data: _DATA = None,
     storage: StoredAt = None,
@@ -103,7 +111,8 @@ def rollback(
     from raysweep.cli.commands.release import Which, run_rollback
 
     which = Which(metric=metric, data=data)
-    return partial(run_rollback, name, storage, which, to=to, by=by, why=why, is_json=as_json)
+    asked: dict[str, Any] = {"to": to, "by": by, "why": why, "registry": registry}
+    return partial(run_rollback, name, storage, which, **asked, is_json=as_json)
 
 
 @app.command()
@@ -111,6 +120,7 @@ def register(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The champion's name.", autocompletion=complete_name)
     ],
+    registry: _REGISTRY = None,
     metric: _METRIC = None,
     data: _DATA = None,
     storage: StoredAt = None,
@@ -118,8 +128,9 @@ def register(
 ) -> Task:
     """Write the champion to the pipeline's model registry.
 
-    A pipeline and a rollback do so themselves, if it answers. Exit code 1 while it does not.
+    A pipeline does so itself, if it answers, and a rollback that names it. Exit code 1 while it does not.
     """
     from raysweep.cli.commands.release import Which, run_register
 
-    return partial(run_register, name, storage, Which(metric=metric, data=data), is_json=as_json)
+    which = Which(metric=metric, data=data)
+    return partial(run_register, name, storage, which, registry=registry, is_json=as_json)

@@ -230,6 +230,10 @@ def deliver(
     within_s: Annotated[
         float, typer.Option("--within-s", min=1, metavar="S", help="How long it may take.")
     ] = 600.0,
+    to: Annotated[
+        Optional[list[str]],  # noqa: UP045  typer reads the annotation at run time
+        typer.Option(metavar="ADDRESS", help="A stored address or folder to which callbacks may send."),
+    ] = None,
 ) -> Task:
     """Deliver what the callbacks of an ended sweep missed.
 
@@ -237,7 +241,7 @@ def deliver(
     """
     from raysweep.cli.commands.deliver import deliver
 
-    return partial(deliver, name, storage, within_s)
+    return partial(deliver, name, storage, within_s, to or ())
 
 
 @app.command()

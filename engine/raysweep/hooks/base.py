@@ -65,6 +65,9 @@ class CallbackOptions(SpecModel):
     """Whether each process gives it all events from the start: what it took before may be lost with a
     process, and it drops what is stored.
     """
+    places: ClassVar[Mapping[str, str]] = {}
+    """The fields that say where it sends or writes, and the variable that says the same: `raysweep deliver`
+    goes by a stored one only where its user names that too."""
     secret_fields: ClassVar[tuple[str, ...]] = ()
     """The fields whose text is stored and shown with a mask."""
 

@@ -67,6 +67,8 @@ def check_address(uri: str) -> str:
 class MlflowOptions(CallbackOptions):
     """Runs on an MLflow server. Credentials come from MLflow's own environment variables."""
 
+    places: ClassVar[Mapping[str, str]] = {"tracking_uri": VARIABLE}
+
     tracking_uri: Annotated[str, AfterValidator(check_address)] | None = None
     """The server, `http://host:5000`; default: the variable MLFLOW_TRACKING_URI where the sweep runs."""
     experiment: Annotated[str, Field(min_length=1)] | None = None

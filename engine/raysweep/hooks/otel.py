@@ -56,6 +56,7 @@ class OtelOptions(CallbackOptions):
 
     gets_all: ClassVar[bool] = True
     is_traced: ClassVar[bool] = True
+    places: ClassVar[Mapping[str, str]] = {"endpoint": ENDPOINT}
 
     endpoint: Annotated[str, AfterValidator(_check_endpoint)] | None = None
     """The collector, `http://host:4318`; default: OTEL_EXPORTER_OTLP_ENDPOINT, or this machine's."""

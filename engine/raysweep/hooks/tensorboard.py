@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, JsonValue
 
@@ -29,6 +29,8 @@ Key = tuple[str, int, float]
 
 class TensorBoardOptions(CallbackOptions):
     """Event files for TensorBoard, by tensorboardX."""
+
+    places: ClassVar[Mapping[str, str]] = {"logdir": ""}
 
     logdir: Annotated[str, Field(min_length=1)] | None = None
     """A folder on the machine that runs the sweep; each sweep has a folder of its id in it. Default:

@@ -12,7 +12,7 @@ import hashlib
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
@@ -42,6 +42,7 @@ _SERVICE: Final = "WANDB_SERVICE"
 class WandbOptions(CallbackOptions):
     """Runs at Weights & Biases. The key comes from WANDB_API_KEY, or from `wandb login`."""
 
+    places: ClassVar[Mapping[str, str]] = {"dir": ""}
     gets_all: ClassVar[bool] = True
 
     project: Annotated[str, Field(min_length=1)] | None = None

@@ -6,7 +6,7 @@ The address is a secret: anyone who has it can post. It is in no message and no 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
@@ -53,6 +53,7 @@ class WebhookOptions(CallbackOptions):
 
     secret_fields: ClassVar[tuple[str, ...]] = ("url",)
     hears_of_promotions: ClassVar[bool] = True
+    places: ClassVar[Mapping[str, str]] = {"url": ""}
 
     url: Annotated[str, BeforeValidator(_check_url)] | None = Field(default=None, repr=False)
     """Where to post to. Stored masked; better is `url_from`."""

@@ -106,14 +106,14 @@ def _register(
         if source:
             champion = release_id(line, sweep_id, _since(verdict))
             run_id = trained.run_id if trained is not None else ""
-            add_model(store, line, registry, champion, source, run_id)
+            add_model(store, line, champion, source, run_id)
         else:
             log.warning("registry: nothing is registered: there is no model, and no checkpoint")
-    synced = sync(store, line)
+    synced = sync(store, line, registry)
     if synced is None:
         return ""
     if synced.pending:
-        log.warning("%s; the next night, or `raysweep register %s`, asks again", synced, line.name)
+        log.warning("%s; the next night, or `raysweep register`, asks again", synced)
     return str(synced)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysweep.errors import SpecError
+from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.outcome import SweepOutcome
 from raysweep.pipeline import registering
 from raysweep.runs.across_runs.champions import Line
@@ -39,6 +40,7 @@ def roll_back_champion(
     why: str = "",
     metric: str | None = None,
     data: str | None = None,
+    registry: RegistrySpec | None = None,
 ) -> RolledBack:
     """Make an earlier champion champion again, also in the registry.
 
@@ -47,6 +49,7 @@ def roll_back_champion(
         storage: Where its sweeps are.
         to, by, why: As in `roll_back`.
         metric, data: As in `find_line`.
+        registry: The pipeline's; None: its next night moves the alias.
 
     Raises:
         SpecError: There is no such line, or none to go back to.
@@ -58,7 +61,7 @@ def roll_back_champion(
         raise SpecError("NAME", f"{reference.text!r} names a night", fix)
     line = find_line(reference, metric, data)
     done = roll_back(reference.store, line, to, by=by, why=why)
-    return RolledBack(line=line, rollback=done, synced=sync(reference.store, line))
+    return RolledBack(line=line, rollback=done, synced=sync(reference.store, line, registry))
 
 
 def why_undone(request: RunRequest[TrainSpec], given: SweepOutcome | Mapping[str, Any] | None) -> str:

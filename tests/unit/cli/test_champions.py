@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from raysweep.runs.across_runs.champions import Line, Night, read_champion
+from raysweep.runs.across_runs.registrations import add_model, release_id
 from raysweep.runs.across_runs.releases import add_night
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.sealed import seal
 from tests.unit.pipeline.gates import night
 from tests.unit.runs.across_runs.nights import LINE
+from tests.unit.runs.across_runs.registry_contract import FakeRegistry
 
 Cli = Callable[..., Any]
 
@@ -147,3 +151,64 @@ def test_nothing_waits_is_one_line(cli: Cli, storage: str) -> None:
     ran = cli("approve", "flights@latest", "--storage", storage)
     assert (ran.code, len(ran.err.splitlines())) == (2, 1)
     assert "nothing of 'flights@latest' waits for approval" in ran.err
+
+
+@pytest.fixture
+def server() -> Iterator[FakeRegistry]:
+    """A registry that notes what it is sent."""
+    found = FakeRegistry()
+    with found.running():
+        yield found
+
+
+def test_no_stored_file_says_where_a_token_is_sent(
+    cli: Cli, storage: str, server: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the registry that others wrote, as sound as ours, with an address in it."""
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "tok-secret")
+    store = open_store(storage)
+    champion = read_champion(store, LINE).champion
+    assert champion is not None
+    model = {"source": "s3://theirs/model", "run_id": ""}
+    forged = {
+        "registry": {"mlflow": {"tracking_uri": server.url}},
+        "models": {release_id(LINE, champion.sweep_id, champion.at): model},
+        "format_version": 2,
+    }
+    store.put("registry/flights/auc.max.json", seal(orjson.dumps(forged)))
+    asked = cli("register", "flights", "--storage", storage)
+    assert (asked.code, "--registry" in asked.out) == (1, True)
+    cli("rollback", "flights", "--storage", storage)
+    assert server.requests == 0
+
+
+@pytest.mark.parametrize("form", ["kind", "fields", "pipeline"])
+def test_the_registry_is_named_by_an_argument(
+    form: str, cli: Cli, storage: str, server: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, root = open_store(storage), Path(storage).parent
+    champion = read_champion(store, LINE).champion
+    assert champion is not None
+    for each in (champion, champion.replaced):
+        assert each is not None
+        add_model(store, LINE, release_id(LINE, each.sweep_id, each.at), f"s3://b/{each.sweep_id}")
+    match form:
+        case "kind":
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
+            named = "mlflow"
+        case "fields":
+            named = json.dumps({"mlflow": {"tracking_uri": server.url}})
+        case _:
+            named = str(root / "night.json")
+            sweep = {"name": "flights", "trainable": "m:f", "metric": "auc", "mode": "max"}
+            sweep |= {"param_space": {"x": {"uniform": [0, 1]}}}
+            registry = {"mlflow": {"tracking_uri": server.url}}
+            Path(named).write_text(json.dumps({"sweep": sweep, "gate": {}, "registry": registry}))
+    done = cli("register", "flights", "--storage", storage, "--registry", named)
+    assert (done.code, done.out) == (0, "registered: version 1\n")
+    assert server.aliases["flights"] == {"champion": "1"}
+    back = cli("rollback", "flights", "--storage", storage, "--registry", named)
+    assert (back.code, "registered: version 2" in back.out) == (0, True)
+    assert server.aliases["flights"] == {"champion": "2"}
+    wrong = cli("register", "flights", "--storage", storage, "--registry", "mlfow")
+    assert (wrong.code, "mlfow" in wrong.err) == (2, True)

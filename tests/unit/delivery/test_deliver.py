@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from raysweep.storage.objects.opening import open_store
 from tests.golden.replay import read_expected
 from tests.unit.delivery.callbacks import Options, Writes
 from tests.unit.delivery.journals import SWEEP, GoldenSweep, ids_of, writes
+from tests.unit.delivery.servers import Receiver
 
 NAME = "chaos-98"
 
@@ -70,3 +72,36 @@ def test_a_sweep_that_runs_or_has_no_callbacks_is_refused(tmp_path: Path) -> Non
     ended(tmp_path / "b")
     with pytest.raises(SpecError, match="has no callbacks"):
         deliver(SWEEP, str(tmp_path / "b"), 1.0)
+
+
+@pytest.mark.parametrize("kind", ["mlflow", "otel", "webhook", "tensorboard"])
+def test_an_address_that_only_the_storage_names_gets_nothing(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes the storage would else get the credentials of the person who delivers."""
+    server = Receiver()
+    field = {"mlflow": "tracking_uri", "otel": "endpoint", "webhook": "url", "tensorboard": "logdir"}[kind]
+    place = str(tmp_path / "elsewhere") if kind == "tensorboard" else server.url
+    for name in ("MLFLOW_TRACKING_TOKEN", "OTEL_EXPORTER_OTLP_HEADERS"):
+        monkeypatch.setenv(name, "a=tok-secret")
+    sweep = ended(tmp_path / "store", writes(tmp_path / "out"))
+    record = sweep.folder.read_spec()
+    assert record is not None
+    forged = dict(record.spec) | {"callbacks": [{kind: {field: place}}]}
+    sweep.folder.replace_spec(replace(record, spec=forged))
+    with server.running():
+        assert deliver(SWEEP, str(tmp_path / "store"), 5.0) == 1
+    assert (server.requests, (tmp_path / "elsewhere").exists()) == (0, False)
+    assert f"its {field} comes from the storage; if you know it: --to {place}" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("by", ["argument", "variable"])
+def test_an_address_that_its_user_names_too_gets_what_was_missed(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Receiver()
+    ended(tmp_path / "store", CallbackSpec.of({"mlflow": {"tracking_uri": server.url}}))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url if by == "variable" else "http://127.0.0.1:1")
+    with server.running():
+        deliver(SWEEP, str(tmp_path / "store"), 1.0, [server.url] if by == "argument" else [])
+    assert server.requests > 0

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Collection, Mapping
+
 import typer
 
 from raysweep.cli.exit_codes import DONE, FAILED
@@ -14,8 +18,14 @@ from raysweep.hooks.spec import MASK, CallbackSpec
 from raysweep.runs.folder import SweepFolder
 
 
-def deliver(name: str, storage: str | None, within_s: float) -> int:
-    """Call the callbacks with all events that they have not got, and say what is still left."""
+def deliver(name: str, storage: str | None, within_s: float, to: Collection[str] = ()) -> int:
+    """Call the callbacks with all events that they have not got, and say what is still left.
+
+    Args:
+        name, storage: The sweep.
+        within_s: How long it may take.
+        to: Addresses and folders that callbacks may send to, or write in, though the storage names them.
+    """
     folder = open_sweep(name, storage)
     record = folder.read_spec()
     if record is None or folder.read_outcome() is None:
@@ -24,9 +34,9 @@ def deliver(name: str, storage: str | None, within_s: float) -> int:
     given = tuple(CallbackSpec.of(each) for each in record.spec.get("callbacks", ()))
     if not given:
         raise SpecError("SWEEP", f"{folder.sweep_id} has no callbacks", "see `raysweep status` for others")
-    lost = {callback.kind for callback in given if _why_not(callback)}
+    lost = {callback.kind for callback in given if _why_not(callback, to)}
     for callback in given:
-        if why := _why_not(callback):
+        if why := _why_not(callback, to):
             typer.echo(f"callback {callback.kind}: {why}", err=True)
     callbacks = tuple(callback for callback in given if callback.kind not in lost)
     load_callbacks(_Called(callbacks, folder))
@@ -47,7 +57,7 @@ class _Called:
         self.callbacks, self.storage_path = callbacks, folder.store.url
 
 
-def _why_not(callback: CallbackSpec) -> str:
+def _why_not(callback: CallbackSpec, to: Collection[str]) -> str:
     """Why a callback cannot be made of what is stored; empty: it can."""
     if callback.kind.startswith(PYTHON_ONLY):
         return "it is an object of Python, which is not stored; name its class by an import path"
@@ -55,4 +65,9 @@ def _why_not(callback: CallbackSpec) -> str:
     secrets: tuple[str, ...] = getattr(callback.options, "secret_fields", ())
     if any(MASK in str(options.get(field)) for field in secrets):
         return "its address is not stored; name a variable that has it: url_from"
+    places: Mapping[str, str] = getattr(callback.options, "places", {})
+    for field, variable in places.items():
+        place = options.get(field)
+        if place and place not in to and place != os.environ.get(variable, "").strip().rstrip("/"):
+            return f"its {field} comes from the storage; if you know it: --to {shlex.quote(place)}"
     return ""

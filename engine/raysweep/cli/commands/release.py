@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import typer
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE, FAILED
+from raysweep.cli.spec_files import read_pipeline
+from raysweep.documents.text import read_json
 from raysweep.errors import SpecError
+from raysweep.hooks.model_registry import RegistrySpec, check_registry
 from raysweep.outcome import Decision
 from raysweep.outcome.showing.formatting import show_config, show_number
 from raysweep.pages.evidence import evidence_page
@@ -50,7 +54,15 @@ def show_evidence(name: str, storage: str | None, which: Which, *, is_json: bool
 
 
 def run_rollback(
-    name: str, storage: str | None, which: Which, *, to: str | None, by: str, why: str, is_json: bool
+    name: str,
+    storage: str | None,
+    which: Which,
+    *,
+    to: str | None,
+    by: str,
+    why: str,
+    registry: str | None,
+    is_json: bool,
 ) -> int:
     """Make an earlier champion champion again.
 
@@ -58,7 +70,8 @@ def run_rollback(
         SpecError: There is no such line, or none to go back to.
         StorageError: It cannot be read or written, or its evidence is damaged.
     """
-    made = roll_back_champion(name, storage, to=to, by=by, why=why, metric=which.metric, data=which.data)
+    named: dict[str, Any] = {"metric": which.metric, "data": which.data, "registry": _registry(registry)}
+    made = roll_back_champion(name, storage, to=to, by=by, why=why, **named)
     done, synced = made.rollback, made.synced
     entry = done.entry
     if is_json:
@@ -113,7 +126,7 @@ def run_approve(
     return DONE if decision.approved == approved else FAILED
 
 
-def run_register(name: str, storage: str | None, which: Which, *, is_json: bool) -> int:
+def run_register(name: str, storage: str | None, which: Which, *, registry: str | None, is_json: bool) -> int:
     """Bring the registry to the champion; the exit code is 1 while it is not there.
 
     Raises:
@@ -122,7 +135,7 @@ def run_register(name: str, storage: str | None, which: Which, *, is_json: bool)
     """
     reference = read_reference(name, storage)
     line = _line(reference, which)
-    synced = sync(reference.store, line)
+    synced = sync(reference.store, line, _registry(registry))
     if synced is None:
         fix = "add registry to its pipeline: the next promotion is registered"
         raise SpecError("NAME", f"no model of {line.name!r} is to be registered", fix)
@@ -131,6 +144,21 @@ def run_register(name: str, storage: str | None, which: Which, *, is_json: bool)
     else:
         make_console().print(str(synced), markup=False, highlight=False, soft_wrap=True)
     return FAILED if synced.pending else DONE
+
+
+def _registry(given: str | None) -> RegistrySpec | None:
+    """By its kind, by its fields as JSON, or that of a pipeline's file. Raises: SpecError."""
+    if given is None:
+        return None
+    if not given.endswith((".yaml", ".yml", ".json")):
+        found = RegistrySpec.of(read_json(given, "--registry") if given.startswith("{") else given)
+    else:
+        pipeline = read_pipeline(given)
+        if pipeline.registry is None:
+            raise SpecError("--registry", f"{given} has no registry", "name it there, or write mlflow")
+        found = pipeline.registry
+    check_registry(found)
+    return found
 
 
 def _line(reference: Reference, which: Which) -> Line:

@@ -27,7 +27,7 @@ from raysweep.outcome.places import Change
 from raysweep.specs.identity import file_name
 from raysweep.storage.formats import other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
-from raysweep.storage.objects.sealed import seal, unseal
+from raysweep.storage.objects.sealed import has_seal, seal
 from raysweep.storage.objects.store import Store
 
 FOLDER: Final = "champions"
@@ -35,7 +35,6 @@ EVIDENCE: Final = "evidence"
 DECIDED: Final = "decided"
 FORMAT_VERSION: Final = 4
 NIGHTS_KEPT: Final = 60
-_SEAL: Final = b'"blake2b"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +254,7 @@ def decode_record(store: Store, key: str, data: bytes | None) -> ChampionRecord:
     except (orjson.JSONDecodeError, ValidationError) as error:
         text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise StorageError(path, f"is damaged ({text})", RESTORE_FIX) from error
-    if _SEAL not in data or unseal(data) is None:
+    if not has_seal(data):
         raise StorageError(path, "is damaged (a byte of it is not as it was written)", RESTORE_FIX)
     if record.champion is not None and record.champion.line.key != key:
         problem = f"holds the champion of {record.champion.name!r}, {record.champion.line}: it is another's"

@@ -5,6 +5,9 @@
 The champion's file says who is champion, this one where its model is. `sync` brings the registry to where
 the two are: after a promotion, a rollback, or a night in which the registry did not answer. A champion
 without a model waits for its training; the registry then keeps the one before it.
+
+Which registry that is comes with each call, from the pipeline or an argument: the file cannot name the server
+that gets this user's credentials, or the class that runs here. It carries the hash of its own content.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from pydantic import Field, ValidationError
@@ -26,14 +29,17 @@ from raysweep.hooks.base import SinkDownError
 from raysweep.hooks.model_registry import RegistrySpec, Release, make_registry
 from raysweep.outcome import Record
 from raysweep.runs.across_runs.champions import FOLDER as CHAMPIONS
-from raysweep.runs.across_runs.champions import Champion, Line, read_champion
+from raysweep.runs.across_runs.champions import Champion, Line
+from raysweep.runs.across_runs.line_changes import read_newest
 from raysweep.storage.formats import OTHER_FIX, other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.objects.sealed import has_seal, seal
 from raysweep.storage.objects.store import Store
 
 log = logging.getLogger("raysweep")
 FOLDER: Final = "registry"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+UNNAMED: Final = "name the registry: --registry night.yaml, the pipeline's file"
 GIVE_UP_AFTER_S: Final = 60.0
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.02
@@ -53,14 +59,14 @@ class Model(Record):
 class Registrations(Record):
     """What a line's file holds."""
 
-    registry: dict[str, Any] = Field(default_factory=dict)
-    """The pipeline's `registry`."""
     models: dict[str, Model] = Field(default_factory=dict)
     """By the id of the champion's release."""
     done: str = ""
     """The release that the registry has as its champion."""
     version: str = ""
     """What the registry calls it."""
+    registry_digest: str = ""
+    """Of the registry that has it so: another one does not have it yet."""
     format_version: int = FORMAT_VERSION
 
 
@@ -82,15 +88,12 @@ def release_id(line: Line, sweep_id: str, at: float) -> str:
     return digest_of([line.key, sweep_id, at])[:16]
 
 
-def add_model(
-    store: Store, line: Line, registry: RegistrySpec, champion: str, source: str, run_id: str = ""
-) -> None:
+def add_model(store: Store, line: Line, champion: str, source: str, run_id: str = "") -> None:
     """Write down where a champion's model is, before a registry hears of it.
 
     Args:
         store: Where the sweeps are.
         line: Which champions.
-        registry: The pipeline's.
         champion: Its `release_id`.
         source: The model's URI.
         run_id: The training.
@@ -101,29 +104,38 @@ def add_model(
 
     def add(found: Registrations | None) -> Registrations:
         known = found or Registrations()
-        return known.model_copy(
-            update={"registry": registry.model_dump(mode="json"), "models": known.models | {champion: model}}
-        )
+        return known.model_copy(update={"models": known.models | {champion: model}})
 
     _change(store, line, add)
 
 
-def sync(store: Store, line: Line, *, give_up_after_s: float = GIVE_UP_AFTER_S) -> Synced | None:
+def sync(
+    store: Store, line: Line, registry: RegistrySpec | None, *, give_up_after_s: float = GIVE_UP_AFTER_S
+) -> Synced | None:
     """Bring the registry to the champion that there is; None: no model of this line is registered.
 
     Asked again it does nothing that is done. A registry that does not answer is asked again for a while; then
     that is in `pending`, and the next call completes it.
 
-    Raises: StorageError: The champion's file or this one cannot be read or written.
+    Args:
+        store: Where the sweeps are.
+        line: Which champions.
+        registry: The registry; None: it is only said how it stands.
+        give_up_after_s: How long it is asked.
+
+    Raises: StorageError: The champion's file or this one cannot be read or written, or is an older copy.
     """
     with ExitStack() as opened:
-        return _sync(store, line, time.monotonic() + give_up_after_s, opened)
+        return _sync(store, line, registry, time.monotonic() + give_up_after_s, opened)
 
 
-def _sync(store: Store, line: Line, until: float, opened: ExitStack) -> Synced | None:
+def _sync(
+    store: Store, line: Line, spec: RegistrySpec | None, until: float, opened: ExitStack
+) -> Synced | None:
     wait_s, registry = _FIRST_WAIT_S, None
+    digest = digest_of(spec.model_dump(mode="json")) if spec is not None else ""
     while True:
-        found, champion = read_registrations(store, line), read_champion(store, line).champion
+        found, champion = read_registrations(store, line), read_newest(store, line).champion
         if found is None or champion is None:
             return None
         wanted = release_id(line, champion.sweep_id, champion.at)
@@ -131,11 +143,13 @@ def _sync(store: Store, line: Line, until: float, opened: ExitStack) -> Synced |
         if model is None:
             night = champion.key or champion.sweep_id
             return Synced(version=found.version, pending=f"the champion, of {night}, has no model yet")
-        if found.done == wanted:
+        if found.done == wanted and digest in ("", found.registry_digest):
             return Synced(version=found.version)
+        if spec is None:
+            return Synced(version=found.version, pending=UNNAMED)
         try:
             if registry is None:
-                registry = make_registry(RegistrySpec.of(found.registry))
+                registry = make_registry(spec)
                 opened.callback(getattr(registry, "close", lambda: None))
             version = str(registry.make_champion(_release(store, line, champion, wanted, model)))
         except SinkDownError as error:
@@ -148,7 +162,7 @@ def _sync(store: Store, line: Line, until: float, opened: ExitStack) -> Synced |
             text = f"{type(error).__name__}: {error}"
             return Synced(version=found.version, pending=one_line(text, 200))
         # The champion may have changed meanwhile: the next round sees it.
-        _change(store, line, _done(wanted, version))
+        _change(store, line, _done(wanted, version, digest))
 
 
 def read_registrations(store: Store, line: Line) -> Registrations | None:
@@ -156,10 +170,10 @@ def read_registrations(store: Store, line: Line) -> Registrations | None:
     return _decode(store, line, store.get(_key(line)))
 
 
-def _done(wanted: str, version: str) -> Callable[[Registrations | None], Registrations]:
+def _done(wanted: str, version: str, digest: str) -> Callable[[Registrations | None], Registrations]:
     def done(found: Registrations | None) -> Registrations:
         known = found or Registrations()
-        return known.model_copy(update={"done": wanted, "version": version})
+        return known.model_copy(update={"done": wanted, "version": version, "registry_digest": digest})
 
     return done
 
@@ -188,7 +202,7 @@ def _change(store: Store, line: Line, make: Callable[[Registrations | None], Reg
     for tried in range(_TRIES):
         found = store.get_versioned(key)
         after = make(_decode(store, line, found[0] if found else None))
-        data = orjson.dumps(after.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
+        data = seal(after.model_dump_json(indent=1).encode())
         if store.put_if_version(key, data, found[1] if found else None):
             return
         time.sleep(_PAUSE_S * (tried + 1))
@@ -207,6 +221,8 @@ def _decode(store: Store, line: Line, data: bytes | None) -> Registrations | Non
         raise StorageError(path, "is damaged", RESTORE_FIX) from error
     if found.format_version != FORMAT_VERSION:
         raise StorageError(path, other_format(found.format_version, FORMAT_VERSION), OTHER_FIX)
+    if not has_seal(data):
+        raise StorageError(path, "is damaged (a byte of it is not as it was written)", RESTORE_FIX)
     return found
 
 

@@ -88,6 +88,11 @@ def unseal(data: bytes) -> bytes | None:
     return None if data.endswith(b'"}') else data
 
 
+def has_seal(data: bytes) -> bool:
+    """Whether `seal` made it, and no byte of it has changed since."""
+    return sealed_end(data) is not None
+
+
 def digest(data: bytes | memoryview) -> str:
     """Hex blake2b of 20 bytes."""
     return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()

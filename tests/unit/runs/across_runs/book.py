@@ -24,4 +24,8 @@ class Book:
         return f"v-{release.sweep_id}"
 
 
+class SecondBook(Book):
+    """Another registry."""
+
+
 OWN = {"tests.unit.runs.across_runs.book:Book": {}}

@@ -49,6 +49,46 @@ class DownAtTimes(StandIn):
         raise NotImplementedError
 
 
+class FakeRegistry(DownAtTimes):
+    """The part of MLflow's model registry that is used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.models: dict[str, list[dict[str, Any]]] = {}
+        self.aliases: dict[str, dict[str, str]] = {}
+
+    def carry_out(self, path: str, query: dict[str, str], body: Any) -> tuple[int, dict[str, Any]]:
+        """Answer as MLflow does."""
+        match path.removeprefix("/api/2.0/mlflow/"):
+            case "registered-models/get":
+                name = query["name"]
+                if name not in self.models:
+                    return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": name}
+                aliases = [{"alias": a, "version": v} for a, v in self.aliases[name].items()]
+                return 200, {"registered_model": {"name": name, "aliases": aliases}}
+            case "registered-models/create":
+                if body["name"] in self.models:
+                    return 400, {"error_code": "RESOURCE_ALREADY_EXISTS", "message": "exists"}
+                self.models[body["name"]], self.aliases[body["name"]] = [], {}
+                return 200, {}
+            case "registered-models/alias":
+                assert int(body["version"]) <= len(self.models[body["name"]])
+                self.aliases[body["name"]][body["alias"]] = body["version"]
+                return 200, {}
+            case "model-versions/create":
+                if body["source"].startswith("/"):
+                    return 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": "a local source"}
+                versions = self.models[body["name"]]
+                versions.append({**body, "version": str(len(versions) + 1)})
+                return 200, {"model_version": versions[-1]}
+            case "model-versions/search":
+                name = query["filter"].removeprefix("name='").removesuffix("'")
+                start, versions = int(query.get("page_token", "0")), self.models.get(name, [])
+                more = {"next_page_token": str(start + 3)} if start + 3 < len(versions) else {}
+                return 200, {"model_versions": versions[start : start + 3]} | more
+        return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": path}
+
+
 class RegistryNights:
     """Nights that register. Give it a `server` and a `model` of its own."""
 
@@ -72,10 +112,14 @@ class RegistryNights:
         """A night that promotes, trains and registers."""
         record = add(store, f"n{number}", 0.1 + number / 100)
         assert record.champion is not None
-        spec = RegistrySpec.of({"mlflow": {"tracking_uri": self.server.url, "model": self.model}})
         release = release_id(LINE, record.champion.sweep_id, record.champion.at)
-        add_model(store, LINE, spec, release, f"{store.url}/train-{number}/model", f"train-{number}")
-        return sync(store, LINE, **options)
+        add_model(store, LINE, release, f"{store.url}/train-{number}/model", f"train-{number}")
+        return self.sync(store, **options)
+
+    def sync(self, store: Store, **options: Any) -> Synced | None:
+        """Bring the registry to the champion."""
+        spec = RegistrySpec.of({"mlflow": {"tracking_uri": self.server.url, "model": self.model}})
+        return sync(store, LINE, spec, **options)
 
 
 class RegistryContract(RegistryNights):
@@ -91,19 +135,19 @@ class RegistryContract(RegistryNights):
             assert synced is not None
             assert (synced.pending, self.champion()) == ("", synced.version)
             assert self.versions()[synced.version]["raysweep.sweep_id"] == f"n{number}"
-            assert sync(store, LINE) == synced, "asked again it does nothing"
+            assert self.sync(store) == synced, "asked again it does nothing"
         versions = self.versions()
         assert sorted(map(int, versions)) == list(range(1, NIGHTS + 1))
         assert self.server.moves == [str(number) for number in range(1, NIGHTS + 1)]
         assert len({tags["raysweep.release"] for tags in versions.values()}) == NIGHTS
         # Back, and to a night of long ago; nothing is registered anew.
         roll_back(store, LINE)
-        sync(store, LINE)
+        self.sync(store)
         assert self.champion() == str(NIGHTS - 1)
         roll_back(store, LINE, "n4")
         self.server.fails = 3
-        sync(store, LINE)
-        sync(store, LINE)
+        self.sync(store)
+        self.sync(store)
         assert self.champion() == "5"
         assert len(self.server.moves) == NIGHTS + 2
         assert len(self.versions()) == NIGHTS
@@ -119,7 +163,7 @@ class RegistryContract(RegistryNights):
         assert "answers 503" in found.pending
         self.server.fails = 0
         assert self.champion() == "1"
-        synced = sync(store, LINE)
+        synced = self.sync(store)
         assert synced == Synced(version="2")
         assert (self.champion(), self.server.moves) == ("2", ["1", "2"])
 
@@ -132,7 +176,7 @@ class RegistryContract(RegistryNights):
         self.night(store, 1, give_up_after_s=0)
         roll_back(store, LINE)
         self.server.fails = 0
-        assert sync(store, LINE) == Synced(version="1")
+        assert self.sync(store) == Synced(version="1")
         assert (self.champion(), self.server.moves) == ("1", ["1"])
 
     def test_answers_that_are_lost_make_nothing_twice(self, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from raysweep.runs.across_runs.registrations import sync
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.storage.objects.opening import open_store
 from tests.unit.delivery.mlflow_server import START_S, RealMlflow, mlflow_server
@@ -127,10 +126,10 @@ class TestAway(Looks, RegistryNights):
         assert len({tags["raysweep.release"] for tags in self.versions().values()}) == NIGHTS
         roll_back(store, LINE)
         own.stop()
-        pending = sync(store, LINE, give_up_after_s=0)
+        pending = self.sync(store, give_up_after_s=0)
         assert pending is not None
         assert pending.pending
         own.start()
-        sync(store, LINE)
+        self.sync(store)
         assert self.champion() == str(NIGHTS - 1)
         assert self.server.moves[NIGHTS:] == [str(NIGHTS - 1)]

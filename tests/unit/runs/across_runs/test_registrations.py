@@ -13,54 +13,18 @@ from raysweep.hooks.model_registry import RegistrySpec, Release, check_registry
 from raysweep.outcome import TrainOutcome
 from raysweep.pipeline.night import with_gate
 from raysweep.pipeline.registering import register_night
-from raysweep.runs.across_runs.registrations import Synced, add_model, release_id, sync
+from raysweep.runs.across_runs.champions import read_champion
+from raysweep.runs.across_runs.registrations import UNNAMED, Synced, add_model, release_id, sync
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
+from tests.sampling import TIMES
 from tests.unit.pipeline.gates import make_spec, night, swept
 from tests.unit.runs.across_runs.book import OWN, Book
 from tests.unit.runs.across_runs.nights import LINE, add
-from tests.unit.runs.across_runs.registry_contract import DownAtTimes, RegistryContract
+from tests.unit.runs.across_runs.registry_contract import FakeRegistry, RegistryContract
 
-
-class FakeRegistry(DownAtTimes):
-    """The part of MLflow's model registry that is used."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.models: dict[str, list[dict[str, Any]]] = {}
-        self.aliases: dict[str, dict[str, str]] = {}
-
-    def carry_out(self, path: str, query: dict[str, str], body: Any) -> tuple[int, dict[str, Any]]:
-        """Answer as MLflow does."""
-        match path.removeprefix("/api/2.0/mlflow/"):
-            case "registered-models/get":
-                name = query["name"]
-                if name not in self.models:
-                    return 404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": name}
-                aliases = [{"alias": a, "version": v} for a, v in self.aliases[name].items()]
-                return 200, {"registered_model": {"name": name, "aliases": aliases}}
-            case "registered-models/create":
-                if body["name"] in self.models:
-                    return 400, {"error_code": "RESOURCE_ALREADY_EXISTS", "message": "exists"}
-                self.models[body["name"]], self.aliases[body["name"]] = [], {}
-                return 200, {}
-            case "registered-models/alias":
-                assert int(body["version"]) <= len(self.models[body["name"]])
-                self.aliases[body["name"]][body["alias"]] = body["version"]
-                return 200, {}
-            case "model-versions/create":
-                if body["source"].startswith("/"):
-                    return 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": "a local source"}
-                versions = self.models[body["name"]]
-                versions.append({**body, "version": str(len(versions) + 1)})
-                return 200, {"model_version": versions[-1]}
-            case "model-versions/search":
-                name = query["filter"].removeprefix("name='").removesuffix("'")
-                start, versions = int(query.get("page_token", "0")), self.models.get(name, [])
-                more = {"next_page_token": str(start + 3)} if start + 3 < len(versions) else {}
-                return 200, {"model_versions": versions[start : start + 3]} | more
-        return 404, {"error_code": "ENDPOINT_NOT_FOUND", "message": path}
+BOOK = RegistrySpec.of(OWN)
 
 
 class TestMlflow(RegistryContract):
@@ -127,10 +91,10 @@ def test_a_champion_whose_training_failed_waits_and_the_one_before_stays(tmp_pat
     outcome = with_gate(swept("n1", 0.5), night(tmp_path, "n1", 0.5))
     register_night(pipeline(tmp_path), outcome, None)
     night(tmp_path, "n2", 0.9)
-    found = sync(open_store(tmp_path), LINE)
+    found = sync(open_store(tmp_path), LINE, BOOK)
     assert found == Synced(version="v-n1", pending="the champion, of n2, has no model yet")
     roll_back(open_store(tmp_path), LINE)
-    assert sync(open_store(tmp_path), LINE) == Synced(version="v-n1")
+    assert sync(open_store(tmp_path), LINE, BOOK) == Synced(version="v-n1")
     assert len(Book.releases) == 1
 
 
@@ -140,17 +104,17 @@ def test_what_a_class_raises_is_pending_and_fails_no_night(tmp_path: Path, monke
     said = register_night(pipeline(tmp_path), outcome, None)
     assert said == "registry pending: ValueError: no such project"
     monkeypatch.setattr(Book, "error", None)
-    assert sync(open_store(tmp_path), LINE) == Synced(version="v-n1")
+    assert sync(open_store(tmp_path), LINE, BOOK) == Synced(version="v-n1")
 
 
 def test_a_champion_that_changes_while_it_is_registered_is_registered_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, spec = open_store(tmp_path), RegistrySpec.of(OWN)
+    store = open_store(tmp_path)
     for number in range(2):
         record = add(store, f"n{number}", 0.5 + number / 10)
         assert record.champion is not None
-        add_model(store, LINE, spec, release_id(LINE, f"n{number}", record.champion.at), "s3://b/m")
+        add_model(store, LINE, release_id(LINE, f"n{number}", record.champion.at), "s3://b/m")
     plain = Book.make_champion
 
     def meanwhile(self: Book, release: Release) -> str:
@@ -159,8 +123,54 @@ def test_a_champion_that_changes_while_it_is_registered_is_registered_after_it(
         return plain(self, release)
 
     monkeypatch.setattr(Book, "make_champion", meanwhile)
-    assert sync(store, LINE) == Synced(version="v-n0")
+    assert sync(store, LINE, BOOK) == Synced(version="v-n0")
     assert [each.sweep_id for each in Book.releases] == ["n1", "n0"]
+
+
+def registered(storage: Path) -> str:
+    """A night that is registered; the key of the file that says so."""
+    outcome = with_gate(swept("n1", 0.5), night(storage, "n1", 0.5))
+    assert register_night(pipeline(storage), outcome, None) == "registered: version v-n1"
+    return "registry/flights/auc.max.json"
+
+
+def test_the_file_names_no_registry_and_another_one_does_not_have_it_yet(tmp_path: Path) -> None:
+    store, key = open_store(tmp_path), registered(tmp_path)
+    assert b"Book" not in (store.get(key) or b"")
+    assert sync(store, LINE, None) == Synced(version="v-n1")
+    other = RegistrySpec.of("tests.unit.runs.across_runs.book:SecondBook")
+    for _ in range(2):
+        assert sync(store, LINE, other) == Synced(version="v-n1")
+    assert len(Book.releases) == 2, "each was asked once"
+    night(tmp_path, "n2", 0.9)
+    champion = read_champion(store, LINE).champion
+    assert champion is not None
+    add_model(store, LINE, release_id(LINE, "n2", champion.at), "s3://b/m")
+    assert sync(store, LINE, None) == Synced(version="v-n1", pending=UNNAMED)
+    assert len(Book.releases) == 2
+
+
+def test_a_byte_that_changes_in_the_file_is_found(tmp_path: Path) -> None:
+    store, key = open_store(tmp_path), registered(tmp_path)
+    whole = store.get(key) or b""
+    for place in range(0, len(whole), 1 if TIMES > 1 else 7):
+        (tmp_path / key).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(StorageError, match=r"registry/flights/auc\.max\.json"):
+            sync(store, LINE, BOOK)
+    (tmp_path / key).write_bytes(whole.rpartition(b',"blake2b"')[0] + b"}")
+    with pytest.raises(StorageError, match="is damaged"):
+        sync(store, LINE, BOOK)
+    assert len(Book.releases) == 1
+
+
+def test_no_registry_is_brought_to_an_older_copy_of_the_champions_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    registered(tmp_path)
+    copy = store.get(LINE.key) or b""
+    night(tmp_path, "n2", 0.9)
+    store.put(LINE.key, copy)
+    with pytest.raises(StorageError, match="is an older copy"):
+        sync(store, LINE, BOOK)
 
 
 def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
@@ -168,7 +178,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     add(store, "n0", 0.5)
     store.put("registry/flights/auc.max.json", b"{")
     with pytest.raises(StorageError, match=r"registry/flights/auc\.max\.json: is damaged"):
-        sync(store, LINE)
+        sync(store, LINE, BOOK)
 
 
 def test_what_is_no_registry_is_refused_before_anything_starts(
@@ -178,7 +188,7 @@ def test_what_is_no_registry_is_refused_before_anything_starts(
     for given, said in (
         ("mlflow", r"registry\.mlflow\.tracking_uri: is not given"),
         ("tests.unit.runs.across_runs.nights:LINE", "is a Line, which cannot be called"),
-        ({"tests.unit.runs.across_runs.test_registrations:FakeRegistry": {}}, "has no make_champion"),
+        ({"tests.unit.runs.across_runs.registry_contract:FakeRegistry": {}}, "has no make_champion"),
     ):
         with pytest.raises(SpecError, match=said):
             check_registry(RegistrySpec.of(given))
