@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from raysweep.documents.tuples import as_lists, has_tuple, marked
+from raysweep.documents.tuples import has_tuple, marked
 from raysweep.space.branches import LeafPath, switch_of
 from raysweep.space.vocabulary import word_of
 
@@ -16,14 +16,25 @@ def tuples_of(space: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def same_in_json(values: list[Any]) -> tuple[Any, Any] | None:
-    """Two values of a choice that only a tuple tells apart: a stored config could mean both."""
-    seen: list[Any] = []
+    """Two values of a choice that only a tuple tells apart: a stored config could mean both.
+
+    Each value is looked at once.
+    """
+    if not any(map(has_tuple, values)):
+        return None
+    seen: dict[Hashable, Any] = {}
     for value in values:
-        other = next((each for each in seen if each != value and as_lists(each) == as_lists(value)), None)
-        if other is not None:
+        other = seen.setdefault(_frozen(value), value)
+        if other is not value and other != value:
             return other, value
-        seen.append(value)
     return None
+
+
+def _frozen(value: Any) -> Hashable:
+    """A key that two values share whose JSON is equal."""
+    if isinstance(value, dict):
+        return frozenset((key, _frozen(item)) for key, item in value.items())
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def _held(node: Any, path: LeafPath) -> Iterator[list[Any]]:

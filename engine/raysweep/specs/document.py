@@ -190,7 +190,7 @@ class SpecDocument(SpecModel):
         """With a local `storage_path` that means the same in every folder that the spec is used from."""
         path: str = getattr(self, "storage_path", "")
         absolute = path if "://" in path else os.path.abspath(os.path.expanduser(path))
-        return self if absolute == path else self.replace(storage_path=absolute)
+        return self if absolute == path else self.model_copy(update={"storage_path": absolute})
 
     @property
     def what_runs(self) -> str:

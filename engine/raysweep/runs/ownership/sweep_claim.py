@@ -185,7 +185,7 @@ def hold(
     diff = changes(began_as, asked.spec, record.scheduled_at)
     if diff.unsafe:
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
-    rebuilt = rebuild(folder, record)
+    rebuilt = rebuild(folder, record, began_as)
     journal, state = rebuilt.journal, rebuilt.state
     if after is not None and journal.generation != after:
         return None
