@@ -5,7 +5,7 @@ disk holds three at most, and a trial that checkpoints faster than its storage t
 `latest` the trial never waits: the next one replaces what waits, unless a caller waits for it.
 
 While the trial writes its next checkpoint the upload pauses: both would take the same disk, and the trial
-waits for its own writing only. It does not pause while the trial waits for the upload.
+waits for its own writing only. It does not pause while the trial or another checkpoint waits for the upload.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Uploader:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The trial writes a checkpoint: nothing is stored meanwhile, for PAUSE_S at most."""
+        """The trial writes a checkpoint: nothing is stored meanwhile, for PAUSE_S, unless others wait."""
         self._paused_until = time.monotonic() + PAUSE_S
         try:
             yield
@@ -130,7 +130,8 @@ class Uploader:
 
     def _pause_left_s(self) -> float:
         until = self._paused_until
-        if until is None or self._is_needed or self._is_abandoned:
+        # Once another one waits for its turn, the trial may soon wait for room.
+        if until is None or self._waiting or self._is_needed or self._is_abandoned:
             return 0.0
         return until - time.monotonic()
 

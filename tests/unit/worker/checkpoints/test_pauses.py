@@ -61,3 +61,27 @@ def test_a_trial_that_writes_without_end_holds_no_upload_up(monkeypatch: pytest.
         thread = go_on(found)
         thread.join(LONG_S)
         assert not thread.is_alive()
+
+
+def test_nothing_pauses_while_another_checkpoint_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial that works inside of `rs.new_checkpoint()` while two wait would wait for room after that."""
+    monkeypatch.setattr(uploader, "PAUSE_S", 10 * LONG_S)
+    began, may_store, stored = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    def store(handover: Handover) -> None:
+        began.set()
+        may_store.wait(LONG_S)
+        found.go_on()
+        stored.release()
+
+    found = Uploader(threading.Condition(), store)
+    for number in (1, 2, 3):
+        found.add(Handover(folder=Path(), number=number, report=0, metrics={}))
+    assert began.wait(LONG_S)
+    with found.paused():
+        may_store.set()
+        assert stored.acquire(timeout=LONG_S)
+        assert stored.acquire(timeout=LONG_S)
+        assert found.has_room
+        assert not stored.acquire(timeout=0.1), "nothing waits for the last one"
+    assert stored.acquire(timeout=LONG_S)
