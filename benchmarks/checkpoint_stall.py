@@ -36,6 +36,25 @@ def run_s3(rounds: int, *, size_bytes: int = 100 * MB, reports: int = 5, step_s:
     return run(rounds, size_bytes=size_bytes, reports=reports, step_s=step_s, is_s3=True)
 
 
+def run_inside(
+    rounds: int, *, size_bytes: int = 100 * MB, reports: int = REPORTS, inside_s: float = 0.5
+) -> Json:
+    """By `new_checkpoint`, with work inside of its `with` and none between: uploads pause no longer than they
+    may."""
+    space = {"size_bytes": size_bytes, "reports": reports, "step_s": 0.0, "inside_s": inside_s}
+    space |= {"is_s3": False}
+    shown, samples = compare([own(space, is_handed=True), tune(space)], rounds, "checkpoint")
+    blocked = {name: _median(each, "blocked_s") for name, each in samples.items()}
+    return {
+        "what": f"{reports} checkpoints of {size_bytes / MB:.0f} MB, {inside_s} s of work before each report",
+        **shown,
+        "targets": [
+            target("blocked, of Ray Tune's", blocked["handed"] / blocked["tune"], at_most=0.1),
+            target("seconds blocked in all", blocked["handed"], at_most=0.2),
+        ],
+    }
+
+
 def run(
     rounds: int,
     *,
@@ -150,6 +169,7 @@ def hand_to_raysweep(config: dict[str, Any]) -> None:
         with rs.new_checkpoint() as folder:
             (folder / "body").write_bytes(body)
             (folder / "head").write_bytes(os.urandom(head))
+            time.sleep(config.get("inside_s", 0.0))
             called = time.perf_counter()
             rs.report({"loss": 1.0 / step}, checkpoint=folder)
             blocked_s += time.perf_counter() - called
@@ -192,6 +212,7 @@ def _work(config: dict[str, Any], report: Report, *, is_taken: bool = False) -> 
         if is_taken or step == 1:
             (folder / "body").write_bytes(body)
         (folder / "head").write_bytes(os.urandom(head))
+        time.sleep(config.get("inside_s", 0.0))
         called = time.perf_counter()
         report(folder, step)
         blocked_s += time.perf_counter() - called

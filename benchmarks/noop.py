@@ -1,4 +1,4 @@
-"""noop, noop-1000, noop-fresh: trials that return one number, so that all the time is overhead."""
+"""noop, noop-1000, noop-grid, noop-fresh: trials that return one number, so that all the time is overhead."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ def run_1000(rounds: int, *, trials: int = 1000) -> Json:
     ]
     what = f"{trials} trials that return one number, default settings, journal on the local disk, 2 slots"
     return {"what": what, "note": WARM, **shown, "targets": targets}
+
+
+def run_grid(rounds: int, *, points: int = 1000) -> Json:
+    """The points of a grid: the whole call, which begins with the check of all values."""
+    grid = {"x": {"grid_search": [number / points for number in range(points)]}}
+    ours = contenders.raysweep(TRAINABLE, grid, 1, units=points)
+    shown, samples = compare([ours, pool(points)], rounds, "trial")
+    whole = ratio(samples["raysweep"], samples["actor_pool"], "wall")
+    targets = [target("times as fast as a bare ActorPool, the whole call", whole, at_least=1.0)]
+    return {"what": f"a grid of {points} points, 2 slots", "note": WARM, **shown, "targets": targets}
 
 
 def _loop_part(samples: Sequence[Sample], trials_per_s: int) -> float:

@@ -65,6 +65,7 @@ def _named(name: str, module: str, function: str = "run", *, ray: bool = True, *
 _ALL: Final = (
     _named("noop", "noop", "run_100", tiny={"trials": 4, "tune_trials": 2}),
     _named("noop-1000", "noop", "run_1000", tiny={"trials": 4}),
+    _named("noop-grid", "noop", "run_grid", tiny={"points": 4}),
     _named("noop-fresh", "noop", "run_fresh", tiny={"trials": 4, "tune_trials": 2}),
     _named("callbacks", "callbacks", tiny={"trials": 10}),
     _named("reports", "reports", tiny={"reports": 50, "tune_reports": 5}),
@@ -99,6 +100,12 @@ _ALL: Final = (
     ),
     _named("checkpoint-stall", "checkpoint_stall", tiny=_STALL),
     _named("checkpoint-stall-1gb", "checkpoint_stall", "run_1gb", tiny=_STALL),
+    _named(
+        "checkpoint-stall-inside",
+        "checkpoint_stall",
+        "run_inside",
+        tiny={"size_bytes": 2 * _MB, "reports": 2, "inside_s": 0.0},
+    ),
     _named("checkpoint-stall-s3", "checkpoint_stall", "run_s3", needs_s3=True, tiny=_STALL),
     _named("checkpoint-throughput", "checkpoint_throughput", ray=False, tiny={"size_bytes": 4 * _MB}),
     _named(
