@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from raysweep.programs.readers.base import Record, step_of
+from raysweep.programs.steps import STEP_FILE
 
 SETTLED_S: Final = 1.0
 """A folder in which nothing has changed for so long is complete."""
@@ -32,8 +33,6 @@ OPEN_S: Final = 30.0
 LATER: Final = 0.05
 """A stored folder that has been the same for a time is looked at again after this part of that time, so that
 the number of looks grows with the logarithm of the time."""
-STEP_FILE: Final = "raysweep-step.json"
-"""In a stored checkpoint: the step of the report that it came with; removed before a program gets it back."""
 _NUMBER: Final = re.compile(r"(\d+)\D*$")
 _GREW: Final = "a folder that was stored as it seemed complete got more files later"
 _CHANGING: Final = "a folder that was changing when the program failed is not stored"
@@ -97,7 +96,7 @@ class CheckpointWatch:
 
     def _folders(self) -> list[Path]:
         found = [path for path in self._folder.glob(self._pattern) if path.is_dir()]
-        return sorted(found, key=lambda path: (_number(path) or 0, path.name))
+        return sorted(found, key=lambda path: (number_of(path) or 0, path.name))
 
     def look(self, *, has_ended_well: bool | None = None) -> list[Found]:
         """The checkpoints that are complete now and were not found as they are.
@@ -130,7 +129,7 @@ class CheckpointWatch:
             if path != self._last:  # a newer one is stored, from which a retry begins
                 return []
         self._last = path
-        return [Found(path, _number(path), grew)]
+        return [Found(path, number_of(path), grew)]
 
     def _look_at(self, path: Path, seen: _Folder, now: float) -> None:
         files = self._files(path)
@@ -167,7 +166,8 @@ def _files_below(folder: Path, marker: str) -> Iterator[tuple[str, int, int, int
             yield path, facts.st_size, facts.st_mtime_ns, facts.st_ino
 
 
-def _number(path: Path) -> int | None:
+def number_of(path: Path) -> int | None:
+    """The number at the end of a folder's name."""
     match = _NUMBER.search(path.name)
     return int(match[1]) if match is not None else None
 

@@ -7,7 +7,6 @@ ended.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import selectors
@@ -26,7 +25,7 @@ from raysweep.errors import Infeasible, ProgramFailedError, RaysweepError, Trial
 from raysweep.programs.allowed import VARIABLE as PROGRAMS
 from raysweep.programs.allowed import check_allowed, listed
 from raysweep.programs.arguments import fill_command
-from raysweep.programs.checkpoints import STEP_FILE, CheckpointWatch, Pairing
+from raysweep.programs.checkpoints import CheckpointWatch, Pairing, number_of
 from raysweep.programs.claims import claimed
 from raysweep.programs.doubts import Doubts
 from raysweep.programs.emit import VARIABLE as EMIT
@@ -40,6 +39,7 @@ from raysweep.programs.readers.base import Reader, Record, step_of
 from raysweep.programs.readers.making import make_reader
 from raysweep.programs.readers.stdout import StdoutReader
 from raysweep.programs.service import MARK, Service
+from raysweep.programs.steps import STEP_FILE, Steps
 from raysweep.trial.owners import OWN
 from raysweep.trial.session import TrialContext
 from raysweep.worker.host.memory import count_kernel_ooms
@@ -110,7 +110,7 @@ class _Attempt:
     ) -> None:
         self._plan = plan
         self._session: Any = OWN.get()
-        self._behind = _take_step(restored)
+        self._steps = Steps(restored, Doubts("program.metrics", self._note))
         self._places = Places(plan, config, context, folder, restored)
         self._has_reported = False
         self._is_asked = False
@@ -360,14 +360,13 @@ class _Attempt:
 
     def _report(self, record: Record, checkpoint: Path | None) -> None:
         """Report a record, unless it lies behind the checkpoint that the attempt began from."""
-        step = step_of(record)
-        if self._behind is not None and step is not None and step <= self._behind:
+        if self._steps.is_repeated(record):
             return
         self._has_reported, self._last = True, record
         if checkpoint is None or self._watch is None:
             trial_api.report(record, checkpoint)
             return
-        with self._while_copied(checkpoint, step) as is_there:
+        with self._while_copied(checkpoint, step_of(record)) as is_there:
             trial_api.report(record, checkpoint if is_there else None)
 
     def _store_again(self, checkpoint: Path) -> None:
@@ -386,10 +385,9 @@ class _Attempt:
         and a changed folder is found again.
         """
         assert self._watch is not None, "it was found"
-        marker = checkpoint / STEP_FILE
         try:
             if step is not None:
-                marker.write_text(json.dumps({"step": step}), encoding="utf-8")
+                self._steps.write(checkpoint, step, number_of(checkpoint))
         except FileNotFoundError:  # the program keeps only its newest ones, and has removed it
             yield False
             return
@@ -400,7 +398,7 @@ class _Attempt:
                 raise
         finally:
             with suppress(OSError):
-                marker.unlink()
+                (checkpoint / STEP_FILE).unlink()
 
 
 @contextmanager
@@ -411,19 +409,6 @@ def _named_on_failure(program: str) -> Iterator[None]:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ProgramFailedError(f"{program!r} cannot be started: {why}") from None
-
-
-def _take_step(restored: Path | None) -> float | None:
-    """The step of the report that a checkpoint came with; the program does not see the file."""
-    if restored is None:
-        return None
-    marker = restored / STEP_FILE
-    try:
-        step: float = json.loads(marker.read_text(encoding="utf-8"))["step"]
-        marker.unlink()
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return step
 
 
 def _stop_reason(session: Any) -> str:
