@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from airflow.sdk import Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from raysweep.errors import SpecError, StorageUnavailableError
+from raysweep.errors import SpecError, StorageUnavailableError, one_line
 from raysweep_airflow.arguments import checked, registered
 from raysweep_airflow.compat import AirflowException, TaskAwaitingInput, store_of
 from raysweep_airflow.links import page_url, report_url
@@ -119,7 +119,7 @@ class ApproveOperator(ApprovalOperator):
             decision = candidate.decide(Decision.model_validate(kept) if kept else None)
             if decision is not None:
                 return self._decided(context, candidate, decision)
-            self.subject = f"Promote {candidate.night}?"
+            self.subject = one_line(f"Promote {candidate.night}?", 200)
             self.body = self._body(context, candidate)
         self.log.info("%s: `raysweep approve` decides too; %s", candidate.night, candidate.approval)
         self.response_timeout = self._until_next(candidate)
@@ -222,10 +222,13 @@ class ApproveOperator(ApprovalOperator):
 
     def _body(self, context: Any, candidate: Candidate) -> str:
         """How to decide, links, and the evidence, in Markdown."""
-        ends = str(candidate.approval)
-        command = f"raysweep approve {candidate.night} --storage {candidate.store.url}"
+        from raysweep.documents.quoting import code_block, markdown
+        from raysweep.pipeline.approval import approve_command
+
+        ends = markdown(str(candidate.approval))
+        command = code_block(approve_command(candidate.night, candidate.store.url))
         links = [f"[{name}]({url})" for name, url in self._links(context) if url]
-        head = [f"It {ends}.", "", f"From a terminal: `{command}` (or `--reject`)", ""]
+        head = [f"It {ends}.", "", "From a terminal (or with `--reject`):", "", command, ""]
         return "\n".join([*head, *([", ".join(links), ""] if links else []), candidate.page])
 
     def _links(self, context: Any) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from raysweep.documents.quoting import markdown, paragraph
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.outcome.showing.formatting import show_config, show_number
 from raysweep.runs.across_runs.champions import Champion, Line
@@ -28,35 +29,35 @@ def evidence_page(line: Line, chain: Chain, entries: Sequence[Evidence]) -> str:
 
 
 def _head(line: Line, chain: Chain) -> Iterator[str]:
-    yield f"# Evidence: {_text(line.name)}, {_text(str(line))}"
+    yield f"# Evidence: {markdown(line.name)}, {markdown(str(line))}"
     yield ""
     if chain.flaws:
         yield f"**The evidence is damaged**: {len(chain.flaws)} of its parts are not as they were written."
         yield ""
-        yield from (f"- `{flaw.object}` {_text(flaw.problem)}" for flaw in chain.flaws)
+        yield from (f"- {markdown(flaw.object)} {markdown(flaw.problem)}" for flaw in chain.flaws)
     else:
         count = len(chain.entries)
         yield "1 entry, as it was written." if count == 1 else f"{count} entries, each as it was written."
     yield ""
     champion = chain.record.champion
-    yield "There is no champion." if champion is None else f"The champion is {_champion(champion)}."
+    yield "There is no champion." if champion is None else f"The champion is {markdown(_champion(champion))}."
     yield ""
 
 
 def _entry(entry: Evidence) -> Iterator[str]:
-    yield f"## {_text(_title(entry))}"
+    yield f"## {markdown(_title(entry))}"
     yield ""
     if entry.why:
         # What waits for approval is not promoted yet, though it passed.
         why = entry.why if entry.promoted else entry.why.removeprefix("promoted: ")
-        yield f"{_text(why)}."
+        yield f"{paragraph(why)}."
         yield ""
     if entry.facts is not None:
         yield from _scores(entry.facts.verdict)
     yield "| | |"
     yield "|---|---|"
     for name, value in _rows(entry):
-        yield f"| {name} | {_cell(value)} |"
+        yield f"| {name} | {markdown(value)} |"
     yield ""
 
 
@@ -83,7 +84,7 @@ def _scores(verdict: GateOutcome) -> Iterator[str]:
     for name, each in rows:
         scores = [*each.scores, *[None] * (count - len(each.scores))]
         cells = [*(_number(score) for score in scores), _number(each.mean), _number(each.spread)]
-        yield f"| {name} | {' | '.join(cells)} | {_cell(_config(each))} |"
+        yield f"| {markdown(name)} | {' | '.join(cells)} | {markdown(_config(each))} |"
     yield ""
 
 
@@ -150,15 +151,15 @@ def _history(chain: Chain) -> Iterator[str]:
             else f"{_number(entry.after.mean)} of {entry.after.key or entry.after.sweep_id}"
         )
         cells = (str(entry.number), entry.key or entry.sweep_id, _time(entry.at), entry.by, what, after)
-        yield f"| {' | '.join(map(_cell, cells))} |"
+        yield f"| {' | '.join(map(markdown, cells))} |"
     yield ""
 
 
 def _champion(champion: Champion) -> str:
     night = f"the night of {champion.key}" if champion.key else champion.sweep_id
     return (
-        f"{_cell(show_config(champion.config))}, {champion.metric} {_number(champion.mean)}"
-        f" (spread {_number(champion.spread)}, {champion.n} seeds), of {_cell(night)}"
+        f"{show_config(champion.config)}, {champion.metric} {_number(champion.mean)}"
+        f" (spread {_number(champion.spread)}, {champion.n} seeds), of {night}"
     )
 
 
@@ -172,13 +173,3 @@ def _number(value: float | None) -> str:
 
 def _time(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
-
-
-def _cell(text: str) -> str:
-    return _text(text).replace("|", "\\|")
-
-
-def _text(text: str) -> str:
-    """One line, in which no character of a name, a reason or a config becomes mark-up."""
-    line = " ".join(text.split())
-    return "".join(f"&#{ord(each)};" if each in "<>&*_`[]" else each for each in line)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 from collections.abc import Callable
 from typing import Final
 
+from raysweep.documents.quoting import shell_line
 from raysweep.errors import StorageUnavailableError
 from raysweep.outcome import GateOutcome, SweepOutcome
 from raysweep.pipeline.plan import line_of
@@ -71,5 +71,9 @@ def how_to_decide(verdict: GateOutcome, outcome: SweepOutcome, storage: str) -> 
     """`... waits for approval until ...: raysweep approve flights@2026-11-25 --storage ...`."""
     assert verdict.approval is not None
     night = f"{verdict.approval.name}@{outcome.key or outcome.sweep_id}"
-    command = shlex.join(["raysweep", "approve", night, "--storage", storage])
-    return f"{verdict.why}: {command} (or --reject)"
+    return f"{verdict.why}: {approve_command(night, storage)} (or --reject)"
+
+
+def approve_command(night: str, storage: str) -> str:
+    """The command that approves a night's candidate, as a shell takes it."""
+    return shell_line(["raysweep", "approve", night, "--storage", storage])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,17 +13,18 @@ from airflow.providers.standard.operators import hitl
 from airflow.providers.standard.utils.skipmixin import XCOM_SKIPMIXIN_KEY
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped, TaskAwaitingInput
+from markdown_it import MarkdownIt
 
 from raysweep.errors import SpecError, StorageUnavailableError
 from raysweep.outcome import Decision
-from raysweep.pipeline import with_gate
+from raysweep.pipeline import prepare_gate, with_gate
 from raysweep.pipeline.candidate import Candidate, find_candidate
 from raysweep.runs.across_runs.champions import Line, read_champion
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.step import brief
 from raysweep.storage.objects.opening import open_store
 from raysweep_airflow import ApproveOperator, GateOperator, SweepOperator, TrainOperator
-from tests.unit.pipeline.gates import night, swept
+from tests.unit.pipeline.gates import GATE, configs, gave, make_spec, night, stored, swept
 
 LINE = Line(name="flights", metric="auc", mode="max")
 SPEC: dict[str, Any] = {
@@ -135,6 +137,29 @@ def test_it_asks_with_the_numbers_and_waits_without_a_slot(task: Task) -> None:
     assert "[Report](" in body
     assert "waits for approval until" in body
     assert list(asked["params"]) == ["note"]
+
+
+HOSTILE = "a` ![x](http://h/leak.png) <img src=http://h/b.png> `$(touch /tmp/pwned)"
+
+
+def test_a_sweeps_name_is_text_in_the_form_and_in_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **fields: asked.append(fields))
+    spec = make_spec(tmp_path, name=HOSTILE)
+    outcome = stored(spec, swept("n1", 0.7).model_copy(update={"name": HOSTILE, "key": HOSTILE}))
+    prepared = prepare_gate(spec, outcome, GATE, ApprovalSpec(timeout="4h"))
+    verdict = prepared.settle(gave(prepared, *(c["x"] for _ in range(2) for c in configs(prepared))))
+    given = brief(with_gate(outcome, verdict))
+    with pytest.raises(TaskAwaitingInput):
+        Task(tmp_path, asked).execute(given)
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(asked[0]["body"])
+    kinds = {each.type for token in tokens for each in (token, *(token.children or ()))}
+    assert kinds.isdisjoint({"image", "html_block", "html_inline"})
+    [command] = (token.content for token in tokens if token.type == "fence")
+    night = f"{HOSTILE}@{HOSTILE}"
+    assert shlex.split(command) == ["raysweep", "approve", night, "--storage", str(tmp_path)]
 
 
 def test_the_form_of_a_dag_with_parameters_has_the_note_alone(task: Task) -> None:
