@@ -28,6 +28,7 @@ EXAMPLES: list[BaseException] = [
     errors.JournalDamagedError("path", "problem", "3 results", "fix"),
     errors.CheckpointDamagedError("path", "problem", "fix"),
     errors.SweepDamagedError("path", "problem", "fix"),
+    errors.OutsideStorageError("path", "problem", "fix"),
     errors.SegmentExistsError(3),
     errors.ClusterError("", LONG),
     errors.ClusterUnreachableError("ray://x", "problem", "fix"),

@@ -248,6 +248,10 @@ def deliver(
 def pull(
     uri: Annotated[str, typer.Argument(metavar="URI", help="A checkpoint's, as `best` shows it.")],
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new or an empty one.")],
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Also what a trial stored by itself outside of the storage path."),
+    ] = False,
     as_json: AsJson = False,
 ) -> Task:
     """Fetch a checkpoint into a folder, and verify it.
@@ -256,7 +260,7 @@ def pull(
     """
     from raysweep.cli.commands import checkpoints
 
-    return partial(checkpoints.pull, uri, folder, as_json)
+    return partial(checkpoints.pull, uri, folder, as_json, follows=follow)
 
 
 @app.command()

@@ -20,6 +20,7 @@
     │   ├── JournalDamagedError           no        1
     │   ├── CheckpointDamagedError        no        1
     │   ├── SweepDamagedError             no        1       sweep.json or outcome.json
+    │   ├── OutsideStorageError           no        1       what is stored leads out of the storage path
     │   └── SegmentExistsError            no        1
     ├── ClusterError                      yes       1
     │   ├── ClusterUnreachableError       yes       1       nothing answers at the address
@@ -103,6 +104,7 @@ from raysweep.errors.specs import (
 from raysweep.errors.storage import (
     CheckpointDamagedError,
     JournalDamagedError,
+    OutsideStorageError,
     SegmentExistsError,
     StorageError,
     StorageUnavailableError,
@@ -132,6 +134,7 @@ __all__ = [
     "JournalDamagedError",
     "LogNotFoundError",
     "MetricNeverReportedError",
+    "OutsideStorageError",
     "ProgramFailedError",
     "RaysweepError",
     "SampleFromError",

@@ -56,6 +56,12 @@ class SweepDamagedError(StorageError):
     retryable: ClassVar[bool] = False
 
 
+class OutsideStorageError(StorageError):
+    """What is stored leads out of the storage path: by a symbolic link, or by an address in a manifest."""
+
+    retryable: ClassVar[bool] = False
+
+
 class SegmentExistsError(StorageError):
     """A journal segment of this number already exists."""
 

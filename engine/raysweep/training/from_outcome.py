@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raysweep.errors import SweepFailedError
+from raysweep.documents.validation import show
+from raysweep.errors import SpecError, SweepFailedError
 from raysweep.outcome import SweepOutcome
 from raysweep.specs import TrainSpec
 from raysweep.specs.scheduled_config import ScheduledConfig
@@ -22,12 +23,16 @@ def train_spec_for(train: TrainSpec, outcome: SweepOutcome, *, is_warm: bool = F
 
     Raises:
         SweepFailedError: The sweep has no best trial.
+        SpecError: Its checkpoint is none of the sweep's own.
     """
     best = outcome.found_best
     if best is None:
         raise SweepFailedError(outcome)
-    uri, tags = best.checkpoint_uri if is_warm else None, source_tags(outcome, best)
-    return train_spec_with(train, best.config, uri, tags, best.schedule)
+    uri = best.checkpoint_uri if is_warm else None
+    if uri is not None and not uri.startswith(f"{outcome.uri}/checkpoints/"):
+        problem = f"the sweep's best trial names {show(uri)}, which is no checkpoint of that sweep"
+        raise SpecError("warm_start_checkpoint", problem, "check what is there, and name it in the spec")
+    return train_spec_with(train, best.config, uri, source_tags(outcome, best), best.schedule)
 
 
 def train_spec_with(

@@ -44,7 +44,7 @@ def open_warm_start(uri: str) -> Iterator[Path]:
         CheckpointDamagedError, StorageError: It cannot be restored.
     """
     if _OF_A_SWEEP.match(uri):
-        with open_checkpoint(uri) as folder:
+        with open_checkpoint(uri, follows=True) as folder:
             yield folder
     elif (local := _local_folder(uri)) is not None:
         yield local

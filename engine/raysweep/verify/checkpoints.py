@@ -10,7 +10,7 @@ from typing import Final
 from raysweep.core import SweepState
 from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.vocabulary.lifecycle import FINAL
-from raysweep.errors import CheckpointDamagedError
+from raysweep.errors import CheckpointDamagedError, OutsideStorageError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints.manifest import Manifest
 from raysweep.storage.checkpoints.restores import show_names
@@ -163,6 +163,8 @@ class CheckpointCheck:
                 fix=fix,
                 checkpoint=(trial_name, number),
             )
+        except OutsideStorageError as error:
+            yield Finding(severity="note", object=f"{name}.json", problem=f"{error.path} {error.problem}")
         self._needed.update(self._store.addresses.object_key(manifest, each) for each in manifest.objects)
         self._checked.files += len(manifest.files)
         for index, problem in self._check_objects(manifest):

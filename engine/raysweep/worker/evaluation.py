@@ -101,7 +101,8 @@ def _restore(setup: EvaluationSetup, reference: str, target: Path) -> None:
     from raysweep.storage.objects.opening import open_store
 
     cache = open_cache(setup.node_cache)
-    CheckpointStore(open_store(setup.storage_path), setup.sweep_id, cache=cache).restore(reference, target)
+    store = CheckpointStore(open_store(setup.storage_path), setup.sweep_id, cache=cache, follows=True)
+    store.restore(reference, target)
 
 
 def _run(setup: EvaluationSetup, job: EvaluationJob, checkpoint: Path) -> dict[str, Any]:

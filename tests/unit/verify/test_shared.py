@@ -146,3 +146,25 @@ def test_gc_leaves_a_running_sweep_alone(cli: Cli, unfinished: Stored) -> None:
     ran = cli("gc", unfinished.path)
     assert ran.code != 0
     assert "is held by a live controller" in ran.err
+
+
+def test_what_a_trial_stored_elsewhere_is_fetched_only_when_asked(
+    cli: Cli, ended: Stored, tmp_path: Path
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "model").write_text("theirs")
+    checkpoints = CheckpointStore(ended.folder.store, ended.folder.sweep_id)
+    number = checkpoints.numbers("00000")[-1]
+    checkpoints.delete(checkpoints.uri("00000", number))
+    uri = checkpoints.save_link("00000", number, str(tmp_path / "theirs")).uri
+    ran = cli("pull", uri, tmp_path / "out")
+    assert ran.code == 1
+    assert "outside the storage path" in ran.err
+    assert "`raysweep pull --follow`" in ran.err
+    assert cli("pull", "--follow", uri, tmp_path / "out").code == 0
+    assert (tmp_path / "out" / "model").read_text() == "theirs"
+    ran = cli("verify", ended.path)
+    assert ran.code == 0
+    assert f"{tmp_path}/theirs is where a trial says it stored its checkpoint itself" in " ".join(
+        ran.out.split()
+    )

@@ -92,9 +92,9 @@ def _cells(each: StoredCheckpoint, score: str) -> tuple[str | Text, ...]:
     )
 
 
-def pull(uri: str, target: str, is_json: bool) -> int:
+def pull(uri: str, target: str, is_json: bool, *, follows: bool) -> int:
     """Fetch a checkpoint into a folder, each byte checked."""
-    manifest = _restore(uri, Path(target))
+    manifest = _restore(uri, Path(target), follows=follows)
     if is_json:
         facts = {"uri": uri, "folder": target, "metadata": dict(manifest.metadata)}
         print_json({**facts, "size_bytes": manifest.size_bytes, "files": len(manifest.files)})
@@ -104,7 +104,7 @@ def pull(uri: str, target: str, is_json: bool) -> int:
     return DONE
 
 
-def _restore(uri: str, target: Path) -> Manifest:
+def _restore(uri: str, target: Path, *, follows: bool) -> Manifest:
     lock, done = Lock(), 0
     with progress_bar(is_bytes=True) as advance:
 
@@ -114,7 +114,7 @@ def _restore(uri: str, target: Path) -> Manifest:
                 done += size_bytes
                 advance("restoring", done, total_bytes)
 
-        return restore_uri(uri, target, on_read=on_read)
+        return restore_uri(uri, target, on_read=on_read, follows=follows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

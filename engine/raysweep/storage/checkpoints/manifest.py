@@ -7,6 +7,7 @@ that user code has stored itself has no files: its manifest holds the address (`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol
@@ -18,6 +19,7 @@ from raysweep.storage.formats import other_format
 
 VERSION: Final = 2
 DIGEST_BYTES: Final = 20
+_HASH: Final = re.compile(rf"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 _DISTRUST: Final = "do not trust this checkpoint"
 # What object stores refuse or rewrite in keys; everything else in a file name stays readable.
 _ESCAPED: Final = frozenset('%#?\\^`*<>|"') | {chr(code) for code in (*range(32), 127)}
@@ -155,6 +157,9 @@ def decode_manifest(body: Mapping[str, Any], uri: str) -> Manifest:
     for path in (*paths, *(each.name for each in manifest.objects)):
         if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
             raise CheckpointDamagedError(uri, f"the manifest names the path {path!r}", _DISTRUST)
+    for stored in manifest.objects:
+        if _HASH.fullmatch(stored.hash) is None:  # it names a file of a node's cache
+            raise CheckpointDamagedError(uri, f"the manifest has the hash {stored.hash!r}", _DISTRUST)
     for entry in manifest.files:
         if not _fits(entry, manifest):
             raise CheckpointDamagedError(uri, f"the manifest has no whole {entry.path!r}", _DISTRUST)

@@ -31,7 +31,7 @@ from raysweep.storage.checkpoints.addresses import (
 )
 from raysweep.storage.checkpoints.deletion import Deletion
 from raysweep.storage.checkpoints.directory import scan_directory
-from raysweep.storage.checkpoints.links import GONE, absolute, fetch, look
+from raysweep.storage.checkpoints.links import GONE, Linked, absolute, fetch, look, look_from
 from raysweep.storage.checkpoints.manifest import (
     FileEntry,
     Manifest,
@@ -67,7 +67,11 @@ class CheckpointRef:
 
 
 class CheckpointStore:
-    """The checkpoints of one sweep. Pickles by its store's URL, so it can be sent to workers."""
+    """The checkpoints of one sweep. Pickles by its store's URL, so it can be sent to workers.
+
+    `follows`: addresses outside of the storage path that manifests name are read, too: for the sweep's own
+    code, and for a person who asks for it.
+    """
 
     def __init__(
         self,
@@ -76,8 +80,10 @@ class CheckpointStore:
         *,
         give_up_after_s: float = GIVE_UP_AFTER_S,
         cache: NodeCache | None = None,
+        follows: bool = False,
     ) -> None:
         self.store = store
+        self._follows = follows
         self.sweep_id = sweep_id
         self.addresses = Addresses(store.url, sweep_id)
         # On a local disk there is nothing to be gained.
@@ -210,16 +216,13 @@ class CheckpointStore:
             metadata=metadata or {},
             link=absolute(uri),
         )
-        manifest = replace(manifest, link_bytes=self._linked_bytes(manifest))
+        linked = _something(look(manifest.link, self._give_up_after_s), manifest.link)
+        manifest = replace(manifest, link_bytes=linked.size_bytes)
         self._commit(manifest)
         return self._ref(manifest)
 
-    def _linked_bytes(self, manifest: Manifest) -> int:
-        """How much is at a link. Raises: CheckpointDamagedError: nothing."""
-        linked = look(manifest.link, self._give_up_after_s)
-        if not linked.files:
-            raise CheckpointDamagedError(manifest.link, GONE, CHOOSE_FIX)
-        return linked.size_bytes
+    def _linked(self, manifest: Manifest) -> Linked:
+        return look_from(self.store, manifest.link, self._give_up_after_s, follows=self._follows)
 
     def exists(self, ref: CheckpointRef | str) -> bool:
         """Whether the checkpoint is committed (and not deleted)."""
@@ -281,14 +284,18 @@ class CheckpointStore:
 
     def _fill(self, manifest: Manifest, target: Path, on_read: OnRead | None) -> None:
         if manifest.link:
-            fetch(manifest.link, target, self._give_up_after_s, on_read)
+            fetch(self._linked(manifest), manifest.link, target, self._give_up_after_s, on_read)
         else:
             self.reading(manifest).into(target, on_read)
 
     def check_link(self, manifest: Manifest) -> None:
-        """See that something is there, if it is a link. Raises: CheckpointDamagedError, StorageError."""
+        """See that something is there, if it is a link.
+
+        Raises: CheckpointDamagedError: nothing is. OutsideStorageError: it is not to be followed.
+            StorageError.
+        """
         if manifest.link:
-            self._linked_bytes(manifest)
+            _something(self._linked(manifest), manifest.link)
 
     def verify(self, ref: CheckpointRef | str) -> Manifest:
         """Read a checkpoint whole and check it, without keeping it. Raises: CheckpointDamagedError.
@@ -390,25 +397,32 @@ def restore_uri(
     *,
     on_read: OnRead | None = None,
     cache: NodeCache | None = None,
+    follows: bool = False,
 ) -> Manifest:
     """Restore a checkpoint from its URI alone, into a folder that is absent or empty.
 
-    `cache`: what this node has of it; what it has not is kept there.
+    `cache`: what this node has of it; what it has not is kept there. `follows`: as in `CheckpointStore`.
 
     Raises: SpecError for what is not a checkpoint URI, CheckpointDamagedError, StorageError.
     """
     storage_path, sweep_id, _, _ = parse_uri(uri)
-    store = CheckpointStore(open_store(storage_path), sweep_id, cache=cache)
+    store = CheckpointStore(open_store(storage_path), sweep_id, cache=cache, follows=follows)
     return store.restore(uri, target_dir, on_read=on_read)
 
 
 @contextmanager
-def open_checkpoint(uri: str) -> Iterator[Path]:
-    """A temporary folder with the checkpoint in it, removed at the end."""
+def open_checkpoint(uri: str, *, follows: bool = False) -> Iterator[Path]:
+    """A temporary folder with the checkpoint, removed at the end. `follows`: as in `CheckpointStore`."""
     with tempfile.TemporaryDirectory(prefix="raysweep-checkpoint-") as folder:
         target = Path(folder) / "checkpoint"
-        restore_uri(uri, target)
+        restore_uri(uri, target, follows=follows)
         yield target
+
+
+def _something(linked: Linked, uri: str) -> Linked:
+    if not linked.files:
+        raise CheckpointDamagedError(uri, GONE, CHOOSE_FIX)
+    return linked
 
 
 def _refuse_own(uri: str) -> None:

@@ -3,17 +3,22 @@
 A put writes a temporary file and gives it its name in one step (link for create-only, rename for replace), so
 no reader ever sees half an object. A durable put syncs the file before the name and the folder after it: what
 has a name is whole, even after a power cut. No threads and no runtime: safe in forked children.
+
+Below the root no symbolic link that leads out of it is read through: people are shown what is read here. What
+counts is where the opened file lies, so that nothing can be exchanged between a look and the read.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import itertools
 import os
 import random
 import resource
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -21,7 +26,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from raysweep.errors import StorageError, StorageNotWritableError, StorageUnavailableError
+from raysweep.errors import (
+    OutsideStorageError,
+    StorageError,
+    StorageNotWritableError,
+    StorageUnavailableError,
+)
 from raysweep.storage.objects.store import CHUNK_BYTES, ObjectInfo, check_key
 
 TEMPORARY_MARK = ".raysweep-tmp-"
@@ -54,6 +64,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._real_root = ""
         # The folders that writes of ours gave a new folder, which may not be on the disk yet; and those above
         # our objects that were synced once, whichever process made their content.
         self._owed: dict[Path, tuple[Path, ...]] = {}
@@ -71,13 +82,13 @@ class LocalStore:
 
     def get(self, key: str) -> bytes | None:
         def read() -> bytes:
-            with open(self._path(key), "rb", buffering=0) as file:
-                return file.readall()
+            with self._open(key) as file:
+                return file.readall() or b""
 
         return self._unless_missing(key, read)
 
     def get_chunks(self, key: str) -> Iterator[bytes] | None:
-        file = self._unless_missing(key, lambda: open(self._path(key), "rb", buffering=0))  # noqa: SIM115
+        file = self._unless_missing(key, lambda: self._open(key))
         if file is None:
             return None
 
@@ -149,11 +160,14 @@ class LocalStore:
             self._prune(path.parent)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        top = self._root / check_key(prefix) if prefix else self._root
-        yield from self._walk(top, f"{prefix}/" if prefix else "")
+        top = self._folder(prefix)
+        if top is not None:
+            yield from self._walk(top, f"{prefix}/" if prefix else "")
 
     def list_folders(self, prefix: str = "") -> tuple[str, ...]:
-        top = self._root / check_key(prefix) if prefix else self._root
+        top = self._folder(prefix)
+        if top is None:
+            return ()
         try:
             with os.scandir(top) as entries:
                 return tuple(sorted(entry.name for entry in entries if entry.is_dir()))
@@ -163,9 +177,8 @@ class LocalStore:
             self._fail(prefix, error)
 
     def head(self, key: str) -> ObjectInfo | None:
-        path = self._path(key)
-        status = self._unless_missing(key, lambda: os.stat(path))
-        if status is None or not os.path.isfile(path):
+        status = self._unless_missing(key, lambda: self._look(self._path(key), key))
+        if status is None or not stat.S_ISREG(status.st_mode):
             return None
         return ObjectInfo(key=key, size_bytes=status.st_size, modified_at=status.st_mtime)
 
@@ -198,6 +211,45 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
+
+    def _open(self, key: str) -> io.FileIO:
+        def opened(path: str, flags: int) -> int:
+            # What is no regular file may have no other end that ever writes.
+            descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                self._check_inside(descriptor, path, key)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            return descriptor
+
+        return open(self._path(key), "rb", buffering=0, opener=opened)
+
+    def _look(self, path: Path, key: str) -> os.stat_result:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            self._check_inside(descriptor, path, key)
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _folder(self, prefix: str) -> Path | None:
+        """The folder of this prefix; None where there is none."""
+        top = self._path(prefix) if prefix else self._root
+        return None if self._unless_missing(prefix, lambda: self._look(top, prefix)) is None else top
+
+    def _check_inside(self, descriptor: int, path: str | Path, key: str) -> None:
+        real = _real_path(descriptor, path)
+        if not self._is_below(real):
+            self._real_root = os.path.realpath(self._root)  # not known yet, or moved since
+            if not self._is_below(real):
+                problem = f"leads to {real} by a symbolic link, out of the storage path"
+                fix = "mount that folder there instead (mount --bind), or copy it"
+                raise OutsideStorageError(str(self._root / key), problem, fix)
+
+    def _is_below(self, real: str) -> bool:
+        root = self._real_root
+        return bool(root) and (real == root or real.startswith(f"{root.rstrip('/')}/"))
 
     def _write(self, key: str, chunks: Iterable[bytes], *, durable: bool, replace: bool) -> bool:
         path = self._path(key)
@@ -266,7 +318,9 @@ class LocalStore:
                 yield from self._walk(Path(entry.path), f"{prefix}{entry.name}/")
                 continue
             try:
-                status = entry.stat()
+                # A link that leads out is listed as itself: it can be deleted, and not read.
+                is_inside = not entry.is_symlink() or self._is_below(os.path.realpath(entry.path))
+                status = entry.stat(follow_symlinks=is_inside)
             except FileNotFoundError:  # deleted since the listing
                 continue
             yield ObjectInfo(key=prefix + entry.name, size_bytes=status.st_size, modified_at=status.st_mtime)
@@ -296,6 +350,14 @@ class LocalStore:
         kind = StorageUnavailableError if error.errno in _PASSING else StorageError
         fix = _FIXES.get(error.errno or 0, "check that the folder is there and writable")
         raise kind(path, problem, fix) from error
+
+
+def _real_path(descriptor: int, path: str | Path) -> str:
+    """Where an open file lies, without symbolic links; by its path where there is no /proc."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return os.path.realpath(path)
 
 
 def _version_of(data: bytes) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from raysweep.errors import OutsideStorageError
 from raysweep.storage.objects.store import Store
 
 T = TypeVar("T")
@@ -31,5 +32,16 @@ def run_folders(store: Store) -> tuple[str, ...]:
 def folders_with(store: Store, name: str) -> list[str]:
     """The runs that have an object of this name, sorted; a request for each. Raises: StorageError."""
     folders = run_folders(store)
-    has = each_of(store, lambda folder: store.exists(f"{folder}/{name}"), folders)
+    has = each_of(store, lambda folder: seems_there(store, f"{folder}/{name}"), folders)
     return [folder for folder, is_there in zip(folders, has, strict=True) if is_there]
+
+
+def seems_there(store: Store, key: str) -> bool:
+    """Whether there is such an object, or a link out of the storage path: reading it tells that.
+
+    Raises: StorageError.
+    """
+    try:
+        return store.exists(key)
+    except OutsideStorageError:
+        return True

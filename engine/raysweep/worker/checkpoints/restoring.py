@@ -81,7 +81,7 @@ def _restore(place: SweepPlace, reference: str, target: Path) -> None:
     from raysweep.storage.objects.opening import open_store
 
     cache = open_cache(place.node_cache)
-    store = CheckpointStore(open_store(place.storage_path), place.sweep_id, cache=cache)
+    store = CheckpointStore(open_store(place.storage_path), place.sweep_id, cache=cache, follows=True)
     try:
         store.restore(reference, target)
     except CheckpointDamagedError as error:

@@ -17,7 +17,7 @@ FILES = {"model.bin": b"m" * 300_000, "sub/shard-0": b"s", "empty": b""}
 
 @pytest.fixture
 def checkpoints(tmp_path: Path) -> CheckpointStore:
-    return CheckpointStore(open_store(str(tmp_path / "sweeps")), "s-1", give_up_after_s=1.0)
+    return CheckpointStore(open_store(str(tmp_path / "sweeps")), "s-1", give_up_after_s=1.0, follows=True)
 
 
 @pytest.fixture
@@ -41,7 +41,9 @@ def test_a_folder_is_kept_by_its_address_and_given_back(
     assert (saved.uri, saved.size_bytes) == (checkpoints.uri("00000", 3), 300_001)
     assert [info.key for info in checkpoints.store.list()] == ["s-1/checkpoints/00000/3.json"]
     seen: list[tuple[int, int]] = []
-    manifest = restore_uri(saved.uri, tmp_path / "back", on_read=lambda *read: seen.append(read))
+    manifest = restore_uri(
+        saved.uri, tmp_path / "back", on_read=lambda *read: seen.append(read), follows=True
+    )
     assert read(tmp_path / "back") == FILES
     assert (manifest.metadata["report"], manifest.link) == (2, f"{theirs.url}/runs/7")
     assert (sum(size for size, _ in seen), {total for _, total in seen}) == (300_001, {300_001})
