@@ -6,11 +6,15 @@ was made of: where the two differ, a later run wrote the outcome, and the summar
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Literal, Self
 
 import orjson
 
 from raysweep.documents.json_numbers import Counts, Number
+from raysweep.documents.json_values import leaves
+from raysweep.errors import one_line
 from raysweep.outcome.record import Record
 from raysweep.outcome.sweep import SweepOutcome
 from raysweep.outcome.train import TrainOutcome
@@ -19,6 +23,8 @@ from raysweep.outcome.usage import Usage
 
 SUMMARY = "summary.json"
 FORMAT = 1
+MAX_VALUES = 20
+_MAX_TEXT = 60
 
 
 class RunSummary(Record):
@@ -40,6 +46,8 @@ class RunSummary(Record):
     """Of the best trial."""
     trial_id: str = ""
     """The best trial."""
+    config: dict[str, Any] = {}
+    """The best trial's config by paths, of a training its metrics: `MAX_VALUES` of them, texts cut."""
     counts: Counts = Counts()
     """Trials by state."""
     num_trials: int | None = None
@@ -87,6 +95,15 @@ class RunSummary(Record):
             return None
 
 
+def first_values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a list shows of a config, by paths; its size is bounded."""
+    return {path: _cut(value) for path, value in islice(leaves(config), MAX_VALUES)}
+
+
+def _cut(value: Any) -> Any:
+    return value if isinstance(value, int | float | None) else one_line(str(value), _MAX_TEXT)
+
+
 def summary_of_sweep(outcome: SweepOutcome) -> RunSummary:
     """Of a sweep that has ended."""
     best, attempts, trial_s = outcome.found_best, 0, 0.0
@@ -104,6 +121,7 @@ def summary_of_sweep(outcome: SweepOutcome) -> RunSummary:
         mode=outcome.mode,
         score=best.score if best is not None else None,
         trial_id=best.trial_id if best is not None else "",
+        config=first_values(best.config) if best is not None else {},
         counts=outcome.counts,
         num_trials=outcome.wanted_trials,
         attempts=attempts,
@@ -126,6 +144,7 @@ def summary_of_training(outcome: TrainOutcome) -> RunSummary:
         status=outcome.status,
         has_ended=True,
         why=outcome.error.line if outcome.error is not None else outcome.ended_by,
+        config=first_values(outcome.metrics),
         started_at=outcome.started_at,
         ended_at=outcome.ended_at,
         usage=outcome.usage,

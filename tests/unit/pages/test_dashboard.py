@@ -16,14 +16,16 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.pages import live
-from raysweep.pages.dashboard import Access, serving
+from raysweep.pages.dashboard import Access, runs, serving
 from raysweep.pages.dashboard.access import host_of, is_loopback
 from raysweep.pages.document import make_document
 from raysweep.runs.reading.whole_sweep import WholeReader, read_whole
+from raysweep.storage.checkpoints.manifest import Manifest, encode_manifest
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.logs import log_name
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.parallel import run_folders
+from raysweep.storage.objects.sealed import encode_sealed
 from tests.unit.pages.sweeps import first_half, nights, second_half, store
 
 TOKEN = "a-token-of-24-characters"
@@ -306,3 +308,46 @@ def test_a_checkpoint_is_downloaded_whole(tmp_path: Path) -> None:
         assert Asked(address, f"{path}1").status == 502
         # A refused one leaves the way free for the next.
         assert Asked(address, f"{path}0").status == 409
+
+
+def test_nothing_outside_of_the_storage_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a manifest says, and whatever symbolic links lie in the folder of a run."""
+    monkeypatch.setattr(runs, "FRESH_S", 0.0)
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "key").write_text("a secret")
+    folder, outcome = store(tmp_path / "a", num_samples=3)
+    other, _ = store(tmp_path / "a", name="other", num_samples=2)
+    checkpoints = CheckpointStore(folder.store, folder.sweep_id)
+    uri = outcome.trials[0].checkpoint_uri
+    assert uri is not None
+    trial, number = checkpoints.addresses.locate(uri)
+    run = tmp_path / "a" / folder.sweep_id
+    (run / log_name("00001", 1)).parent.mkdir(exist_ok=True)
+    (run / log_name("00001", 1)).symlink_to(tmp_path / "private" / "key")
+    (tmp_path / "a" / other.sweep_id).rename(tmp_path / "elsewhere")
+    (tmp_path / "a" / other.sweep_id).symlink_to(tmp_path / "elsewhere")
+    with serving(str(tmp_path / "a"), Access(), 0) as (address, _):
+        for link in (str(tmp_path / "private"), "../private", ".", f"{folder.sweep_id}/sweep.json"):
+            forged = Manifest(
+                trial_id=trial, number=number, folder=f"{number}-x", files=(), link=link, link_bytes=1
+            )
+            folder.store.put(
+                checkpoints.addresses.manifest_key(trial, number), encode_sealed(encode_manifest(forged))
+            )
+            refused = Asked(address, f"/run/{folder.sweep_id}/checkpoint.tar?trial=0")
+            assert refused.status == 409
+            assert "it says that it stored its checkpoint itself" in refused.json["error"]
+        for path in (
+            f"/api/runs/{folder.sweep_id}/log?trial=1",
+            f"/api/runs/{other.sweep_id}",
+            f"/run/{other.sweep_id}/report.html",
+        ):
+            refused = Asked(address, path)
+            assert refused.status == 502
+            assert "out of the storage path" in refused.json["error"]
+        rows = {row["id"]: row["status"] for row in Asked(address, "/api/runs").json["shown"]["runs"]}
+        assert rows[folder.sweep_id] == "completed"
+        (tmp_path / "a" / "catalog" / "other.json").unlink()
+        rows = {row["id"]: row["status"] for row in Asked(address, "/api/runs").json["shown"]["runs"]}
+        assert (rows[folder.sweep_id], rows[other.sweep_id]) == ("completed", "damaged")
+        assert b"a secret" not in Asked(address, f"/run/{folder.sweep_id}/report.html").body

@@ -14,17 +14,20 @@ from typing import Any, Final
 
 from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
 from raysweep.outcome.showing.formatting import show_config
+from raysweep.outcome.summary import RunSummary
 from raysweep.pages.dashboard.nights import NightReader
 from raysweep.pages.failures import config_pairs
 from raysweep.pages.live import POLL_S, Answer, LiveSweep, Seen, answer, training_document
 from raysweep.runs.across_runs.champions import list_champions
-from raysweep.runs.folder import SweepFolder, list_sweeps
-from raysweep.runs.reading.glances import glance, glance_training
+from raysweep.runs.catalog import read_catalog
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reading.glances import glance_training
 from raysweep.runs.reading.logs import find_log, read_log
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.status import RunStatus
+from raysweep.runs.reading.summaries import read_summary
 from raysweep.runs.training import RunFolder, list_trainings
 from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.parallel import run_folders
 from raysweep.storage.objects.store import ObjectInfo, Store
 
 FRESH_S: Final = 2.0
@@ -78,32 +81,33 @@ class Runs:
         return answer({**shown, "poll_s": 1.0 if left else LIST_POLL_S})
 
     def _refresh(self) -> None:
-        kinds = dict.fromkeys(list_sweeps(self.store), "sweep")
-        kinds |= dict.fromkeys(list_trainings(self.store), "train")
-        for name in [name for name in self._rows if name not in kinds]:
-            del self._rows[name]
-            self._seen.pop(name, None)
-        for name, kind in kinds.items():
-            self._pending[name] = self._pool.submit(self._look, name, kind)
+        """The runs that have ended by the catalog, an object for each name; the others one by one."""
+        ids = run_folders(self.store)
+        catalog = read_catalog(self.store, ids)
+        known = {run_id: run for run_id in ids if (run := catalog.run(run_id)) is not None}
+        kept = {run_id: self._rows[run_id] for run_id in ids if run_id in self._rows}
+        self._rows = kept | {run_id: _row(run) for run_id, run in known.items()}
+        self._seen = {run_id: seen for run_id, seen in self._seen.items() if run_id in self._rows}
+        for run_id in ids:
+            if run_id not in known:
+                self._pending[run_id] = self._pool.submit(self._look, run_id)
 
-    def _look(self, name: str, kind: str) -> None:
-        """Read one run for the list; one that has ended only once."""
+    def _look(self, run_id: str) -> None:
+        """Read a run that the catalog does not have; a sweep that has ended only once."""
         try:
-            seen = self.store.head(f"{name}/outcome.json")
-            if seen is not None and self._seen.get(name) == seen and name in self._rows:
-                return
-            status = (
-                glance(SweepFolder(self.store, name))
-                if kind == "sweep"
-                else glance_training(RunFolder(self.store, name))
-            )
-            row = _row(status)
-        except RaysweepError as error:
-            seen, row = None, _row(RunStatus(run_id=name, status="damaged", problem=str(error)))
+            seen = self.store.head(f"{run_id}/outcome.json")
+        except RaysweepError:
+            seen = None  # the summary says what is wrong
+        if seen is not None and self._seen.get(run_id) == seen and run_id in self._rows:
+            return
+        run = read_summary(self.store, run_id)
         with self._lock:
-            self._rows[name] = row
+            if run is None:
+                self._rows.pop(run_id, None)
+                return
+            self._rows[run_id] = _row(run)
             if seen is not None:
-                self._seen[name] = seen
+                self._seen[run_id] = seen
 
     def nights(self, name: str) -> Answer:
         """The sweeps of one name beside each other, the newest first, and its champions.
@@ -183,8 +187,10 @@ class Runs:
                 "trial", f"trial {trial} has no checkpoint in this sweep", "see `raysweep checkpoints`"
             )
         store = CheckpointStore(self.store, name)
-        size = store.read_manifest(uri).size_bytes
-        fix = f"fetch it with: raysweep pull {uri} FOLDER"
+        manifest, fix = store.read_manifest(uri), f"fetch it with: raysweep pull {uri} FOLDER"
+        if manifest.link:
+            raise SpecError("trial", f"it says that it stored its checkpoint itself, at {manifest.link}", fix)
+        size = manifest.size_bytes
         if size > MAX_DOWNLOAD_BYTES:
             raise SpecError("trial", f"its checkpoint has {size / 1e9:.1f} GB, too much for a browser", fix)
         if not self._downloads.acquire(blocking=False):
@@ -223,23 +229,21 @@ class Runs:
         )
 
 
-def _row(status: RunStatus) -> dict[str, Any]:
-    best = status.best
-    training = status.training
+def _row(run: RunSummary) -> dict[str, Any]:
     return {
-        "id": status.run_id,
-        "kind": status.kind,
-        "name": status.name or status.run_id,
-        "key": status.key,
-        "status": status.status,
-        "is_running": status.is_running,
-        "ended": status.counts.ended,
-        "failed": status.counts.failed,
-        "num_trials": status.num_trials,
-        "metric": status.metric,
-        "best": best.score if best is not None else None,
-        "config": show_config(best.config if best is not None else training.metrics if training else {}),
-        "started_at": status.started_at,
-        "elapsed_s": status.elapsed_s if status.has_ended else None,
-        "problem": status.problem or (status.error.line if status.error is not None else ""),
+        "id": run.run_id,
+        "kind": run.kind,
+        "name": run.name or run.run_id,
+        "key": run.key,
+        "status": run.status,
+        "is_running": run.is_running,
+        "ended": run.counts.ended,
+        "failed": run.counts.failed,
+        "num_trials": run.num_trials,
+        "metric": run.metric,
+        "best": run.score,
+        "config": show_config(run.config),
+        "started_at": run.started_at,
+        "elapsed_s": run.took_s,
+        "problem": run.why if run.status in ("failed", "damaged") else "",
     }

@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from raysweep.errors import RaysweepError, StorageError
-from raysweep.outcome.summary import SUMMARY, RunSummary, summary_of_sweep, summary_of_training
+from raysweep.outcome.summary import (
+    SUMMARY,
+    RunSummary,
+    first_values,
+    summary_of_sweep,
+    summary_of_training,
+)
 from raysweep.runs.catalog import Catalog, read_catalog, stem_of
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.glances import glance, glance_training
@@ -21,7 +27,7 @@ from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder
 from raysweep.specs.identity import slug
 from raysweep.storage.objects.opening import open_store
-from raysweep.storage.objects.parallel import each_of, run_folders
+from raysweep.storage.objects.parallel import each_of, run_folders, seems_there
 from raysweep.storage.objects.sealed import unseal
 from raysweep.storage.objects.store import Store
 
@@ -79,10 +85,9 @@ def read_summary(store: Store, run_id: str, *, is_checked: bool = True) -> RunSu
         return _stored(store, run_id, is_checked=is_checked) or _made(store, run_id)
     except RaysweepError as error:
         problem = error.problem if isinstance(error, StorageError) else str(error)
-        kind = "sweep" if store.exists(f"{run_id}/sweep.json") else "train"
         where = f"{error.path}: " if isinstance(error, StorageError) else ""
         return RunSummary(
-            kind="sweep" if kind == "sweep" else "train",
+            kind="sweep" if seems_there(store, f"{run_id}/sweep.json") else "train",
             run_id=run_id,
             status="damaged",
             why=f"{where}{problem}",
@@ -163,6 +168,7 @@ def _unfinished(status: RunStatus) -> RunSummary:
         mode=status.mode,
         score=best.score if best is not None else None,
         trial_id=best.trial_id if best is not None else "",
+        config=first_values(best.config) if best is not None else {},
         counts=status.counts,
         num_trials=status.num_trials,
         started_at=status.started_at,
