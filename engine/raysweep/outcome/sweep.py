@@ -78,7 +78,9 @@ class SweepOutcome(Record):
     status: AnyStatus
     """How it ended; `running` or `interrupted`: it has not."""
     why: str = ""
-    """One line on why it ended."""
+    """One line on how it ended: the counts of its trials, `reason`, the best, the gate's verdict."""
+    reason: str = ""
+    """Why it ended, without the counts and the best; where none is stored, `why`."""
     ended_by: EndedBy | None = None
     """The limit that ended it; None where it came to its own end, failed, or was cancelled."""
     usage: Usage | None = None
@@ -130,7 +132,8 @@ class SweepOutcome(Record):
     format_version: int = 1
 
     @model_validator(mode="after")
-    def _restore_tuples(self) -> Self:
+    def _complete(self) -> Self:
+        self.__dict__["reason"] = self.reason or self.why
         if self.tuples:
             for name in ("best", "configs"):
                 self.__dict__[name] = with_tuples_in(self.__dict__[name], self.tuples)
@@ -238,18 +241,6 @@ class SweepOutcome(Record):
                 index,
                 point is not None and trial.is_feasible,
             )
-
-    @property
-    def reason(self) -> str:
-        """Why it ended, without the counts and the best that `why` has around it."""
-        why = self.why.removesuffix(f"; {self.gate.why}") if self.gate is not None else self.why
-        if self.infeasible:
-            why = why.removesuffix(f"; {self.infeasible}")
-        _, found, rest = why.partition(", ended by ")
-        if found:
-            return rest.partition("; best ")[0]
-        _, found, rest = why.partition(f"{self.status}: ")
-        return rest.rpartition("; best ")[0] or rest if found else why
 
     @property
     def wanted_trials(self) -> int | None:

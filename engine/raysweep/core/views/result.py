@@ -88,6 +88,7 @@ def outcome_so_far(
         key=key,
         status=status,
         why=explain(state),
+        reason=end.why,
         ended_by=EndedBy.model_validate(end.by) if end.by else None,
         usage=Usage(**usage(state, until)),
         min_trials=state.spec.stop.min_trials,
