@@ -22,7 +22,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import BestTrial, RunningTrial, SweepOutcome, SweepProgress
+from raysweep.outcome.ranking import is_better
 from raysweep.outcome.showing.formatting import (
     is_notebook,
     show_best,
@@ -31,7 +33,6 @@ from raysweep.outcome.showing.formatting import (
     show_counts,
     show_duration,
     show_expected,
-    show_number,
     show_progress,
 )
 
@@ -78,7 +79,7 @@ class LiveTable:
         self._notes: list[str] = []
         self._line_at = self._best_at = -math.inf
         self._shown_best: BestTrial | None = None
-        self._has_ended = False
+        self._has_ended = self._has_ahead = False
         self._face = _make_face(self.console, self._draw)
 
     def __enter__(self) -> Self:
@@ -151,10 +152,14 @@ class LiveTable:
             return
         best = progress.best
         if now - self._line_at >= LINE_EVERY_S:
-            self._line_at, self._shown_best = now, best
+            self._line_at = now
+            self._shown_best = best if _beats(progress, self._shown_best) else self._shown_best
             face.say(f"{head} {progress.status}: {show_progress(progress)}")
-        elif _is_other(best, self._shown_best) and now - self._best_at >= BEST_EVERY_S:
+        elif _beats(progress, self._shown_best) and now - self._best_at >= BEST_EVERY_S:
             self._best_at, self._shown_best = now, best
+            face.say(f"{head} {show_best(progress)}")
+        elif progress.ahead is not None and not self._has_ahead:
+            self._has_ahead = True  # once: which one is ahead changes to and fro
             face.say(f"{head} {show_best(progress)}")
 
     # -- screen
@@ -172,8 +177,10 @@ def _waiting(text: Text) -> Group:
     return Group(text, ProgressBar(total=None, width=BAR_COLUMNS, pulse=True))
 
 
-def _is_other(best: BestTrial | None, shown: BestTrial | None) -> bool:
-    return best is not None and (shown is None or best.score != shown.score)
+def _beats(progress: SweepProgress, shown: BestTrial | None) -> bool:
+    """Whether there is a better best than the one shown: not where trials that had ended run again."""
+    best = progress.best
+    return best is not None and is_better(best.score, shown.score if shown else None, progress.mode)
 
 
 def _begin(progress: SweepProgress) -> str:

@@ -14,9 +14,10 @@ import orjson
 
 from raysweep.documents.report_link import report_place
 from raysweep.jobs.attach import RunningJob
+from raysweep.numeric.shown import rounded, show_number
 from raysweep.outcome import TrialOutcome
 from raysweep.outcome.showing.estimate_text import estimate_facts
-from raysweep.outcome.showing.formatting import show_config, show_counts, show_duration, show_number
+from raysweep.outcome.showing.formatting import show_config, show_counts, show_duration
 from raysweep.runs.reading.curve import Dot
 from raysweep.runs.reading.status import RunStatus
 from raysweep.specs.identity import slug
@@ -39,9 +40,9 @@ def leaderboard(status: RunStatus) -> list[dict[str, Any]]:
     """One row for each of the best trials."""
     rows = []
     for place, trial in enumerate(status.top[:ROWS], 1):
-        row: dict[str, Any] = {"#": place, "trial": trial.trial_id, status.metric: trial.score}
+        row: dict[str, Any] = {"#": place, "trial": trial.trial_id, status.metric: _shown(trial.score)}
         if status.others:
-            row |= {name: trial.metrics.get(name) for name in status.others}
+            row |= {name: _shown(trial.metrics.get(name)) for name in status.others}
             row["front"] = "*" if trial.trial_id in status.pareto else ""
         row |= {"state": trial.state, "reports": trial.reports}
         if status.constraints:
@@ -49,6 +50,10 @@ def leaderboard(status: RunStatus) -> list[dict[str, Any]]:
         row |= {name: _cell(value) for name, value in trial.config.items() if name not in row}
         rows.append(row)
     return rows
+
+
+def _shown(value: Any) -> Any:
+    return rounded(value) if isinstance(value, float) else value
 
 
 def table_text(status: RunStatus) -> str:
@@ -64,10 +69,11 @@ def report_text(status: RunStatus) -> str:
         parts.append(escape(status.why))
     if status.gate is not None:
         parts += ["## Gate", escape(status.gate.why)]
-    if status.infeasible:
-        parts += [f"## No best\n\n{escape(status.infeasible)}"]
-    if status.best is not None:
+    if status.best is None:
+        parts += [f"## No best\n\n{escape(status.no_best)}"]
+    else:
         parts += [f"## Best {escape(status.metric)}: {show_number(status.best.score)}", _trial(status.best)]
+        parts += [f"The {escape(status.ranked_by)}"]
     if status.pareto:
         parts += ["## Pareto front", escape(status.pareto_text)]
     if len(status.curve) > 1:

@@ -25,6 +25,7 @@ from prefect.logging.loggers import get_logger
 from raysweep.errors import RaysweepError
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.outcome.ranking import is_better
 from raysweep.outcome.showing.formatting import show_progress
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import status_of_outcome
@@ -79,7 +80,7 @@ class Follower:
         self._job: RunningJob | None = None
         self._progress: SweepProgress | None = None
         self._shown: dict[str, tuple[UUID, bytes]] = {}
-        self._best: str | None = None
+        self._best: float | None = None
         self._is_quiet = False
         self._ended = threading.Event()
         # The artifacts' events belong to the task run: the thread sees the task's context.
@@ -168,8 +169,8 @@ class Follower:
                 self._put(client, "leaderboard", "table", table, f"The best trials of {escape(self._name)}")
             self._put(client, "report", "markdown", report_text(status), f"Report of {status.run_id}")
             best = status.best
-            if best is not None and best.trial_id != self._best:
-                self._best = best.trial_id
+            if best is not None and is_better(best.score, self._best, status.mode):
+                self._best = best.score
                 shown = best.model_dump(mode="json", include=_BEST_FIELDS)
                 payload = {"metric": status.metric, "mode": status.mode, "uri": status.uri, "best": shown}
                 emit("sweep", self._run_id, "new_best", payload, name=self._name)

@@ -118,7 +118,7 @@ def test_a_sweep_shows_its_summary_and_the_next_command(
     assert (ran.code, ran.err) == (0, "")
     name = sweep_id("cli", "k")
     assert f"completed {name}" in ran.out
-    assert "trials   5 of 5 trials ended: 5 done" in ran.out
+    assert "trials   5 of 5 trials ended: 5 completed" in ran.out
     assert re.search(r"best     loss 0\.\d+ \(trial 0000\d\)", ran.out)
     assert f"outcome  {storage}/{name}/outcome.json" in ran.out
     following = f"best {name} --storage {storage}"

@@ -107,7 +107,7 @@ def test_a_night_and_the_same_night_again(home: Path) -> None:
     assert not NOISE.search(output), output
     outcome = night.outcome()
     best = outcome["best"]["config"]["x"]
-    assert "3 of 3 trials ended: 3 done" in output
+    assert "3 of 3 trials ended: 3 completed" in output
     assert f"loss {outcome['best']['score']:.6g} (trial " in output
     assert f"x={best:.4g}" in output.split("full scale")[1], "the best config went into the training"
     assert f"raysweep best {outcome['sweep_id']} --storage" in output
@@ -116,7 +116,7 @@ def test_a_night_and_the_same_night_again(home: Path) -> None:
     again = night.start("2026-11-21")
     output, _ = again.communicate()
     assert again.returncode == 0, output
-    assert "3 of 3 trials ended: 3 done" in output
+    assert "3 of 3 trials ended: 3 completed" in output
     assert len(night.starts()) == 3, "nothing runs twice"
     assert not NOISE.search(output), output
 
@@ -247,7 +247,7 @@ def test_interrupted_and_run_again(home: Path) -> None:
     process = night.start("k", is_trained=False)
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert "4 of 4 trials ended: 4 done" in output
+    assert "4 of 4 trials ended: 4 completed" in output
     starts = night.starts()
     from_zero = [line for line in starts if line.endswith("from 0")]
     assert len(from_zero) == 4, f"each trial began once, the cut ones continued from a checkpoint: {starts}"

@@ -99,9 +99,10 @@ def notebook(tmp_path: Path) -> Iterator[Notebook]:
 @pytest.mark.slow
 def test_a_sweep_is_interrupted_and_the_next_cell_resumes_it(notebook: Notebook) -> None:
     assert notebook.run(DEFINE).error == ""
-    first = notebook.run(RUN, interrupt_at="best loss")
+    first = notebook.run(RUN, interrupt_at="ahead loss")
     assert re.fullmatch(
-        r"SweepInterrupted: sweep 'cells-\w+' was interrupted; 0 of 3 trials ended: 0 done; best loss [\d.]+ "
+        r"SweepInterrupted: sweep 'cells-\w+' was interrupted; 0 of 3 trials ended: 0 completed; "
+        r"no trial with loss has ended; ahead loss [\d.]+ "
         r"\(trial 0000\d\): .*; run it again with the same key to resume it",
         first.error,
     ), first
@@ -113,5 +114,5 @@ def test_a_sweep_is_interrupted_and_the_next_cell_resumes_it(notebook: Notebook)
 
     again = notebook.run(f"PACE.write_text('0')\n{RUN}\noutcome.status")
     assert (again.error, again.text[-11:]) == ("", "'completed'"), again
-    assert "3 of 3 trials ended: 3 done" in again.text
+    assert "3 of 3 trials ended: 3 completed" in again.text
     assert notebook.run("len(outcome), outcome.best.score").text.startswith("(3, 0.00171")

@@ -99,7 +99,7 @@ def test_a_package_in_its_own_folder(said: Callable[..., str], key: str) -> None
     """Neither is it installed, nor on PYTHONPATH: it lies beside its spec."""
     folder, spec = ("project", "sweep.yaml") if key == "from its own folder" else (".", "project/sweep.yaml")
     out = said("-m", "raysweep.cli", "sweep", spec, folder=folder)
-    assert "4 of 4 trials ended: 4 done" in out
+    assert "4 of 4 trials ended: 4 completed" in out
     assert "profit 1.40762 (trial 00001): discount=0.178225" in out
 
 

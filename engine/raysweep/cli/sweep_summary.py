@@ -61,9 +61,10 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
     if best is not None:
         yield "best", f"{show_score(status.metric, best.score, best.trial_id)}: {show_config(best.config)}"
         if status.pareto:
+            yield "by", status.ranked_by
             yield "front", status.pareto_text
-    elif status.infeasible:
-        yield "best", f"none: {status.infeasible}"
+    else:
+        yield "best", f"none: {status.no_best}"
     if best is not None and best.checkpoint_uri:
         yield "checkpoint", best.checkpoint_uri
     if status.gate is not None:

@@ -15,6 +15,7 @@ from raysweep.errors import SpecError
 from raysweep.hooks.mlflow import MAX_TAG_CHARS, MlflowOptions, check_address
 from raysweep.hooks.mlflow_server import Server
 from raysweep.hooks.model_registry import ModelRegistry, RegistryOptions, Release
+from raysweep.numeric.shown import show_number
 
 _RELEASE: Final = "raysweep.release"
 _PAGE: Final = 200
@@ -117,7 +118,7 @@ def _version(name: str, release: Release) -> dict[str, Any]:
         "raysweep.trial_id": release.trial_id,
         "raysweep.key": release.key,
         "raysweep.training": release.run_id,
-        f"raysweep.{release.metric}": f"{release.mean:.6g}",
+        f"raysweep.{release.metric}": show_number(release.mean),
         "raysweep.data": release.data,
         "raysweep.code_digest": release.code_digest,
         "raysweep.spec_digest": release.spec_digest,

@@ -30,5 +30,5 @@ class ProgressLines:
 
 
 def progress_line(progress: SweepProgress) -> str:
-    """`running: 12 of 50 trials ended: 12 done, 4 running; best auc 0.93 (trial 00007)`."""
+    """`running: 12 of 50 trials ended: 12 completed, 4 running; best auc 0.93 (trial 00007)`."""
     return f"{progress.status}: {show_progress(progress, has_config=False)}"

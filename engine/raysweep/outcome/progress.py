@@ -27,7 +27,7 @@ class Holder(Record):
 
 
 class BestTrial(Record):
-    """The best trial so far."""
+    """The best trial so far, or the one that is ahead."""
 
     trial_id: str
     score: Number
@@ -67,6 +67,9 @@ class SweepProgress(Record):
     constraints: tuple[str, ...] = ()
     """What the metrics of a trial have to satisfy to be the best."""
     best: BestTrial | None = None
+    """Of the trials that have ended."""
+    ahead: BestTrial | None = None
+    """While none of them is the best: of those that run."""
     running: tuple[RunningTrial, ...] = ()
     slots: int = 0
     """How many trials can run at once."""

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterator, Sequence
-from heapq import nsmallest
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import model_validator
 
 from raysweep.documents.json_numbers import Counts
 from raysweep.errors import RaysweepError, SweepFailedError, one_line
-from raysweep.numeric.pareto import Point, find_front, front_first, point_of
+from raysweep.numeric.pareto import find_front
+from raysweep.numeric.shown import show_number
 from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
 from raysweep.outcome.gate import GateOutcome
 from raysweep.outcome.plots import Plots, write_report
+from raysweep.outcome.ranking import Ranked, best_first, is_allowed, is_standing, ranked
 from raysweep.outcome.record import ErrorInfo, Record
+from raysweep.outcome.showing.best import why_no_best
 from raysweep.outcome.showing.html import TOP, outcome_html, show_pairs
 from raysweep.outcome.showing.text import outcome_text, short
 from raysweep.outcome.trial import TrialOutcome
@@ -54,16 +56,6 @@ class EndedBy(Record):
     """For `stop.plateau`: the metric that was not improved on."""
     trial: int | None = None
     """For `stop.target`: the trial that reached it."""
-
-
-class _Ranked(NamedTuple):
-    """Where a trial ranks: the smallest is the best, equal ones keep their order."""
-
-    violation: float
-    point: Point
-    place: int
-    """In `SweepOutcome.trials`."""
-    may_be_best: bool
 
 
 class SweepOutcome(Record):
@@ -148,7 +140,7 @@ class SweepOutcome(Record):
     def __str__(self) -> str:
         best, line = self.found_best, ""
         if best is not None:
-            score = f", {self.metric} {best.score:.6g}" if best.score is not None else ""
+            score = f", {self.metric} {show_number(best.score)}" if best.score is not None else ""
             line = f"best: trial {best.trial_id}{score}, config {short(best.config)}"
         head = f"{self.sweep_id}: {self.status}"
         return outcome_text(head, one_line(self.why, 400), line, uri=self.uri, notes=self.notes)
@@ -186,13 +178,8 @@ class SweepOutcome(Record):
         """
         if self.configs:
             return tuple(self.trials[each.best] for each in self.configs[: max(k, 0)])
-        count = max(k, 0)
-        if not self.others:
-            return tuple(self.trials[each.place] for each in nsmallest(count, self._ranked()))
-        found = sorted(self._ranked())
-        first = [each for each in found if each.may_be_best]
-        found[: len(first)] = [first[place] for place in front_first([each.point for each in first])]
-        return tuple(self.trials[each.place] for each in found[:count])
+        places = best_first(rows_of(self.trials), self.modes, self.status, max(k, 0))
+        return tuple(self.trials[place] for place in places)
 
     def judged_by(self, metric: str, mode: Literal["min", "max"]) -> SweepOutcome:
         """This outcome as if that had been its only metric: scores are from each trial's last report."""
@@ -202,7 +189,9 @@ class SweepOutcome(Record):
         update: dict[str, object] = {"metric": metric, "mode": mode, "others": {}, "trials": trials}
         update |= {"configs": (), "best": None}
         judged = self.model_copy(update=update)
-        best = next((trial for trial in judged.top(1) if trial.is_feasible), None)
+        best = next(
+            (judged.trials[each.place] for each in sorted(judged._ranked()) if each.may_be_best), None
+        )
         return judged.model_copy(update={"best": best})
 
     @property
@@ -224,23 +213,11 @@ class SweepOutcome(Record):
         return {self.metric: self.mode, **self.others}
 
     def may_be_best(self, trial: TrialOutcome | TrialRow) -> bool:
-        """Whether a trial that has a score satisfies the constraints, and has a value of each metric."""
-        return trial.is_feasible and (not self.others or point_of(trial.metrics, self.modes) is not None)
+        """Whether the score of a trial stands, satisfies the constraints, and has a value of each metric."""
+        return is_standing(trial.state, self.status) and is_allowed(trial, self.modes)
 
-    def _ranked(self) -> Iterator[_Ranked]:
-        """All that did not fail and have a score: as in the core, the first metric before the others."""
-        sign, modes = -1 if self.mode == "max" else 1, self.modes
-        for index, trial in enumerate(rows_of(self.trials)):
-            score = trial.score
-            if trial.state == "failed" or score is None or not math.isfinite(score):
-                continue
-            point = point_of(trial.metrics, modes) if self.others else (sign * score,)
-            yield _Ranked(
-                trial.violation if point is not None else math.inf,
-                point if point is not None else (sign * score,),
-                index,
-                point is not None and trial.is_feasible,
-            )
+    def _ranked(self) -> Iterable[Ranked]:
+        return ranked(rows_of(self.trials), self.modes, self.status)
 
     @property
     def wanted_trials(self) -> int | None:
@@ -262,9 +239,18 @@ class SweepOutcome(Record):
     def infeasible(self) -> str:
         """`no trial satisfies latency_ms <= 20; the nearest is trial 00003 with loss 0.2`; else empty."""
         nearest = next(iter(self.top(1)), None) if self.found_best is None else None
-        if nearest is None or self.may_be_best(nearest):
+        if nearest is None or is_allowed(nearest, self.modes):
             return ""
         return show_infeasible(self.constraints, nearest, self.metric, self.others)
+
+    @property
+    def no_best(self) -> str:
+        """Why there is no best trial; empty where there is one."""
+        if self.found_best is not None:
+            return ""
+        has_failed = any(row.state == "failed" and row.score is not None for row in rows_of(self.trials))
+        first = next(iter(self.top(1)), None) if self.metric else None
+        return self.infeasible or why_no_best(self.metric, first, self.status, has_failed=has_failed)
 
     @property
     def first_failure(self) -> TrialOutcome | None:
@@ -378,7 +364,7 @@ def show_infeasible(
     text = f"no trial {' and '.join([*parts, *([f'has a number for each of {metrics}'] if others else [])])}"
     if nearest is None or nearest.score is None:
         return text
-    return f"{text}; the nearest is trial {nearest.trial_id} with {metric} {nearest.score:.6g}"
+    return f"{text}; the nearest is trial {nearest.trial_id} with {metric} {show_number(nearest.score)}"
 
 
 TRIAL_TIMES: Final = frozenset({"started_at", "ended_at"})

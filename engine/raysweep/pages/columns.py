@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import orjson
 
-from raysweep.runs.reading.whole_sweep import number_of
+from raysweep.numeric.shown import rounded
+from raysweep.runs.reading.whole_sweep import needs_64_bits, number_of
 
 MAX_LABELS: Final = 20_000
 """A column of texts tells so many apart; the rest are one, `…`."""
@@ -34,12 +35,15 @@ def encode(values: array[Any]) -> Column:
 
 
 def numbers(values: Iterable[Any]) -> Column:
-    """Numbers of 32 bits, or of 64 where there are whole numbers that these cannot hold; None is NaN."""
+    """Numbers of 32 bits, or of 64 where there are some that these cannot hold; None is NaN.
+
+    Of 32 bits they are rounded to the digits that are shown: so they are shown as anywhere else.
+    """
     listed = list(values)
-    is_wide = any(type(value) is int and abs(value) > _EXACT_IN_F4 for value in listed)
-    if is_wide:
-        return encode(array("d", [float(value) if is_number(value) else float("nan") for value in listed]))
-    return encode(array("f", [number_of(value) for value in listed]))
+    found = [number_of(value) for value in listed]
+    if any(map(needs_64_bits, found)) or any(type(n) is int and abs(n) > _EXACT_IN_F4 for n in listed):
+        return encode(array("d", found))
+    return encode(array("f", [rounded(value) for value in found]))
 
 
 def whole(values: Iterable[int], most: int) -> Column:

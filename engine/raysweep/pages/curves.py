@@ -36,7 +36,9 @@ def curve_columns(
     names = [name for name in metrics if name in reported][:MAX_METRICS]
     chosen = _choose(sweep, ranked, len(names)) if names else []
     iterations, lengths = array("f"), array("I")
-    values = {name: array("f") for name in names}
+    shown = [sweep.curves[number].values for number in chosen]
+    wide = {name for values in shown for name in values if values[name].typecode == "d"}
+    columns = {name: array("d" if name in wide else "f") for name in names}
     for number in chosen:
         curve = sweep.curves[number]
         places = _places(len(curve.iterations))
@@ -44,13 +46,13 @@ def curve_columns(
         iterations.extend(curve.iterations[place] for place in places)
         for name in names:
             column = curve.values.get(name)
-            values[name].extend(column[place] if column is not None else float("nan") for place in places)
+            columns[name].extend(column[place] if column is not None else float("nan") for place in places)
     return {
         "of": len(sweep.curves),
         "trial": encode(array("I", chosen)),
         "length": encode(lengths),
         "iteration": encode(iterations),
-        "values": {name: encode(column) for name, column in values.items()},
+        "values": {name: encode(column) for name, column in columns.items()},
     }
 
 

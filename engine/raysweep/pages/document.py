@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from array import array
 from collections.abc import Sequence
 from typing import Any, Final, get_args
 
@@ -12,14 +11,15 @@ import orjson
 
 from raysweep.documents.json_values import leaves
 from raysweep.outcome import GateOutcome, RunningTrial, TrialOutcome, TrialState
+from raysweep.outcome.ranking import best_first, is_allowed, is_standing
 from raysweep.outcome.record import ErrorInfo
-from raysweep.pages.columns import Column, are_numbers, encode, numbers, show_label, texts, whole
+from raysweep.pages.columns import Column, are_numbers, is_number, numbers, show_label, texts, whole
 from raysweep.pages.compare import Other, compared
 from raysweep.pages.curves import curve_columns
 from raysweep.pages.failures import config_pairs, failure_groups
 from raysweep.pages.importances import importances
 from raysweep.pages.timeline import timeline_columns
-from raysweep.pages.words import certainty, verdict
+from raysweep.pages.words import certainty, sentence, verdict
 from raysweep.runs.reading.status import MAX_PARETO
 from raysweep.runs.reading.whole_sweep import WholeSweep, number_of
 from raysweep.space.domains import Float, Integer
@@ -49,8 +49,9 @@ def make_document(
     """
     params = _params(sweep)
     metrics = _metrics(sweep)
-    ranked = rank(sweep)
     status = sweep.status
+    order = rank(sweep)
+    ranked = [sweep.trials[place] for place in order]
     main = status.metric or next(iter(metrics), "")
     is_max = status.mode == "max" if status.metric else True
     return {
@@ -60,8 +61,11 @@ def make_document(
         "verdict": verdict(sweep),
         "certainty": certainty(sweep, ranked),
         "error": _error(status.error),
-        "best": _trial(status.best, sweep),
-        "top": [_trial(trial, sweep) for trial in ranked[:TOP]],
+        "best": _trial(status.best),
+        "ahead": _trial(status.ahead),
+        "no_best": sentence(status.no_best),
+        "ranked_by": sentence(status.ranked_by),
+        "top": [_trial(trial) for trial in ranked[:TOP]],
         "configs": [
             {
                 "number": each.number,
@@ -75,7 +79,7 @@ def make_document(
         ],
         "running": [_running(trial) for trial in status.running],
         "gate": _gate(status.gate),
-        "trials": _trials(sweep),
+        "trials": _trials(sweep, order),
         "params": [_param_column(name, values, is_log) for name, (values, is_log) in params.items()],
         "metrics": [_metric_column(sweep, name, values) for name, values in metrics.items()],
         "metric": main,
@@ -88,9 +92,7 @@ def make_document(
             is_max=is_max,
         )
         if status.metric and main in metrics and params
-        else {"problem": "Without a metric there is nothing that a parameter could matter for."}
-        if not status.metric
-        else {"problem": "No trial has a score."},
+        else {"problem": _why_no_importances(status.metric, has_score=main in metrics)},
         "failures": failure_groups(sweep, has_logs=has_logs),
         "timeline": timeline_columns(sweep.runs, status.started_at, status.read_at),
         "checkpoints": _checkpoints(sweep),
@@ -100,17 +102,20 @@ def make_document(
     }
 
 
-def rank(sweep: WholeSweep) -> list[TrialOutcome]:
-    """The trials that have a finite score and did not fail, the best first, as the outcome ranks them."""
-    if sweep.outcome is not None:
-        return list(sweep.outcome.top(len(sweep.trials)))
-    sign = -1.0 if sweep.status.mode == "max" else 1.0
-    found = [
-        trial
-        for trial in sweep.trials
-        if trial.state != "failed" and trial.score is not None and math.isfinite(trial.score)
-    ]
-    return sorted(found, key=lambda trial: (trial.violation, sign * (trial.score or 0.0), trial.number))
+def rank(sweep: WholeSweep) -> list[int]:
+    """The numbers of the trials that have a finite score and did not fail, as an outcome ranks them.
+
+    With `repeat` the best trial of each config comes first.
+    """
+    status, configs = sweep.status, sweep.outcome.configs if sweep.outcome is not None else ()
+    found = best_first(sweep.trials, {status.metric: status.mode, **status.others}, status.status)
+    return list(dict.fromkeys([*(each.best for each in configs), *found]))
+
+
+def _why_no_importances(metric: str, *, has_score: bool) -> str:
+    if not metric:
+        return "Without a metric there is nothing that a parameter could matter for."
+    return "Every trial has the same parameters." if has_score else "No trial has a score."
 
 
 def _facts(sweep: WholeSweep) -> dict[str, Any]:
@@ -184,12 +189,13 @@ def _gate(gate: GateOutcome | None) -> dict[str, Any] | None:
     }
 
 
-def _trial(trial: TrialOutcome | None, sweep: WholeSweep) -> dict[str, Any] | None:
+def _trial(trial: TrialOutcome | None) -> dict[str, Any] | None:
     if trial is None:
         return None
     return {
         "number": trial.number,
         "score": trial.score,
+        "metrics": config_pairs(trial.metrics),
         "config": config_pairs(trial.config),
         "config_json": orjson.dumps(trial.config, default=str).decode(),
         "checkpoint_uri": trial.checkpoint_uri,
@@ -203,7 +209,7 @@ def _error(error: ErrorInfo | None) -> dict[str, Any] | None:
     return {"kind": error.kind, "line": error.line, "where": error.where, "traceback": error.traceback or ""}
 
 
-def _trials(sweep: WholeSweep) -> dict[str, Any]:
+def _trials(sweep: WholeSweep, order: Sequence[int]) -> dict[str, Any]:
     """The columns that every trial has; a row is the trial of that number."""
     trials = sweep.trials
     start = sweep.status.started_at or 0.0
@@ -216,7 +222,14 @@ def _trials(sweep: WholeSweep) -> dict[str, Any]:
             round(trial.ended_at - start, 3) if trial.ended_at is not None else None for trial in trials
         ),
     }
-    if sweep.status.constraints:
+    status = sweep.status
+    if status.metric:
+        modes = {status.metric: status.mode, **status.others}
+        found["order"] = whole(order, len(trials))
+        found["standing"] = whole(
+            (int(is_standing(t.state, status.status) and is_allowed(t, modes)) for t in trials), 1
+        )
+    if status.constraints:
         found["feasible"] = whole((int(trial.is_feasible) for trial in trials), 1)
     if len(trials) <= MANY:
         found["kept"] = whole((int(trial.checkpoint_uri is not None) for trial in trials), 1)
@@ -301,8 +314,10 @@ def _metrics(sweep: WholeSweep) -> dict[str, list[float | None]]:
 
 
 def _finite(value: Any) -> float | None:
-    number = number_of(value)
-    return number if math.isfinite(number) else None
+    """A finite number as it is, whole or not."""
+    if not math.isfinite(number_of(value)):
+        return None
+    return value if is_number(value) else number_of(value)
 
 
 def _param_column(name: str, values: Sequence[Any], is_log: bool) -> dict[str, Any]:
@@ -342,7 +357,8 @@ def _metric_column(sweep: WholeSweep, name: str, values: Sequence[float | None])
         "name": name,
         "mode": mode,
         "log": len(there) > 2 and min(there) > 0 and max(there) / min(there) >= _WIDE,
-        "column": encode(array("f", [number_of(value) for value in values])),
+        "whole": all(value is None or isinstance(value, int) for value in values),
+        "column": numbers(values),
     }
 
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from raysweep.documents.quoting import markdown, paragraph
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import Confirmed, GateOutcome
-from raysweep.outcome.showing.formatting import show_config, show_number
+from raysweep.outcome.showing.formatting import show_config
 from raysweep.runs.across_runs.champions import Champion, Line
 from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts
 

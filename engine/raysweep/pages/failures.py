@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from raysweep.documents.json_values import leaves
 from raysweep.errors import RaysweepError
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import AttemptOutcome, ErrorInfo, TrialOutcome
-from raysweep.outcome.showing.formatting import show_number
 from raysweep.pages.columns import show_label
 from raysweep.runs.reading.logs import LogInfo, read_log
 from raysweep.runs.reading.whole_sweep import WholeSweep

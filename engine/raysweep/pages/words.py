@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from raysweep.documents.json_values import leaves
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import TrialOutcome
-from raysweep.outcome.showing.formatting import show_counts, show_duration, show_number
+from raysweep.outcome.showing.formatting import show_counts, show_duration
 from raysweep.runs.reading.whole_sweep import WholeSweep
 from raysweep.space.domains import Domain, Float, Integer
 from raysweep.space.perturbation import mutable_leaves
@@ -25,7 +26,7 @@ def verdict(whole: WholeSweep) -> str:
     if status.has_ended:
         took = f" after {show_duration(status.elapsed_s)}" if status.elapsed_s is not None else ""
         head = {
-            "completed": "The sweep is complete",
+            "completed": "The sweep completed",
             "target": "The sweep reached its target",
             "plateau": "The sweep ended because its results no longer improved",
             "deadline": "The deadline ended the sweep",
@@ -33,7 +34,7 @@ def verdict(whole: WholeSweep) -> str:
             "cancelled": "The sweep was cancelled",
             "failed": "The sweep failed",
         }.get(status.status, f"The sweep ended: {status.status}")
-        reason = f" {_sentence(status.reason)}" if status.reason else ""
+        reason = f" {sentence(status.reason)}" if status.reason else ""
         return f"{head}{took}: {counts}.{reason}"
     if status.is_running:
         return f"The sweep is running: {counts}."
@@ -57,9 +58,9 @@ def _certainty(whole: WholeSweep, ranked: Sequence[TrialOutcome]) -> Iterator[st
     best = status.best
     if status.gate is not None:
         promoted = "promoted" if status.gate.promoted else "not promoted"
-        yield f"Gate: {promoted}. {_sentence(status.gate.why)}"
+        yield f"Gate: {promoted}. {sentence(status.gate.why)}"
     if status.infeasible:
-        yield _sentence(status.infeasible)
+        yield sentence(status.infeasible)
     if best is None or not status.metric:
         return
     if outcome is not None and outcome.configs:
@@ -73,8 +74,6 @@ def _certainty(whole: WholeSweep, ranked: Sequence[TrialOutcome]) -> Iterator[st
         feasible = sum(trial.is_feasible for trial in ranked)
         yield f"{feasible} of {len(ranked)} trials with a score satisfy {' and '.join(status.constraints)}."
     yield from _ends_of_ranges(whole, best)
-    if not status.has_ended and best.state == "running":
-        yield f"Trial {best.trial_id} still runs: its score may change."
 
 
 def _repeats(whole: WholeSweep) -> Iterator[str]:
@@ -151,7 +150,8 @@ def _many(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """A text with a capital and a full stop; empty where it is."""
     text = text.strip()
     if not text:
         return ""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from raysweep.numeric.means import mean_of, spread_of
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.pipeline.comparison import MIN_SEEDS, Gain, Scores, mean_gain, paired_gains, unpaired_gain
 from raysweep.pipeline.sentences import explain, night_of, trial_of
@@ -106,7 +107,8 @@ def _first(
     if best.n < needed:
         why = f"not promoted: {trial_of(best)} has a score of {_count(best)}, {needed} are required; {head}"
         return GateOutcome(promoted=False, why=why, candidates=tuple(ranked), **common)
-    why = f"promoted: {metric} {best.mean:.6g} ± {_short(best.spread or 0.0)} ({trial_of(best)}); {head}"
+    score = f"{show_number(best.mean)} ± {show_number(best.spread or 0.0)}"
+    why = f"promoted: {metric} {score} ({trial_of(best)}); {head}"
     return GateOutcome(promoted=True, why=why, candidates=tuple(ranked), **common)
 
 
@@ -170,7 +172,3 @@ def _signed(scores: Sequence[float | None], sign: float) -> Scores:
 
 def _sign(mode: str) -> float:
     return 1.0 if mode == "max" else -1.0
-
-
-def _short(value: float) -> str:
-    return f"{value:.2g}"

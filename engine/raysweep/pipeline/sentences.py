@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import Confirmed
 from raysweep.pipeline.comparison import Gain
 from raysweep.specs.pipeline import GateSpec
@@ -79,5 +80,5 @@ def _show(number: float | None, places: int | None) -> str:
     if number is None:
         return "none"
     if places is None or not math.isfinite(number) or abs(number) >= _LARGE:
-        return f"{number:.6g}"
+        return show_number(number)
     return f"{number:.{places}f}"

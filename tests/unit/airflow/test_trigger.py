@@ -273,7 +273,7 @@ def progress(ended: int) -> SweepProgress:
 
 
 def test_a_line_of_progress() -> None:
-    expected = "running: 12 of 50 trials ended: 11 done, 1 failed; best auc 0.93 (trial 00007)"
+    expected = "running: 12 of 50 trials ended: 11 completed, 1 failed; best auc 0.93 (trial 00007)"
     assert progress_line(progress(11)) == expected
 
 

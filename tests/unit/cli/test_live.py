@@ -114,7 +114,8 @@ def test_a_line_a_minute(table: LiveTable, console: Console, clock: Clock) -> No
         table(progress(counts=counts, best=best(0.7213)))
         shown = "best auc 0.7213 (trial 00007): lr=0.0123457 net.depth=4"
         assert lines(console) == [
-            "[night 1:00] running: 18 of 30 trials ended: 12 done, 5 stopped, 1 failed, 2 running; " + shown
+            "[night 1:00] running: 18 of 30 trials ended: 12 completed, 5 stopped, 1 failed, 2 running; "
+            + shown
         ]
         clock.now = 161.0
         table(progress(counts=counts, best=best(0.7213)))
@@ -143,7 +144,7 @@ def test_one_line_at_the_end(table: LiveTable, console: Console, clock: Clock) -
         for _ in range(2):
             table(progress(status="target", counts={"completed": 2, "cancelled": 1}))
     assert lines(console)[1:] == [
-        "[night 1:02:05] target: 3 of 30 trials ended: 2 done, 1 cancelled; no auc yet"
+        "[night 1:02:05] target: 3 of 30 trials ended: 2 completed, 1 cancelled; no auc yet"
     ]
 
 
@@ -182,7 +183,7 @@ def test_the_table_on_a_terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch) 
         shown = file.getvalue()
     for part in (
         "night-1  running  0:34",
-        "0 of 30 trials ended: 0 done, 14 running",
+        "0 of 30 trials ended: 0 completed, 14 running",
         "best auc 0.9 (trial 00007): lr=0.0123457 net.depth=4",
         "00011",
         "1.1",
@@ -220,9 +221,9 @@ def test_durations(seconds: float, text: str) -> None:
 def test_configs_and_counts() -> None:
     assert show_config({}) == ""
     assert show_config({"a": {"b": 1e-7, "c": {}}, "d": [1, 2]}) == "a.b=1e-07 a.c={} d=[1, 2]"
-    assert show_counts(Counts()) == "0 done"
+    assert show_counts(Counts()) == "0 completed"
     assert show_counts(Counts({"completed": 1, "waiting": 2}), 5) == (
-        "1 of 5 trials ended: 1 done, 2 waiting for a retry"
+        "1 of 5 trials ended: 1 completed, 2 waiting for a retry"
     )
 
 
@@ -278,7 +279,7 @@ def test_the_end_says_what_failed_first_and_which_command_shows_more(
     bad = TrialOutcome(trial_id="00001", number=1, state="failed", error=error)
     counts = {"completed": 1, "failed": 1}
     table.conclude(outcome(trials=(good, bad), best=good, counts=counts))
-    counted = "2 of 2 trials ended: 1 done, 1 failed"
+    counted = "2 of 2 trials ended: 1 completed, 1 failed"
     assert lines(console) == [
         f"[night 0:00] completed night-1: {counted}; best auc 0.5 (trial 00000): lr=0.1",
         "  trial 00001: ValueError: bad rate",

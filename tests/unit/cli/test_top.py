@@ -33,13 +33,13 @@ def test_the_table_once(cli: Cli, store_sweep: Store, tmp_path: Path) -> None:
     ran = cli("top", tmp_path / "store", "--once")
     assert (ran.code, ran.err) == (0, "")
     head, first, second = ran.out.splitlines()
-    assert head.split()[:6] == ["sweep", "status", "done", "running", "failed", "best"]
-    assert first.split()[:7] == [running.sweep_id, "running", "1/4", "1", "1", "loss", "2"]
+    assert head.split()[:6] == ["sweep", "status", "ended", "running", "failed", "best"]
+    assert first.split()[:7] == [running.sweep_id, "running", "2/4", "1", "1", "loss", "5"]
     assert second.split()[1] == "cancelled"
     assert cli("top", tmp_path / "store").out.split()[:3] == head.split()[:3], "without a terminal too"
     rows = json.loads(cli("top", tmp_path / "store", "--json").out)
-    assert [(row["name"], row["done"], row["is_running"]) for row in rows] == [
-        ("runs", 1, True), ("ended", 1, False),
+    assert [(row["name"], row["ended"], row["is_running"]) for row in rows] == [
+        ("runs", 2, True), ("ended", 4, False),
     ]  # fmt: skip
 
 

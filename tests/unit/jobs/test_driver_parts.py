@@ -87,9 +87,9 @@ def test_progress_is_said_when_it_is_new_and_not_too_often() -> None:
         now[0] = float(at)
         notes(progress(ended, 0.25 if ended else None))
     assert said == [
-        "running: 0 done; no loss yet",
-        "running: 1 done; best loss 0.25 (trial 00001)",
-        "running: 2 done; best loss 0.25 (trial 00001)",
+        "running: 0 completed; no loss yet",
+        "running: 1 completed; best loss 0.25 (trial 00001)",
+        "running: 2 completed; best loss 0.25 (trial 00001)",
     ]
 
 

@@ -40,6 +40,7 @@ def learn(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
 def store(root: Path, curve: Callable[..., Any] = learn, **changes: Any) -> tuple[SweepFolder, SweepOutcome]:
     """The folder of a sweep that has ended, and its outcome."""
     how: dict[str, Any] = {"slots": 3, "save_every": 2, "step_s": 2.0}
+    how |= {"kills": ()}
     how = {name: changes.pop(name, value) for name, value in how.items()}
     simulated = simulate(SPEC | changes, curve, keep_at=str(root), **how)
     outcome = simulated.outcome

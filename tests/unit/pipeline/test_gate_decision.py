@@ -288,7 +288,7 @@ def test_a_champion_that_does_not_run_any_more_is_lost_and_said_to_be(tmp_path: 
     verdict = second.settle(gave(second, 0.7, 0.6, None, 0.71, 0.61, None))
     lost = "the champion of n1 does not run any more: 2 of 2 seeds failed (KeyError: 'depth')"
     assert verdict.promoted
-    assert verdict.why == f"promoted: auc 0.705 ± 0.0071 (trial 00000); {lost}"
+    assert verdict.why == f"promoted: auc 0.705 ± 0.00707107 (trial 00000); {lost}"
     assert verdict.notes == (lost,)
     assert verdict.champion is not None
     assert verdict.champion.n == 0

@@ -181,7 +181,7 @@ def test_a_limit_is_its_proper_end() -> None:
     assert outcome.raise_for_status(accept_partial=False) is outcome
     verdict = verdict_of(outcome, accept_partial=False)
     assert (verdict.result, verdict.is_partial) == ("success", False)
-    assert f": {done} done" in show_conclusion(outcome)[0]
+    assert f": {done} completed" in show_conclusion(outcome)[0]
     assert SweepOutcome.from_json(outcome.to_json()) == outcome
 
 

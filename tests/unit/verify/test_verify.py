@@ -46,7 +46,7 @@ def test_a_sound_sweep(cli: Cli, ended: Stored) -> None:
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == f"sound {ended.folder.sweep_id}"
-    assert "3 done, 1 failed" in ran.out
+    assert "3 completed, 1 failed" in ran.out
     assert "22 segments in 22 objects, 40 records, generation 3" in ran.out
     assert "6 with 12 files" in ran.out
 

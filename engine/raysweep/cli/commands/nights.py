@@ -12,7 +12,8 @@ from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import command
 from raysweep.cli.tables import Listing
 from raysweep.errors import StorageError, SweepNotFoundError
-from raysweep.outcome.showing.formatting import show_column, show_number
+from raysweep.numeric.shown import show_number
+from raysweep.outcome.showing.formatting import show_column
 from raysweep.runs.across_runs.champions import Champion, list_champions
 from raysweep.runs.reading.naming.references import read_reference
 from raysweep.runs.reading.nights import Night, nights_at, why_longer

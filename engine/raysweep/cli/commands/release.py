@@ -14,8 +14,9 @@ from raysweep.cli.spec_files import read_pipeline
 from raysweep.documents.text import read_json
 from raysweep.errors import SpecError
 from raysweep.hooks.model_registry import RegistrySpec, check_registry
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import Decision
-from raysweep.outcome.showing.formatting import show_config, show_number
+from raysweep.outcome.showing.formatting import show_config
 from raysweep.pages.evidence import evidence_page
 from raysweep.pipeline.rollback import find_line, roll_back_champion
 from raysweep.runs.across_runs.approvals import decide_night, waiting_night

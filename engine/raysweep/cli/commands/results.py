@@ -19,15 +19,10 @@ from raysweep.documents.json_numbers import with_names
 from raysweep.documents.json_values import leaves
 from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, ErrorInfo, TrialOutcome, trial_row
 from raysweep.outcome.frames import column_names, with_iso_times, write_csv
-from raysweep.outcome.showing.formatting import (
-    show_column,
-    show_config,
-    show_counts,
-    show_duration,
-    show_number,
-)
+from raysweep.outcome.showing.formatting import show_column, show_config, show_counts, show_duration
 from raysweep.runs.reading.status import RunStatus
 
 
@@ -36,11 +31,8 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
     status, _ = read_sweep(name, storage)
     best = status.best
     if best is None:
-        nothing = f"no trial of {status.run_id} has reported {status.metric!r}"
-        if not status.metric:
-            nothing = f"{status.run_id} has no metric: its trials are not ranked"
-        reason = f"{status.run_id}: {status.infeasible}" if status.infeasible else nothing
-        return say_error(f"{reason}; see {command('trials', status.run_id, status.storage)}", FAILED)
+        look = command("trials", status.run_id, status.storage)
+        return say_error(f"{status.run_id} has no best trial: {status.no_best}; see {look}", FAILED)
     if is_json:
         print_json(
             {
@@ -61,8 +53,8 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
         console,
         ("config", show_config(best.config)),
         ("metrics", show_config(best.metrics)),
+        ("by", status.ranked_by),
         *([("front", status.pareto_text)] if status.pareto else []),
-        *([("satisfies", " and ".join(status.constraints))] if status.constraints else []),
         ("checkpoint", best.checkpoint_uri or "none: the trial reported no checkpoint"),
         ("sweep", f"{status.run_id}, {status.status}: {show_counts(status.counts)}"),
     )

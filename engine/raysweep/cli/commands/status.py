@@ -19,9 +19,10 @@ from raysweep.cli.training_summary import show_training
 from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError, SweepNotFoundError
 from raysweep.live import draw_progress
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import SweepStatus, UnfinishedStatus
 from raysweep.outcome.showing.estimate_text import estimate_facts
-from raysweep.outcome.showing.formatting import show_age, show_duration, show_number
+from raysweep.outcome.showing.formatting import show_age, show_duration
 from raysweep.runs.reading.glances import glance_training
 from raysweep.runs.reading.naming.lookup import find_training
 from raysweep.runs.reading.nights import Night, nights_at
@@ -152,11 +153,11 @@ def show_gate(night: Night) -> str:
 
 def _as_json(status: RunStatus) -> dict[str, Any]:
     shown = status.model_dump(mode="json")
-    same = ("uri", "key", "status", "why", "metric", "mode", "counts", "best", "started_at", "ended_at")
+    same = ("uri", "key", "status", "why", "metric", "mode", "counts", "best", "ahead")
     return {
         "sweep_id": status.run_id,
         "is_running": status.is_running,
-        **{name: shown[name] for name in same},
+        **{name: shown[name] for name in (*same, "started_at", "ended_at")},
         "progress": shown["heartbeat"],
         "notes": shown["notes"],
         "expected_end_at": status.expected_end_at,

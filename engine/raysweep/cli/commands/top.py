@@ -22,7 +22,8 @@ from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.exit_codes import DONE, FAILED, say_error
 from raysweep.cli.lookup import DEFAULT_STORAGE
 from raysweep.cli.tables import Listing
-from raysweep.outcome.showing.formatting import show_age, show_duration, show_number
+from raysweep.numeric.shown import show_number
+from raysweep.outcome.showing.formatting import show_age, show_duration
 from raysweep.runs.reading.watch import StorageWatch, WatchedSweep
 from raysweep.storage.objects.opening import open_store
 
@@ -30,7 +31,7 @@ EVERY_S: Final = 1.0
 _ROOM: Final = 5
 """Lines of the terminal that are no rows: title, header, footer."""
 _COLUMNS: Final = (
-    "sweep", "status", "done>", "running>", "failed>", "best>", "per minute>", "ends",
+    "sweep", "status", "ended>", "running>", "failed>", "best>", "per minute>", "ends",
 )  # fmt: skip
 _COLOURS: Final = {
     "running": "cyan", "starting": "cyan", "failed": "red", "damaged": "red", "cancelled": "yellow",
@@ -54,7 +55,7 @@ def _show_once(watch: StorageWatch, console: Console, is_json: bool) -> int:
     if watch.problem:
         return say_error(watch.problem, FAILED)
     if is_json:
-        print_json([{**asdict(row), "done": row.done} for row in rows])
+        print_json([{**asdict(row), "ended": row.counts.ended} for row in rows])
         return DONE
     listing, now = Listing(_COLUMNS, ("last event",)), time.time()
     for row in rows:
@@ -96,7 +97,7 @@ def _cells(row: WatchedSweep, now: float) -> tuple[str | Text, ...]:
     return (
         row.sweep_id,
         Text(row.status, style=_COLOURS.get(row.status, "green")),
-        f"{row.done}{total}",
+        f"{row.counts.ended}{total}",
         str(row.counts.shown.get("running", 0)),
         str(row.counts.failed),
         best,

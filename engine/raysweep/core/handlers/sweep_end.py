@@ -30,6 +30,7 @@ from raysweep.core.state.trial_parts import Pace
 from raysweep.core.views.scores import consider_best, is_better, may_be_best
 from raysweep.core.vocabulary.commands import Command, SweepStatus
 from raysweep.core.vocabulary.lifecycle import Cause
+from raysweep.numeric.shown import show_number
 from raysweep.space.grid_points import grid_points
 
 Out = list[Command]
@@ -255,9 +256,9 @@ def note_completed(state: SweepState, trial: Trial, score: float | None, at: flo
     }
     why = f"plateau: {ranking.plateau_since} completed trials without "
     why += (
-        f"a gain of {plateau.min_improvement:g} over {best:.6g}"
+        f"a gain of {plateau.min_improvement:g} over {show_number(best)}"
         if plateau.min_improvement
-        else (f"anything better than {best:.6g}")
+        else (f"anything better than {show_number(best)}")
     )
     transitions.stop_sweep(state, "plateau", why, at, out)
 
@@ -283,7 +284,7 @@ def _why(end: End, value: JsonValue) -> str:
         case "stop.deadline":
             return "deadline"
         case "stop.time_budget_s":
-            return f"time budget {end.limit:g} s, {value:.6g} s used"
+            return f"time budget {end.limit:g} s, {show_number(value)} s used"
         case "stop.budget.cost":
             return f"budget: cost {value:.4g} of {end.limit:g}"
         case _:

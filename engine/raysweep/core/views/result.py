@@ -9,11 +9,12 @@ from raysweep.core.handlers.sweep_end import usage, wanted_trials
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.state.trial_parts import Attempt
-from raysweep.core.views.scores import best_ranked, first_ranked, score_of, violations
+from raysweep.core.views.scores import best_ranked, first_ranked, may_be_best, score_of, violations
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.core.vocabulary.lifecycle import FINAL, Cause
 from raysweep.documents.stored_paths import to_uri
 from raysweep.errors import RaysweepError
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import (
     AttemptOutcome,
     ConfigOutcome,
@@ -129,14 +130,15 @@ def explain(state: SweepState) -> str:
         parts.append(f"{end.status}: {end.why}" if end.status else "still running")
     best = best_shown(state)
     first = first_ranked(state) if best is None else None
-    if first is not None:
+    if first is not None and not may_be_best(state, first):
         nearest = trial_outcome(state, first, "")
         parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric, state.spec.others))
     groups = ranked_groups(state) if state.rules.search.repeats > 1 else []
     if groups:
         parts.append(_show_group(state, groups[0]))
     elif best is not None:
-        parts.append(f"best {state.spec.metric} {score_of(state, best):.6g} (trial {trial_id(best.number)})")
+        score = show_number(score_of(state, best))
+        parts.append(f"best {state.spec.metric} {score} (trial {trial_id(best.number)})")
     return "; ".join(part for part in parts if part)
 
 
@@ -147,9 +149,9 @@ def best_shown(state: SweepState) -> Trial | None:
 
 
 def _show_group(state: SweepState, group: Group) -> str:
-    spread = f" ± {group.std:.3g}" if group.std is not None else ""
+    spread = f" ± {show_number(group.std)}" if group.std is not None else ""
     of = f"{len(group.scores)} of {state.rules.search.repeats} repeats"
-    return f"best {state.spec.metric} {group.mean:.6g}{spread} (config {group.number}, {of})"
+    return f"best {state.spec.metric} {show_number(group.mean)}{spread} (config {group.number}, {of})"
 
 
 def _configs(state: SweepState) -> tuple[ConfigOutcome, ...]:

@@ -4,6 +4,8 @@ A trial satisfies the sweep's constraints if the report that ranks it does: its 
 its best. One that does not, or of which that cannot be told, is never the best; it stands behind all that do,
 the nearest first. Of a trial's reports, too, any that satisfies them is better than any that does not.
 
+`outcome.ranking` says whose score stands: only such a trial is the best.
+
 With several metrics the first one ranks; the others tell equal ones apart, one after the other. So the best
 is on the Pareto front, which is for others to find. A trial without a value of one of them is never the best.
 """
@@ -22,6 +24,7 @@ from raysweep.core.state.trial_parts import Metrics, Told
 from raysweep.core.vocabulary.commands import TellSearch
 from raysweep.core.vocabulary.failures import is_by_config
 from raysweep.core.vocabulary.lifecycle import ToldEnd, TrialEnd, TrialState
+from raysweep.outcome.ranking import is_standing
 from raysweep.search.options import TRIAL_TIME, CostRule
 
 _TOLD_AS: Final[dict[TrialState, TrialEnd]] = {
@@ -255,15 +258,19 @@ def first_ranked(state: SweepState) -> Trial | None:
 
 
 def best_ranked(state: SweepState) -> Trial | None:
-    """The best of all trials; None where none may be."""
-    first = first_ranked(state)
-    return first if first is not None and may_be_best(state, first) else None
+    """The best trial whose score stands; None where there is none."""
+    number = state.ranking.best_ended
+    if number is None:
+        return None
+    best = state.trials[number]
+    if is_standing(best.state, state.end.status):
+        return best
+    return best_of(state, (t for t in state.trials.values() if is_standing(t.state, state.end.status)))
 
 
-def current_best(state: SweepState) -> Trial | None:
-    """The best trial so far, running ones included; costs as much as there are trials that have not ended."""
-    ended = [state.trials[state.ranking.best_ended]] if state.ranking.best_ended is not None else []
-    return best_of(state, [*ended, *(state.trials[number] for number in state.line.active)])
+def ahead_of_all(state: SweepState) -> Trial | None:
+    """The best of the trials that have not ended; costs as much as there are of them."""
+    return best_of(state, (state.trials[number] for number in state.line.active))
 
 
 def trial_time(state: SweepState, trial: Trial) -> float | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from raysweep.numeric.shown import show_number
 from raysweep.outcome.estimate import Estimate, Span
-from raysweep.outcome.showing.formatting import show_duration, show_end, show_number
+from raysweep.outcome.showing.formatting import show_duration, show_end
 
 
 def show_span(span: Span, digits: int = 2) -> str:

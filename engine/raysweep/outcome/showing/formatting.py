@@ -10,35 +10,42 @@ from typing import Any, Final
 
 from raysweep.documents.json_numbers import Counts
 from raysweep.documents.json_values import leaves
-from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.numeric.shown import DIGITS, rounded, show_number
+from raysweep.outcome import BestTrial, SweepOutcome, SweepProgress
 from raysweep.outcome.estimate import Estimate
+from raysweep.outcome.showing.best import NO_METRIC
 
 _NAMES = {"waiting": "waiting for a retry"}
 _MOST_DIGITS: Final = 12
 
 
-def show_number(value: object) -> str:
-    """A value in few characters: floats with six digits."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def show_column(values: Sequence[object]) -> list[str]:
-    """The values of one column: its floats have the same number of decimals, those that six digits need.
+    """The values of one column: each float has the digits of `show_number`, and zeros up to six of them.
 
-    Where that takes more than 12 digits, they have an exponent instead. None is an empty text; whole numbers,
-    texts, NaN and infinity stand as they are.
+    Where the column takes more than 12 digits, all have an exponent instead. None is an empty text; whole
+    numbers, texts, NaN and infinity stand as they are.
     """
     floats = [value for value in values if isinstance(value, float) and math.isfinite(value)]
-    shown = [f"{value:.6g}" for value in floats]
+    shown = [show_number(value) for value in floats]
     decimals = max((len(text.partition(".")[2]) for text in shown), default=0)
     whole = max((len(f"{abs(value):.0f}") for value in floats), default=0)
     has_exponent = any("e" in text for text in shown) or decimals + whole > _MOST_DIGITS
-    form = ".5e" if has_exponent else f".{decimals}f"
-    return ["" if value is None else _show_cell(value, form) for value in values]
+    most = None if has_exponent else decimals
+    return ["" if value is None else _show_cell(value, most) for value in values]
 
 
-def _show_cell(value: object, form: str) -> str:
-    return format(value, form) if isinstance(value, float) and math.isfinite(value) else str(value)
+def _show_cell(value: object, decimals: int | None) -> str:
+    if not isinstance(value, float) or not math.isfinite(value):
+        return str(value)
+    if decimals is None:
+        return f"{value:.{DIGITS - 1}e}"
+    own = max(0, min(decimals, DIGITS - _digits_before_point(value)))
+    return f"{rounded(value):.{own}f}"
+
+
+def _digits_before_point(value: float) -> int:
+    """How many digits it has before its point; of 0.00123, less than none."""
+    return 1 + math.floor(math.log10(abs(rounded(value)))) if value else 0
 
 
 def show_duration(seconds: float) -> str:
@@ -72,10 +79,10 @@ def show_config(config: Mapping[str, Any]) -> str:
 
 
 def show_counts(counts: Counts, total: int | None = None) -> str:
-    """`12 of 30 trials ended: 7 done, 4 stopped, 1 failed, 2 running`; leaves out what is none."""
+    """`12 of 30 trials ended: 7 completed, 4 stopped, 1 failed, 2 running`; leaves out what is none."""
     others = counts.shown
-    done = f"{others.pop('completed', 0)} done"
-    first = done if total is None else f"{counts.ended} of {total} trials ended: {done}"
+    completed = f"{others.pop('completed', 0)} completed"
+    first = completed if total is None else f"{counts.ended} of {total} trials ended: {completed}"
     return ", ".join([first, *(f"{number} {_NAMES.get(state, state)}" for state, number in others.items())])
 
 
@@ -85,19 +92,26 @@ def show_score(metric: str, score: float | None, trial_id: str) -> str:
 
 
 def show_best(progress: SweepProgress, *, has_config: bool = True) -> str:
-    """`best auc 0.7213 (trial 00007): lr=0.01`, or that there is none yet."""
-    best = progress.best
-    if best is None and not progress.metric:
-        return "no metric: nothing is ranked"
-    if best is None:
-        meeting = f" with {' and '.join(progress.constraints)}" if progress.constraints else ""
-        return f"no {progress.metric}{meeting} yet"
-    head = f"best {show_score(progress.metric, best.score, best.trial_id)}"
-    return f"{head}: {show_config(best.config)}" if has_config else head
+    """`best auc 0.7213 (trial 00007): lr=0.01`, or that there is none yet, and which trial is ahead."""
+    best, ahead = progress.best, progress.ahead
+    if best is not None:
+        return _show_trial("best", progress, best, has_config=has_config)
+    if ahead is not None:
+        head = _show_trial("ahead", progress, ahead, has_config=has_config)
+        return f"no trial with {progress.metric} has ended; {head}"
+    if not progress.metric:
+        return NO_METRIC
+    meeting = f" with {' and '.join(progress.constraints)}" if progress.constraints else ""
+    return f"no {progress.metric}{meeting} yet"
+
+
+def _show_trial(rank: str, progress: SweepProgress, trial: BestTrial, *, has_config: bool) -> str:
+    head = f"{rank} {show_score(progress.metric, trial.score, trial.trial_id)}"
+    return f"{head}: {show_config(trial.config)}" if has_config else head
 
 
 def show_progress(progress: SweepProgress, *, has_config: bool = True) -> str:
-    """`12 of 30 trials ended: 11 done, 1 failed, 4 running; best auc 0.7213 (trial 00007): lr=0.01`."""
+    """`12 of 30 trials ended: 11 completed, 1 failed, 4 running; best auc 0.7213 (trial 00007): lr=0.01`."""
     parts = [show_counts(progress.counts, progress.num_trials), show_best(progress, has_config=has_config)]
     if progress.estimate is not None and progress.is_at_work:
         parts.append(show_expected(progress.estimate, progress.at))

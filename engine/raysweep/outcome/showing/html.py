@@ -7,6 +7,7 @@ from html import escape
 from typing import Any, Final
 
 from raysweep.documents.json_values import leaves
+from raysweep.numeric.shown import show_number
 
 TOP: Final = 5
 """How many of the best trials are shown."""
@@ -48,4 +49,4 @@ def _text(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return "" if value is None else show_number(value)

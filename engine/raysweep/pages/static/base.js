@@ -72,13 +72,22 @@
 
   // --- texts
 
-  // As everywhere in raysweep: six digits, 1.74e-05 rather than 0.0000174 (Python's `.6g`).
+  // Of two roundings that are equally near, the one with an even last digit, as in Python.
+  function rounded(value, digits) {
+    const up = Number(value.toPrecision(digits));
+    const exact = Math.abs(value).toExponential(60).split("e")[0].replace(".", "");
+    const isTie = exact[digits] === "5" && /^0*$/.test(exact.slice(digits + 1));
+    if (!isTie || Number(exact[digits - 1]) % 2 !== 0) return up;
+    return Number(`${Math.sign(value) < 0 ? "-" : ""}${exact[0]}.${exact.slice(1, digits)}e${value.toExponential(60).split("e")[1]}`);
+  }
+
+  // As everywhere in raysweep: six digits, 1.74e-05 rather than 0.0000174 (`show_number` of numeric/shown.py).
   function number(value, digits = 6) {
     if (value === null || value === undefined || Number.isNaN(value)) return "–";
     if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
     if (value === 0) return "0";
-    const [head, power] = Number(value).toExponential(digits - 1).split("e");
-    if (power >= -4 && power < digits) return String(Number(Number(value).toPrecision(digits)));
+    const [head, power] = rounded(value, digits).toExponential(digits - 1).split("e");
+    if (power >= -4 && power < digits) return String(rounded(value, digits));
     return `${Number(head)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
   }
 

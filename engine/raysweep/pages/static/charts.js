@@ -37,7 +37,7 @@
     const lines = [`trial ${rs.trialName(row)} · ${model.stateOf(row)}`];
     for (const metric of model.metrics.slice(0, 4)) {
       const value = rs.decode(metric.column)[row];
-      if (Number.isFinite(value)) lines.push(`${metric.name} ${rs.number(value)}`);
+      if (Number.isFinite(value)) lines.push(`${metric.name} ${rs.shown(metric, row)}`);
     }
     for (const param of model.params.slice(0, 8)) {
       const text = rs.shown(param, row);
@@ -71,7 +71,7 @@
     let best = null;
     const sign = model.mode === "min" ? -1 : 1;
     order.forEach((row, place) => {
-      if (!score || !Number.isFinite(score[row]) || !model.counts(row)) return;
+      if (!score || !Number.isFinite(score[row]) || !model.standing(row)) return;
       if (best === null || sign * score[row] > sign * best) {
         best = score[row];
         steps.push({ row, place: place + 1, at: ended[row], score: best });
@@ -130,7 +130,7 @@
       pick: (place) => model.open(points.rows[place]),
     });
     const [first, last] = [found.steps[0], found.steps[found.steps.length - 1]];
-    plot.label(last ? `Best ${model.metric.name} so far: ${rs.number(first.score)} after the first trial with a score, ${rs.number(last.score)} after ${rs.many(found.order.length, "trial")}, reached by trial ${rs.trialName(last.row)}.` : "No trial has a score.");
+    plot.label(last ? `Best ${model.metric.name} so far: ${rs.number(first.score)} after the first trial with a score, ${rs.number(last.score)} after ${rs.many(found.order.length, "trial")}, reached by trial ${rs.trialName(last.row)}.` : model.data.no_best || "No trial has a score.");
     const controls = [rs.choice("Horizontal axis", [["trials", "by trials"], ["time", "by time"]], axis, (chosen) => { axis = chosen; plot.redraw(); })];
     if (found.order.every((row) => !(found.score[row] <= 0))) {
       controls.push(rs.choice("Vertical axis", [["linear", "linear"], ["log", "log"]], isLog() ? "log" : "linear", (chosen) => { log = chosen === "log"; plot.redraw(); }));
@@ -190,15 +190,17 @@
 
     function path(pen, chart, place, across, up, values) {
       let isOpen = false;
+      chart.clip(pen);
       pen.beginPath();
       for (let at = starts[place]; at < starts[place] + lengths[place]; at += 1) {
         const share = up.at(values[at]);
         if (!Number.isFinite(share)) { isOpen = false; continue; }
-        const [x, y] = [chart.x(across.at(iterations[at])), chart.y(share)];
+        const [x, y] = [chart.x(across.at(iterations[at])), chart.free(share)];
         if (isOpen) pen.lineTo(x, y); else { pen.moveTo(x, y); if (lengths[place] === 1) pen.arc(x, y, 1.5, 0, 7); }
         isOpen = true;
       }
       pen.stroke();
+      pen.restore();
     }
 
     let axes = null;
@@ -278,7 +280,7 @@
     const count = score.length;
     const points = { x: new Float32Array(count), y: new Float32Array(count), rows: new Uint32Array(count), count: 0 };
     return new rs.Plot(`${metric.name} by ${param.name}, a point for each trial.`, {
-      height: 190, edge: { left: 50, bottom: 24, right: 8, top: 8 },
+      height: 190, edge: { left: 66, bottom: 24, right: 8, top: 8 },
       draw: (chart) => {
         const [low, high] = padded(rs.scoreBounds(score, model.mode), metric.log);
         const up = axisOf(null, { low, high, log: metric.log });
@@ -291,12 +293,12 @@
         const spread = param.kind === "text" ? Math.min(26, ((chart.inner.right - chart.inner.left) / Math.max(1, param.column.labels.length)) * 0.5) : 0;
         for (const row of rows) {
           const [share, height] = [across.at(values[row]), up.at(score[row])];
-          if (!Number.isFinite(share) || !Number.isFinite(height) || !model.counts(row)) continue;
+          if (!Number.isFinite(share) || !Number.isFinite(height)) continue;
           // Of a text, points lie beside each other: a fixed place for each trial.
           const aside = spread ? ((((row * 2654435761) >>> 0) % 997) / 997 - 0.5) * spread : 0;
           const x = Math.min(chart.inner.right, Math.max(chart.inner.left, chart.x(share) + aside));
           const y = chart.y(height);
-          pen.fillStyle = colours.ramp[model.rankOf(row)];
+          pen.fillStyle = model.counts(row) ? colours.ramp[model.rankOf(row)] : colours.bad;
           pen.fillRect(x - 2, y - 2, 4, 4);
           points.x[points.count] = x;
           points.y[points.count] = y;

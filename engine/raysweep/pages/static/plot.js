@@ -96,7 +96,7 @@
     // draw(plot) paints the base; find(x, y, plot) gives what lies there, or null; mark(found, plot) paints it.
     constructor(label, { height = 260, draw, find, mark, tip, pick, edge }) {
       Object.assign(this, { draw, find, mark, tip, pick, wanted: height });
-      this.edge = { left: 58, right: 14, top: 12, bottom: 30, ...edge };
+      this.edge = { left: 68, right: 14, top: 12, bottom: 30, ...edge };
       this.base = rs.el("canvas", { role: "img", "aria-label": label });
       this.over = rs.el("canvas", { class: "over", "aria-hidden": "true" });
       this.bubble = rs.el("div", { class: "tip", hidden: true });
@@ -175,6 +175,17 @@
 
     x(share) { return this.inner.left + share * (this.inner.right - this.inner.left); }
     y(share) { return this.inner.bottom - Math.max(0, Math.min(1, share)) * (this.inner.bottom - this.inner.top); }
+
+    // Where a value beyond the range would lie: a line to it, clipped, has the slope that it has.
+    free(share) { return this.inner.bottom - Math.max(-1e4, Math.min(1e4, share)) * (this.inner.bottom - this.inner.top); }
+
+    // Until `restore`, nothing is drawn above or below the range; a line along its edge keeps its width.
+    clip(pen) {
+      pen.save();
+      const region = new Path2D();
+      region.rect(0, this.inner.top - 2, this.width, this.inner.bottom - this.inner.top + 4);
+      pen.clip(region);
+    }
 
     axes(across, up, { xLabel = "", yLabel = "", wide = 90 } = {}) {
       const { pen, inner } = this;

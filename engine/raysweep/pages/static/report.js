@@ -11,10 +11,13 @@
     const metricOf = (name) => data.metrics.find((metric) => metric.name === name) || null;
     const metric = metricOf(data.metric);
     const stateOf = (row) => data.trials.states[states[row]] || "";
-    // What may be the best: it did not fail, and satisfies the constraints.
+    // What is drawn among the good: it did not fail, and satisfies the constraints.
     const counts = (row) => stateOf(row) !== "failed" && (!feasible || feasible[row] === 1);
+    // What may be the best, by the one rule of raysweep.
+    const stands = data.trials.standing ? rs.decode(data.trials.standing) : null;
+    const standing = (row) => Boolean(stands) && stands[row] === 1;
     const model = {
-      data, metricOf, metric, stateOf, counts, count: data.trials.count, metrics: data.metrics, params: data.params,
+      data, metricOf, metric, stateOf, counts, standing, count: data.trials.count, metrics: data.metrics, params: data.params,
       // Without a metric of the sweep, another one is drawn, and nothing is ranked.
       isRanked: Boolean(metric && data.sweep.metric), mode: data.sweep.metric ? data.sweep.mode : "",
       open: () => {},
@@ -24,12 +27,9 @@
     // All trials, the best first; those without a score last.
     model.order = () => {
       if (order) return order;
-      order = Array.from({ length: model.count }, (_, row) => row);
-      if (!metric || !model.isRanked) return order;
-      const score = rs.decode(metric.column);
-      const sign = data.sweep.mode === "min" ? 1 : -1;
-      const value = Float64Array.from(score, (each, row) => (Number.isFinite(each) ? sign * each + (counts(row) ? 0 : 1e30) : Infinity));
-      order.sort((a, b) => (value[a] === value[b] ? a - b : value[a] - value[b]));
+      const ranked = data.trials.order ? Array.from(rs.decode(data.trials.order)) : [];
+      const known = new Set(ranked);
+      order = [...ranked, ...Array.from({ length: model.count }, (_, row) => row).filter((row) => !known.has(row))];
       return order;
     };
     // The colour of a trial: its place among all, the best last.
@@ -60,7 +60,7 @@
     if (!rs.decode(data.trials.ended).some(Number.isFinite)) return null;
     if (!model.isRanked) return rs.panel("progress", "Trials ended", {}, rs.endedOverTime(model).node);
     const best = rs.bestSoFar(model);
-    return rs.panel("progress", `Best ${data.sweep.metric} so far`, { controls: best.controls }, best.plot.node,
+    return rs.panel("progress", `Best ${data.sweep.metric} so far`, { controls: best.controls, lead: data.no_best }, best.plot.node,
       legend([["accent line", "this sweep"], ...best.others.map((other) => ["mark line dashed", other.id]), ["ghost", "a trial"], ...(data.trials.feasible ? [["failed", "breaks a constraint"]] : [])]));
   }
 
@@ -87,7 +87,7 @@
   function slicesPanel(model) {
     const { data } = model;
     if (!model.params.length || !model.isRanked) return null;
-    return rs.panel("slices", `${data.sweep.metric} by each parameter`, { class: "wide", lead: "A point for each trial, the best one ringed." },
+    return rs.panel("slices", `${data.sweep.metric} by each parameter`, { class: "wide", lead: `A point for each trial${data.best ? ", the best one ringed" : ""}; red ones failed${data.sweep.constraints.length ? " or break a constraint" : ""}.` },
       el("div", { class: "slices" }, ordered(data).slice(0, 24).map((param) => el("figure", {}, el("figcaption", { text: param.name }), rs.slice(model, param).node))));
   }
 
@@ -129,14 +129,14 @@
       rs.head(data), ...(extra.top || []),
       data.problem ? el("p", { class: "panel warn wide", text: `The journal cannot be read, so learning curves and slots are missing: ${data.problem}` }) : null,
       rs.failedPanel(data), rs.tiles(data, model), rs.runningPanel(data, model),
-      model.isRanked ? rs.bestPanel(data) : null, progressPanel(model), rs.gatePanel(data),
-      curvesPanel(model), model.isRanked ? rs.importancePanel(data) : null, frontPanel(model), rs.topPanel(data, model),
+      data.sweep.metric ? rs.bestPanel(data) : null, progressPanel(model), rs.gatePanel(data),
+      curvesPanel(model), data.sweep.metric ? rs.importancePanel(data) : null, frontPanel(model), rs.topPanel(data, model),
       parallelPanel(model), slicesPanel(model), rs.failuresPanel(data, model), timelinePanel(model), rs.checkpointPanel(data, model), rs.comparePanel(data), rs.aboutPanel(data), ...(extra.bottom || []),
     ].filter(Boolean);
     page.replaceChildren(...parts);
     page.removeAttribute("aria-busy");
     page.dataset.view = "report";
-    page.classList.toggle("unranked", !model.isRanked);
+    page.classList.toggle("unranked", !data.sweep.metric);
     const nav = document.getElementById("nav");
     if (nav) {
       nav.replaceChildren(...parts.filter((part) => part.id && part.querySelector(":scope > .bar > h2")).map((part) => el("a", { href: `#${part.id}`, text: part.querySelector(":scope > .bar > h2").textContent })));

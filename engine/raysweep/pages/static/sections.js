@@ -5,7 +5,6 @@
   const rs = window.raysweep;
   const { el } = rs;
   const TONES = { completed: "good", target: "good", plateau: "good", running: "live", starting: "live", stopping: "live", deadline: "warn", budget: "warn", cancelled: "warn", interrupted: "bad", failed: "bad" };
-  const NAMES = { completed: "done", stopped: "stopped early" };
   const ORDER = ["completed", "stopped", "running", "failed", "cancelled", "waiting"];
 
   function panel(id, title, options, ...children) {
@@ -65,7 +64,7 @@
       const band = el("span", { class: state });
       band.style.flexBasis = `${(100 * counts[state]) / total}%`;
       bar.append(band);
-      list.append(el("li", { class: state, text: `${rs.thousands(counts[state])} ${NAMES[state] || state}` }));
+      list.append(el("li", { class: state, text: `${rs.thousands(counts[state])} ${state}` }));
     }
     return el("div", {}, bar, list);
   }
@@ -74,11 +73,13 @@
     const sweep = data.sweep;
     const tile = (label, value, more) => el("div", { class: "tile" }, el("span", { class: "label", text: label }), el("span", { class: "value", text: value }), more ? el("span", { class: "more", text: more }) : null);
     const found = [];
-    if (data.best) found.push(tile(`Best ${sweep.metric}`, rs.number(data.best.score), `${sweep.mode === "max" ? "higher" : "lower"} is better · trial ${rs.trialName(data.best.number)}`));
+    const better = isMany(data) ? `the first of ${1 + Object.keys(sweep.others).length} metrics` : `${sweep.mode === "max" ? "higher" : "lower"} is better`;
+    if (data.best) found.push(tile(`Best ${sweep.metric}`, rs.number(data.best.score), `${better} · trial ${rs.trialName(data.best.number)}`));
+    else if (data.ahead) found.push(tile(`${sweep.metric}, ahead`, rs.number(data.ahead.score), `${better} · trial ${rs.trialName(data.ahead.number)} has not ended`));
     found.push(tile("Trials ended", rs.thousands(sweep.ended), sweep.num_trials ? `of ${rs.thousands(sweep.num_trials)}` : "no fixed number"));
     if (sweep.elapsed_s !== null) found.push(tile(sweep.has_ended ? "Took" : "Running for", rs.duration(sweep.elapsed_s), sweep.generation > 1 ? `${sweep.generation} controllers: it was resumed` : null));
     const stopped = sweep.counts.stopped || 0;
-    if (stopped) found.push(tile("Stopped early", `${Math.round((100 * stopped) / Math.max(1, sweep.ended))} %`, `of the trials, by ${sweep.scheduler}`));
+    if (stopped) found.push(tile("Stopped", `${Math.round((100 * stopped) / Math.max(1, sweep.ended))} %`, `of the trials, by ${sweep.scheduler}`));
     const failed = sweep.counts.failed || 0;
     found.push(tile("Failed", rs.thousands(failed), failed ? "causes below" : "no trial failed"));
     if (sweep.usage) {
@@ -105,33 +106,48 @@
       data.error.traceback ? log("Traceback", data.error.traceback) : null);
   }
 
+  const isMany = (data) => Object.keys(data.sweep.others).length > 0;
+  // Each name stands above its value where both do not fit beside each other.
+  const configList = (config) => el("dl", { class: "config" }, config.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
+
   function bestPanel(data) {
     const best = data.best;
     const title = data.sweep.has_ended ? "Best config" : "Best config so far";
-    if (!best) return panel("best", title, {}, el("p", { class: "faint", text: data.sweep.metric ? `No trial has reported ${data.sweep.metric}.` : "The sweep has no metric, so no trial is the best." }));
+    if (!best) {
+      return panel("best", title, {}, el("p", { class: "faint", text: data.no_best }),
+        data.ahead ? [el("h3", { text: `Trial ${rs.trialName(data.ahead.number)}, ahead` }), configList(data.ahead.config)] : null);
+    }
     return panel("best", title, { controls: [rs.copyButton("Copy as JSON", best.config_json)] },
-      el("dl", { class: "config" }, best.config.map(([name, value]) => [el("dt", { text: name }), el("dd", { text: value })])),
+      isMany(data) ? el("p", { class: "lead", text: data.ranked_by }) : null,
+      configList(best.config),
       best.checkpoint_uri ? el("div", { class: "uri" }, el("span", { class: "faint", text: "Checkpoint " }), mono(best.checkpoint_uri), rs.copyButton("Copy", best.checkpoint_uri)) : null);
+  }
+
+  // Without what all trials have in common, which Best config shows.
+  function varying(data, config) {
+    const names = new Set(data.params.map((param) => param.name));
+    const found = config.filter(([name]) => names.has(name));
+    return found.length ? found : config;
   }
 
   function topPanel(data, model) {
     if (data.configs.length) {
       return panel("top", "Best configs, over their repeats", { class: "wide" }, table("Best configs", ["config>", "mean>", "± std>", "repeats>", "best trial"],
-        data.configs.map((each) => [text(each.number), text(rs.number(each.mean)), text(each.std === null ? "–" : rs.number(each.std, 3)), text(each.completed), trialButton(model, each.best)])));
+        data.configs.map((each) => [text(each.number), text(rs.number(each.mean)), text(rs.number(each.std)), text(each.completed), trialButton(model, each.best)])));
     }
     if (data.top.length < 2) return null;
     const others = Object.keys(data.sweep.others);
-    const heads = ["trial", `${data.sweep.metric}>`, ...others.map((name) => `${name}>`), "config", ...(data.sweep.constraints.length ? ["violates"] : [])];
-    const rows = data.top.slice(0, 6).map((trial) => [trialButton(model, trial.number), text(rs.number(trial.score)),
-      ...others.map((name) => text(model.metricOf(name) ? rs.number(rs.decode(model.metricOf(name).column)[trial.number]) : "–")),
-      pairs(trial.config), ...(data.sweep.constraints.length ? [text(trial.violated.join("; "))] : [])]);
+    const heads = ["trial", "state", `${data.sweep.metric}>`, ...others.map((name) => `${name}>`), "config", ...(data.sweep.constraints.length ? ["violates"] : [])];
+    const rows = data.top.slice(0, 6).map((trial) => [trialButton(model, trial.number), text(model.stateOf(trial.number)), text(rs.number(trial.score)),
+      ...others.map((name) => text(model.metricOf(name) ? rs.shown(model.metricOf(name), trial.number) : "–")),
+      pairs(varying(data, trial.config)), ...(data.sweep.constraints.length ? [text(trial.violated.join("; "))] : [])]);
     return panel("top", "Best trials", { class: "wide" }, table("Best trials", heads, rows));
   }
 
   function gatePanel(data) {
     if (!data.gate) return null;
     return panel("gate", data.gate.promoted ? "Gate: promoted" : "Gate: not promoted", { class: data.gate.promoted ? "good wide" : "warn wide", lead: data.gate.why },
-      table("Candidates of the gate", ["who", "mean>", "± std>", "seeds>", "config"], data.gate.rows.map((row) => [text(row.who), text(rs.number(row.mean)), text(rs.number(row.spread, 3)), text(row.n), pairs(row.config)])));
+      table("Candidates of the gate", ["who", "mean>", "± std>", "seeds>", "config"], data.gate.rows.map((row) => [text(row.who), text(rs.number(row.mean)), text(rs.number(row.spread)), text(row.n), pairs(row.config)])));
   }
 
   function importancePanel(data) {
@@ -173,7 +189,7 @@
       const metrics = model.metrics.slice(0, 4);
       const params = model.params.slice(0, 12);
       const heads = ["trial", "state", ...metrics.map((each) => `${each.name}>`), ...params.map((each) => `${each.name}>`)];
-      const shown = rows.slice(0, 12).map((row) => [trialButton(model, row), text(model.stateOf(row)), ...metrics.map((each) => text(rs.number(rs.decode(each.column)[row]))), ...params.map((each) => text(rs.shown(each, row)))]);
+      const shown = rows.slice(0, 12).map((row) => [trialButton(model, row), text(model.stateOf(row)), ...metrics.map((each) => text(rs.shown(each, row))), ...params.map((each) => text(rs.shown(each, row)))]);
       host.replaceChildren(table("Trials within the ranges, the best first", heads, shown));
     };
     return { node: host, show };
@@ -209,7 +225,7 @@
         facts([["State", text(model.stateOf(row))], ["Reports", text(of("reports") === null ? "" : of("reports"))], ["Attempts", text(of("attempts") === null ? "" : of("attempts"))], ["Took", text(of("took") === null ? "" : rs.duration(of("took")))],
           ["Ended", text(Number.isFinite(of("ended")) && data.sweep.started_at !== null ? rs.clock(data.sweep.started_at + of("ended")) : "")],
           ["Checkpoint", top && top.checkpoint_uri ? mono(top.checkpoint_uri) : ""], ["", kept(row) && rs.checkpointOf ? rs.checkpointOf(row) : ""]]),
-        el("h3", { text: "Metrics" }), facts(model.metrics.map((metric) => [metric.name, text(rs.number(rs.decode(metric.column)[row]))]).filter(([, value]) => value.textContent !== "–")),
+        el("h3", { text: "Metrics" }), facts(model.metrics.map((metric) => [metric.name, text(rs.shown(metric, row))]).filter(([, value]) => value.textContent !== "–")),
         el("h3", { text: "Config" }), facts(model.params.map((param) => [param.name, text(rs.shown(param, row))]).filter(([, value]) => value.textContent !== "–")),
         ...(failure ? [el("h3", { text: "Failure" }), el("p", { class: "mono", text: `${failure.kind}: ${failure.line}` })] : []),
         ...logPart(row), el("h3", { text: "Commands" }), el("p", { class: "mono", text: `raysweep logs ${data.sweep.id} --trial ${row} --storage ${data.sweep.storage}` }));
@@ -232,7 +248,7 @@
   function difference(data, other) {
     if (!other.is_same_metric || !data.best || other.best === null) return "not comparable";
     const by = (data.best.score - other.best) * (data.sweep.mode === "min" ? -1 : 1);
-    return by === 0 ? "the same best" : `${by > 0 ? "this one is better" : "the other is better"} by ${rs.number(Math.abs(by), 4)}`;
+    return by === 0 ? "the same best" : `${by > 0 ? "this one is better" : "the other is better"} by ${rs.number(Math.abs(by))}`;
   }
 
   function checkpointPanel(data, model) {

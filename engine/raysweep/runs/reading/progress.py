@@ -6,9 +6,9 @@ from typing import Literal
 
 from raysweep.core.handlers.sweep_end import end_in_sight
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.trial import trial_id
+from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.views.result import best_shown
-from raysweep.core.views.scores import current_best, score_of
+from raysweep.core.views.scores import ahead_of_all, score_of
 from raysweep.core.vocabulary.commands import SweepStatus
 from raysweep.documents.json_numbers import Counts
 from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
@@ -23,7 +23,7 @@ def make_progress(
 ) -> SweepProgress:
     """The state of a sweep, as much as is worth showing."""
     clock = state.clock
-    best = best_shown(state) if state.rules.search.repeats > 1 else current_best(state)
+    best = best_shown(state)
     end = end_in_sight(state) if total is None and state.phase == "running" else None
     return SweepProgress(
         sweep_id=sweep_id,
@@ -39,14 +39,8 @@ def make_progress(
         mode=state.spec.mode,
         others=state.spec.others,
         constraints=state.spec.constraints,
-        best=BestTrial(
-            trial_id=trial_id(best.number),
-            score=score_of(state, best) or 0.0,
-            config=best.config,
-            metrics=best.results.last,
-        )
-        if best
-        else None,
+        best=_shown(state, best),
+        ahead=_shown(state, ahead_of_all(state)) if best is None else None,
         running=_running(state),
         slots=sum(slot.is_open for slot in state.slots.values()),
         opening=sum(not slot.is_open for slot in state.slots.values()),
@@ -54,6 +48,17 @@ def make_progress(
         deadline=clock.deadline_at,
         expected_end_at=end.at + clock.ahead_s if end is not None else None,
         notes=(*state.notes[-MAX_NOTES:], *([state.end.why] if state.end.is_interrupted else [])),
+    )
+
+
+def _shown(state: SweepState, trial: Trial | None) -> BestTrial | None:
+    if trial is None:
+        return None
+    return BestTrial(
+        trial_id=trial_id(trial.number),
+        score=score_of(state, trial) or 0.0,
+        config=trial.config,
+        metrics=trial.results.last,
     )
 
 

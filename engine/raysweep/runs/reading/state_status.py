@@ -10,12 +10,13 @@ from typing import Final
 from raysweep.core.handlers.sweep_end import end_in_sight
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Trial, trial_id
-from raysweep.core.views.result import trial_outcome
-from raysweep.core.views.scores import may_be_best, place, ranked, score_of
+from raysweep.core.views.result import best_shown, trial_outcome
+from raysweep.core.views.scores import ahead_of_all, may_be_best, place, ranked, score_of
 from raysweep.documents.json_numbers import Counts
 from raysweep.numeric.pareto import find_front, front_first
 from raysweep.outcome import SweepProgress
 from raysweep.outcome.estimate import NOTHING, Expected
+from raysweep.outcome.ranking import is_standing
 from raysweep.runs.ownership.holder import HolderState, holder_state
 from raysweep.runs.reading.curve import best_so_far
 from raysweep.runs.reading.status import (
@@ -58,7 +59,7 @@ def status_of_state(
             (
                 trial.ended_at,
                 trial.state,
-                score_of(state, trial) if may_be_best(state, trial) else None,
+                score_of(state, trial) if _counts(state, trial) else None,
                 trial_id(trial.number),
             )
             for trial in trials
@@ -66,6 +67,8 @@ def status_of_state(
         is_max=state.rules.objective.is_max,
     )
     found, on_front = _front_first(state)
+    best = best_shown(state)
+    ahead = ahead_of_all(state) if best is None else None
     # Only those that are shown are made into outcomes: there may be ten thousand.
     top = tuple(trial_outcome(state, trial, uri) for trial in found[:TOP])
     failed = sorted((t for t in trials if t.state == "failed"), key=lambda trial: -(trial.ended_at or 0.0))
@@ -86,7 +89,8 @@ def status_of_state(
         constraints=state.spec.constraints,
         counts=counts,
         num_trials=num_trials,
-        best=top[0] if top and may_be_best(state, state.trials[top[0].number]) else None,
+        best=trial_outcome(state, best, uri) if best is not None else None,
+        ahead=trial_outcome(state, ahead, uri) if ahead is not None else None,
         curve=curve,
         dots=dots,
         top=top,
@@ -108,14 +112,19 @@ def status_of_state(
 
 
 def _front_first(state: SweepState) -> tuple[list[Trial], list[Trial]]:
-    """All trials that have a score, with several metrics the Pareto front first; and those on the front."""
+    """All trials that have a score, of several metrics the front first; and the front of ended ones."""
     found = ranked(state)
     if not state.rules.objective.others:
         return found, []
     first = [trial for trial in found if may_be_best(state, trial)]
     points = [place(state, trial)[2] for trial in first]
     found[: len(first)] = [first[number] for number in front_first(points)]
-    return found, found[: len(find_front(points))]
+    ended = [trial for trial in first if _counts(state, trial)]
+    return found, [ended[number] for number in find_front([place(state, trial)[2] for trial in ended])]
+
+
+def _counts(state: SweepState, trial: Trial) -> bool:
+    return is_standing(trial.state, state.end.status) and may_be_best(state, trial)
 
 
 def _status(state: SweepState, heartbeat: SweepProgress | None, held: HolderState) -> str:

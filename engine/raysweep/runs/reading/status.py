@@ -8,13 +8,14 @@ times are UTC seconds.
 from __future__ import annotations
 
 from heapq import nsmallest
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from raysweep.documents.json_numbers import Counts
 from raysweep.documents.mode import Mode
 from raysweep.outcome import (
+    BestTrial,
     ErrorInfo,
     GateOutcome,
     Holder,
@@ -24,10 +25,13 @@ from raysweep.outcome import (
     SweepProgress,
     TrainOutcome,
     TrialOutcome,
+    TrialState,
     Usage,
     show_infeasible,
 )
 from raysweep.outcome.estimate import Estimate
+from raysweep.outcome.ranking import is_allowed
+from raysweep.outcome.showing.best import show_rule, why_no_best
 from raysweep.outcome.trials import rows_of
 from raysweep.runs.ownership.holder import HolderState, holder_state
 from raysweep.runs.reading.curve import Dot, best_so_far
@@ -74,7 +78,9 @@ class RunStatus(Record):
     num_trials: int | None = None
     """How many there will be; None where that is not known."""
     best: TrialOutcome | None = None
-    """The best trial so far, of those that satisfy the constraints; one that still runs may be it."""
+    """The best trial so far: see `outcome.ranking`."""
+    ahead: TrialOutcome | None = None
+    """While there is no best, the best of the trials that run."""
     pareto: tuple[str, ...] = ()
     """In a sweep of several metrics the ids of the trials on the Pareto front, at most MAX_PARETO of them."""
     pareto_size: int = 0
@@ -121,9 +127,27 @@ class RunStatus(Record):
     @property
     def infeasible(self) -> str:
         """Why there is no best although trials have a score: none satisfies the constraints; else empty."""
-        if self.best is not None or not (self.constraints or self.others) or not self.top:
+        nearest = self.top[0] if self.best is None and self.top else None
+        if nearest is None:
             return ""
-        return show_infeasible(self.constraints, self.top[0], self.metric, self.others)
+        if is_allowed(nearest, {self.metric: self.mode, **self.others}):
+            return ""
+        return show_infeasible(self.constraints, nearest, self.metric, self.others)
+
+    @property
+    def no_best(self) -> str:
+        """Why there is no best trial; empty where there is one."""
+        if self.best is not None:
+            return ""
+        first = self.ahead or next(iter(self.top), None)
+        failed = (*self.failures, *([self.first_failure] if self.first_failure is not None else []))
+        has_failed = any(trial.score is not None for trial in failed)
+        return self.infeasible or why_no_best(self.metric, first, self.status, has_failed=has_failed)
+
+    @property
+    def ranked_by(self) -> str:
+        """`highest auc`, the rule that says which trial is the best; empty where nothing does."""
+        return show_rule(self.metric, self.mode, self.others, self.constraints)
 
     @property
     def pareto_text(self) -> str:
@@ -267,7 +291,8 @@ def status_of_heartbeat(
         constraints=heartbeat.constraints,
         counts=heartbeat.counts,
         num_trials=heartbeat.num_trials,
-        best=_best_of(heartbeat),
+        best=_shown(heartbeat.best, "completed"),
+        ahead=_shown(heartbeat.ahead, "running"),
         started_at=heartbeat.started_at,
         deadline=heartbeat.deadline,
         expected_end_at=heartbeat.expected_end_at if held == "alive" else None,
@@ -304,11 +329,16 @@ def status_of_training(
     )
 
 
-def _best_of(heartbeat: SweepProgress) -> TrialOutcome | None:
-    best = heartbeat.best
+def _shown(best: BestTrial | None, state: TrialState) -> TrialOutcome | None:
+    """A trial of a heartbeat, which does not say more of its state than whether it has ended."""
     if best is None:
         return None
-    is_running = any(trial.trial_id == best.trial_id for trial in heartbeat.running)
-    fields: dict[str, Any] = best.model_dump(include={"trial_id", "score", "config", "metrics"})
     number = int(best.trial_id) if best.trial_id.isdigit() else 0
-    return TrialOutcome(**fields, number=number, state="running" if is_running else "pending")
+    return TrialOutcome(
+        trial_id=best.trial_id,
+        number=number,
+        state=state,
+        score=best.score,
+        config=best.config,
+        metrics=best.metrics,
+    )

@@ -50,11 +50,6 @@ class WatchedSweep:
     event: str = ""
     """What happened last, in one line: the newest note, why it ended, what is wrong."""
 
-    @property
-    def done(self) -> int:
-        """Trials that completed or were stopped."""
-        return self.counts.get("completed", 0) + self.counts.get("stopped", 0)
-
 
 @dataclass(slots=True)
 class _Kept:

@@ -10,6 +10,7 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Final
 
 from raysweep.core import SweepState, decode, step
@@ -64,7 +65,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRun:
-    """One attempt on a slot. Times are UTC seconds; `slot` is None where that is not known."""
+    """One attempt on a slot. Times are UTC seconds.
+
+    `slot` counts the slots that are open at once, from 0; None where that is not known.
+    """
 
     trial: int
     attempt: int
@@ -239,6 +243,8 @@ class _Collector:
         load_scheduler(spec)
         self.state = SweepState.create(spec, record.seed)
         self.found = _Collected(state=self.state)
+        self._lanes: dict[int, int] = {}
+        self._free: list[int] = []
         self._metrics: dict[str, None] = {name: None for name in (spec.metric, *spec.others) if name}
 
     def read(self, on_progress: OnProgress | None) -> _Collected:
@@ -267,7 +273,7 @@ class _Collector:
             trial = state.trials.get(event.trial)
             slot = state.slots.get(trial.slot) if trial is not None and trial.slot is not None else None
             if slot is not None:
-                self.found.slots[event.trial, event.attempt] = (slot.number, slot.node)
+                self.found.slots[event.trial, event.attempt] = (self._lane_of(slot.number), slot.node)
         elif isinstance(event, ev.CheckpointCommitted):
             self.found.checkpoints.stored += 1
             self.found.checkpoints.size_bytes += event.size_bytes
@@ -275,6 +281,16 @@ class _Collector:
         elif isinstance(event, ev.CheckpointFailed):
             self.found.checkpoints.failed += 1
         step(state, event)
+
+    def _lane_of(self, number: int) -> int:
+        """The place of a slot beside the others. One that opened in the stead of another has its place."""
+        lanes, slots = self._lanes, self.state.slots
+        if number not in lanes:
+            if len(lanes) >= len(slots):  # then some of them are gone
+                lanes = self._lanes = {each: lane for each, lane in lanes.items() if each in slots}
+                self._free = sorted(set(range(len(slots))).difference(lanes.values()), reverse=True)
+            lanes[number] = self._free.pop() if self._free else 1 + max(lanes.values(), default=-1)
+        return lanes[number]
 
     def _take_rows(self, trial: Trial, event: ev.TrialReported, before: tuple[int, int, int]) -> None:
         reports, overrun, start = before
@@ -299,7 +315,10 @@ class _Collector:
             column = curve.values.get(key)
             if column is None:
                 column = curve.values[key] = array("f", [_NAN]) * known
-            column.extend([number_of(row[place]) for row in rows])
+            values = [number_of(row[place]) for row in rows]
+            if column.typecode == "f" and any(map(needs_64_bits, values)):
+                column = curve.values[key] = array("d", column)
+            column.extend(values)
         if len(columns) < len(curve.values):
             for column in curve.values.values():
                 column.extend([_NAN] * (known + len(rows) - len(column)))
@@ -321,16 +340,22 @@ def _main_curves(found: _Collected) -> dict[int, array[float]]:
 
 
 def number_of(value: Any) -> float:
-    """A number as a float, all else as NaN; what is too large for one of 32 bits is infinite."""
-    if type(value) is float and -3.4e38 < value < 3.4e38:
+    """A number as a float, all else as NaN."""
+    if type(value) is float:
         return value
     if isinstance(value, str):
         value = without_names(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _NAN
-    if value != value or -3.4e38 < value < 3.4e38:
+    try:
         return float(value)
-    return float("inf") if value > 0 else float("-inf")
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def needs_64_bits(value: float) -> bool:
+    """Whether a float of 32 bits would be infinite, zero or coarse instead."""
+    return value != 0.0 and not 1.2e-38 < abs(value) < 3.4e38 and isfinite(value)
 
 
 def _reported(trial: Trial) -> tuple[int, int, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from raysweep.core.vocabulary import events as ev
 from raysweep.outcome import Holder, SweepProgress
 from raysweep.runs.reading.progress import MAX_NOTES, MAX_RUNNING, make_progress
@@ -40,8 +42,31 @@ def test_two_trials_of_three_run() -> None:
         ({"x": 0.0}, 100.0),
         ({"x": 0.1}, 100.0),
     ]
-    assert found.best is not None
-    assert (found.best.trial_id, found.best.config) == ("00000", {"x": 0.0})
+    assert found.best is None, "neither has ended"
+    assert found.ahead is not None
+    assert (found.ahead.trial_id, found.ahead.config) == ("00000", {"x": 0.0})
+
+
+@pytest.mark.parametrize("score", ["last", "best"])
+def test_the_best_never_gets_worse(score: str) -> None:
+    """Trials whose loss rises after a good start: only what they end with counts."""
+    sweep = running(3, trials=6, metric="loss", mode="min", score=score)
+    scores, ahead = [], []
+    for first in (0, 3):
+        for loss in (0.1, 0.5, 0.9):
+            for trial in range(first, first + 3):
+                sweep.report(trial, loss + 0.01 * trial)
+                found = seen(sweep)
+                scores += [found.best.score] if found.best is not None else []
+                ahead += [found.ahead.score] if found.ahead is not None else []
+                assert found.best is None or found.ahead is None
+        for trial in range(first, first + 3):
+            sweep.returned(trial)
+            best = seen(sweep).best
+            assert best is not None
+            scores.append(best.score)
+    assert scores == sorted(scores, reverse=True)
+    assert min(ahead) == 0.1, "it is shown which one is ahead while none has ended"
 
 
 def test_it_is_stopped() -> None:

@@ -183,7 +183,7 @@ def test_only_a_heartbeat() -> None:
     status = status_of_heartbeat(progress, uri="u/s-1", now=time.time(), problem="no journal")
     assert (status.status, status.notes) == ("starting", ("a node is gone", "no journal"))
     assert status.best is not None
-    assert (status.best.state, status.best.score, status.best.number) == ("running", 0.5, 3)
+    assert (status.best.state, status.best.score, status.best.number) == ("completed", 0.5, 3)
     assert progress.best is not None
     odd = progress.model_copy(update={"best": progress.best.model_copy(update={"trial_id": "x"})})
     nameless = status_of_heartbeat(odd, uri="u/s-1", now=time.time()).best

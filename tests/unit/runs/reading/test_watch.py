@@ -38,9 +38,9 @@ def test_a_sweep_that_runs_one_that_is_left_and_one_that_ended(
     rows = {row.name: row for row in StorageWatch(open_store(tmp_path / "store")).look()}
     assert next(iter(rows)) == "runs", "what runs comes first"
     row = rows["runs"]
-    assert (row.status, row.is_running, row.done, row.counts["failed"]) == ("running", True, 1, 1)
-    assert (row.metric, row.score, row.trial_id, row.num_trials) == ("loss", 2.0, "00002", 4)
-    assert row.event == "best is trial 00002"
+    assert (row.status, row.is_running, row.counts.ended, row.counts["failed"]) == ("running", True, 2, 1)
+    assert (row.metric, row.score, row.trial_id, row.num_trials) == ("loss", 5.0, "00000", 4)
+    assert row.event == "best is trial 00000"
     assert row.per_minute == pytest.approx(2.0, rel=0.2), "two trials ended in the minute since the start"
     assert (rows["left"].status, rows["left"].is_running) == ("interrupted", False)
     assert rows["left"].event == f"no process runs it; last heard of {gone_holder}"
