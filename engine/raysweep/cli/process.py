@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any, Final, NoReturn
 
 from raysweep.cli.exit_codes import CANCELLED, DONE, FAILED, Detached, say, say_error
@@ -23,6 +24,7 @@ _RESUMABLE: Final = ("sweep", "train", "resume", "retry", "extend", "pipeline")
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. RAYSWEEP_DEBUG=1 shows tracebacks and third parties' noise."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _show_any_text()
     with _set_up():
         try:
             return _call(given)
@@ -34,6 +36,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return _interrupted(given, error)
         except Exception as error:  # noqa: BLE001  the outermost frame: everything becomes a line and a code
             return _failed(error)
+
+
+def _show_any_text() -> None:
+    """Write letters that the terminal's encoding lacks as `?`, instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="replace")
 
 
 def is_debugging() -> bool:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from raysweep.documents.yaml_values import RESOLVERS, values_of
+from raysweep.documents.yaml_values import RESOLVERS, all_values_of, values_of
 from raysweep.errors import SpecError, one_line
+
+_Value = TypeVar("_Value")
 
 
 def read_json(text: str | bytes, where: str = "JSON") -> Any:
@@ -56,10 +58,19 @@ def _refuse_constant(where: str) -> Callable[[str], Any]:
 
 def read_yaml(text: str | bytes, where: str = "YAML") -> Any:
     """The value in a YAML text. Raises SpecError, with line and column."""
+    return _read(values_of, text, where)
+
+
+def read_all_yaml(text: str | bytes, where: str = "YAML") -> list[Any]:
+    """The values of all documents in a YAML text, without empty ones. Raises SpecError, as `read_yaml`."""
+    return _read(all_values_of, text, where)
+
+
+def _read(values: Callable[[str | bytes], _Value], text: str | bytes, where: str) -> _Value:
     import yaml
 
     try:
-        return values_of(text)
+        return values(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -44,6 +44,16 @@ def values_of(text: str | bytes) -> Any:
     return _Values(FREE_VALUES + VALUES_PER_CHARACTER * len(text)).of(node) if node is not None else None
 
 
+def all_values_of(text: str | bytes) -> list[Any]:
+    """The documents of a text, without the empty ones. Raises: as `values_of`."""
+    nodes = _composer()(text)
+    values = _Values(FREE_VALUES + VALUES_PER_CHARACTER * len(text))
+    found: list[Any] = []
+    while nodes.check_node():
+        found.append(values.of(nodes.get_node()))
+    return [value for value in found if value is not None]
+
+
 @functools.cache
 def _composer() -> type[Any]:
     """What makes nodes of text; made on first use, as yaml takes a while to import."""

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import logging
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from raysweep.documents.text import read_yaml
+from raysweep.documents.text import read_all_yaml
 from raysweep.errors import SpecError
 from raysweep.provision.document import NightCluster
 from raysweep.specs.identity import slug
 
+LOG: Final = logging.getLogger("raysweep")
 API_VERSION: Final = "ray.io/v1"
 MANAGER_LABEL: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "raysweep"
@@ -56,16 +58,16 @@ def name_of(run_id: str) -> str:
 
 
 def read_manifest(path: str) -> dict[str, Any]:
-    """The one object of a manifest's file. Raises: SpecError where it is no RayCluster or RayJob."""
+    """The RayCluster or RayJob of a manifest's file, with text as keys, as kubectl reads it.
+
+    Other objects in the file are left to kubectl; a line in the log names them. Raises: SpecError.
+    """
     try:
         text = Path(path).expanduser().read_bytes()
     except OSError as error:
         problem = f"{path!r} cannot be read ({error.strerror or error})"
         raise SpecError("rayjob", problem, "check the path of the manifest") from None
-    document = read_yaml(text, path)
-    if not isinstance(document, dict) or document.get("kind") not in ("RayCluster", "RayJob"):
-        kind = document.get("kind") if isinstance(document, dict) else type(document).__name__
-        raise SpecError("rayjob", f"{path} holds a {kind}", "give one RayCluster or RayJob, and nothing else")
+    document = _choose([_with_text_keys(each) for each in read_all_yaml(text, path)], path)
     if document.get("apiVersion") != API_VERSION:
         problem = f"{path} has apiVersion {document.get('apiVersion')!r}"
         raise SpecError("rayjob", problem, f"write apiVersion: {API_VERSION}")
@@ -73,6 +75,33 @@ def read_manifest(path: str) -> dict[str, Any]:
         if not isinstance(document.get(name, {}), dict):
             raise SpecError("rayjob", f"{name} of {path} is not a mapping", "write its fields")
     return document
+
+
+def _choose(documents: Sequence[Any], path: str) -> dict[str, Any]:
+    """The one RayCluster or RayJob."""
+    kinds = [each.get("kind") if isinstance(each, dict) else type(each).__name__ for each in documents]
+    chosen = [each for each, kind in zip(documents, kinds, strict=True) if kind in ("RayCluster", "RayJob")]
+    if len(chosen) != 1:
+        found = ", ".join(map(str, kinds)) or "nothing"
+        raise SpecError("rayjob", f"{path} holds {found}", "give one RayCluster or RayJob")
+    others = [str(kind) for kind in kinds if kind not in ("RayCluster", "RayJob")]
+    if others:
+        LOG.warning(
+            "%s: apply its %s with kubectl; raysweep creates the RayJob only", path, ", ".join(others)
+        )
+    return dict(chosen[0])
+
+
+def _with_text_keys(value: Any) -> Any:
+    """The same with text as keys, as JSON has: `{1: a}` is `{"1": a}`, and `{true: a}` `{"true": a}`."""
+    if isinstance(value, list):
+        return [_with_text_keys(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key if isinstance(key, str) else orjson.dumps(key).decode(): _with_text_keys(item)
+        for key, item in value.items()
+    }
 
 
 def namespace_of(document: Mapping[str, Any], night: NightCluster, default: str) -> str:

@@ -79,9 +79,17 @@ def read_catalog(store: Store, run_ids: Iterable[str]) -> Catalog:
 
 
 def keep_run(store: Store, run: RunSummary, outcome_key: str) -> None:
-    """Note how a run ended, once its outcome is stored under this key. Raises: StorageError."""
+    """Note how a run ended, once its outcome is stored under this key. Raises: StorageError.
+
+    A process that was suspended meanwhile does not replace the end that a later controller noted.
+    """
     fields = run.model_dump(mode="json", exclude={"uri", "holder"})
-    _change(store, run.run_id, lambda entry: entry | {"run": fields})
+
+    def change(entry: dict[str, Any]) -> dict[str, Any]:
+        is_late = entry.get("run", {}).get("generation", 0) > run.generation
+        return entry if is_late else entry | {"run": fields}
+
+    _change(store, run.run_id, change)
     if not store.exists(outcome_key):  # it continues already
         drop_run(store, run.run_id)
 

@@ -97,7 +97,9 @@ class SweepSpec(SweepFields):
         several metrics are taken apart."""
         if not isinstance(given, Mapping):
             return given
-        given = with_goal(split_metrics(with_own_scheduler(with_runner(given))))
+        given = split_metrics(with_own_scheduler(with_runner(given)))
+        if given.keys() <= cls.model_fields.keys():  # else the unknown field is named, not what it left out
+            given = with_goal(given)
         trainable = given.get("trainable")
         asked = tune_objects.resources_of(trainable)
         if asked is None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import raysweep
+from raysweep.simulate import simulate
 from tests.sampling import first_of
 
 BLOCKED = """
@@ -112,3 +113,31 @@ def test_nothing_of_the_process_is_changed_for_good(cli: Callable[..., Any]) -> 
         warnings.filters[:],
     )
     assert after == before
+
+
+@pytest.mark.parametrize("command", [("status",), ("trials",), ("best",), ("trials", "--csv")])
+def test_text_that_the_terminal_cannot_show_is_shown_as_question_marks(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    space = {"x": {"grid_search": [1]}, "city": "Łódź → 東京"}
+    spec = {
+        "name": "cities",
+        "trainable": "none:needed",
+        "param_space": space,
+        "metric": "loss",
+        "mode": "min",
+    }
+    found = simulate(
+        spec | {"seed": 1, "storage_path": str(tmp_path)},
+        lambda config, step: {"loss": 1.0} if step < 2 else None,
+        keep_at=str(tmp_path),
+    )
+    words = [command[0], found.outcome.sweep_id, *command[1:], "--storage", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "raysweep.cli", *words],
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert command[0] == "status" or "?" in done.stdout.decode("latin-1")

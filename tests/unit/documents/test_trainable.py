@@ -242,3 +242,13 @@ def test_code_that_no_file_has_is_told_apart_as_compiled() -> None:
 )
 def test_what_cannot_be_compared_has_not_changed(was: str, now: str) -> None:
     assert not is_other_code(was, now)
+
+
+def test_a_module_in_a_src_folder_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "src" / "tumor").mkdir(parents=True)
+    (tmp_path / "src" / "tumor" / "__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        TrainableImportError, match=r"'tumor' is in src: pip install -e \. , or set PYTHONPATH="
+    ):
+        load_trainable("tumor:train")

@@ -99,8 +99,8 @@ def test_a_token_that_the_operator_does_not_know_of_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kind: Deployment", "holds a Deployment"),
-        ("- 1", "holds a list"),
+        ("kind: Deployment", "holds Deployment"),
+        ("- 1", "holds list"),
         ("kind: RayJob\napiVersion: ray.io/v1alpha1", "apiVersion 'ray.io/v1alpha1'"),
         ("kind: RayJob\napiVersion: ray.io/v1\nspec: 3", "spec of"),
         ("kind: [", ""),
@@ -129,3 +129,42 @@ def test_names_are_accepted_by_kubernetes_and_differ(run_id: str) -> None:
     assert len(name) <= NAME_LIMIT
     assert name != name_of(run_id + "1")
     assert name == name_of(run_id)
+
+
+def test_keys_are_text_as_kubectl_makes_them(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text().replace("metadata:", "metadata:\n  annotations: {7: '2', true: b, 0.5: c}", 1)
+    path = tmp_path / "night.yaml"
+    path.write_text(text)
+    job = rendered(read_manifest(str(path)))
+    found = job["metadata"]["annotations"]
+    assert (found["7"], found["true"], found["0.5"]) == ("2", "b", "c")
+    assert problems_of(job) == []
+
+
+def test_other_objects_of_the_file_are_left_to_kubectl(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "night.yaml"
+    path.write_text(
+        f"---\n{EXAMPLE.read_text()}\n---\napiVersion: v1\nkind: ConfigMap\ndata: {{a.py: x}}\n---\n"
+    )
+    assert read_manifest(str(path)) == read_manifest(str(EXAMPLE))
+    assert "apply its ConfigMap with kubectl" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("", "holds nothing"), ("kind: ConfigMap\n---\n[1]", "holds ConfigMap, list")],
+)
+def test_a_file_without_a_cluster_is_refused(tmp_path: Path, text: str, found: str) -> None:
+    path = tmp_path / "night.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=found):
+        read_manifest(str(path))
+
+
+def test_two_clusters_in_one_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "night.yaml"
+    path.write_text(f"{EXAMPLE.read_text()}\n---\n{EXAMPLE.read_text()}")
+    with pytest.raises(SpecError, match="holds RayCluster, RayCluster; give one"):
+        read_manifest(str(path))

@@ -202,3 +202,15 @@ def test_a_store_that_was_moved_is_listed_where_it_is(moved: str) -> None:
 def test_the_stem_of_an_id_is_its_names_slug() -> None:
     assert stem_of("churn-gate-0a1b2c3d4e") == "churn-gate"
     assert [stem_of(folder) for folder in ("champions", "catalog", "aside", "")] == ["", "", "", ""]
+
+
+def test_a_process_that_was_suspended_does_not_bring_an_earlier_end_back(nights: Nights) -> None:
+    nights.add("night", days_ago=1)
+    (night,) = nights_at(nights.store)
+    later = night.run.model_copy(update={"generation": night.run.generation + 1, "attempts": 8})
+    key = f"{later.run_id}/outcome.json"
+    keep_run(nights.store, later, key)
+    keep_run(nights.store, night.run, key)  # it was stopped between writing its outcome and its entry
+    kept = read_catalog(nights.store, [later.run_id]).run(later.run_id)
+    assert kept is not None
+    assert (kept.generation, kept.attempts) == (later.generation, 8)

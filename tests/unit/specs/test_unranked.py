@@ -81,3 +81,10 @@ def test_every_config_runs_and_completes_whatever_it_reports(reports: dict[str, 
     assert "best" not in " ".join(show_conclusion(outcome))
     with pytest.raises(RaysweepError, match="has no metric, so no trial is the best"):
         _ = outcome.best
+
+
+def test_a_misspelt_metric_is_named() -> None:
+    with pytest.raises(SpecError, match=r"^metrics: unknown field 'metrics'; did you mean 'metric'\?"):
+        SweepSpec(
+            name="a", trainable="a:b", param_space={"x": {"uniform": [0, 1]}}, metrics="loss", mode="min"
+        )

@@ -288,6 +288,9 @@ def _not_found(name: str, missing: str) -> tuple[str, str]:
         if is_here and here not in {os.path.abspath(entry or ".") for entry in sys.path}:
             fix = f"{last!r} is in the current folder, which Python does not search: set PYTHONPATH={here}"
             return problem, fix
+        source = os.path.join(here, "src")
+        if last in _modules_in(source):
+            return problem, f"{last!r} is in src: pip install -e . , or set PYTHONPATH={source}"
         close = nearest(last, _top_level_names())
         return problem, f"did you mean {close!r}?" if close else "install it, or put its folder on PYTHONPATH"
     siblings = _submodules(parent)

@@ -202,10 +202,10 @@ class Captures:
 def mapped_inodes() -> frozenset[int]:
     """The files that this process has mapped to write to."""
     found = set()
-    with suppress(OSError), open("/proc/self/maps") as lines:
+    with suppress(OSError), open("/proc/self/maps", "rb") as lines:  # a name in it may be no UTF-8
         for line in lines:
             _, permissions, _, _, inode, *_ = line.split(maxsplit=5)
-            if permissions[1] == "w" and permissions[3] == "s":
+            if permissions[1:2] == b"w" and permissions[3:4] == b"s":
                 found.add(int(inode))
     return frozenset(found)
 

@@ -31,8 +31,9 @@ def has_opened_gpu() -> bool:
 def _loaded() -> set[str]:
     """The files of the driver's library that this process has loaded."""
     with suppress(OSError):
-        files = (line.split(maxsplit=5)[5:] for line in _MAPS.read_text().splitlines())
-        return {path[0] for path in files if path and path[0].rpartition("/")[2].startswith(_LIBRARY)}
+        files = (line.split(maxsplit=5)[5:] for line in _MAPS.read_bytes().splitlines())
+        paths = {os.fsdecode(path[0]) for path in files if path}  # a name may be no UTF-8
+        return {path for path in paths if path.rpartition("/")[2].startswith(_LIBRARY)}
     return set()
 
 

@@ -15,8 +15,9 @@ from raysweep.errors import SpecError, TrialStopped
 from raysweep.messages import CheckpointFailed, Interrupt, Stop
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.worker.checkpoints import captures, copying
-from raysweep.worker.checkpoints.captures import Captures, NoPlaceError
+from raysweep.worker.checkpoints.captures import Captures, NoPlaceError, mapped_inodes
 from raysweep.worker.checkpoints.uploader import MAX_WAITING
+from raysweep.worker.host.cuda_driver import has_opened_gpu
 from raysweep.worker.session import Session
 from tests.unit.worker.handed_over import (
     JOB,
@@ -382,3 +383,13 @@ def test_a_full_disk_leaves_nothing_behind(
     with pytest.raises(NoPlaceError, match="No space left on device"):
         taking.take(make(tmp_path / "in", a="x"))
     assert list((tmp_path / "folders").iterdir()) == []
+
+
+def test_a_mapped_file_whose_name_is_no_utf_8_is_seen(tmp_path: Path) -> None:
+    path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.bin")
+    with open(path, "wb+") as file:
+        file.write(bytes(4096))
+        file.flush()
+        with mmap.mmap(file.fileno(), 4096):
+            assert os.stat(path).st_ino in mapped_inodes()
+            assert not has_opened_gpu()
