@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -63,4 +64,25 @@ def test_a_server_that_never_becomes_ready_ends_the_sweep_and_says_so(
     assert "server.py was not ready within 0.5 s (program.service.ready_timeout_s)" in str(outcome)
     assert outcome.counts.get("completed", 0) == 0
     assert len(outcome.trials) < 30, "the breaker ends it early"
+    assert not left()
+
+
+def test_of_two_trials_whose_servers_have_one_port_none_measures_the_others_server(
+    ray_cluster: RayConnection, storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are started at once; the server that listens later would find the port taken."""
+    monkeypatch.chdir(ROOT)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = str(listening.getsockname()[1])
+    spec = spec_of(storage, num_samples=2, max_concurrent_trials=2, failure={"max_failures": 0})
+    ask = f"curl -s http://127.0.0.1:{port}/health && sleep 3 && echo p95_ms=1 throughput=1"
+    spec["command"] = ["bash", "-c", ask, "load", "{clients}"]
+    spec["program"]["service"] |= {
+        "command": ["python", "examples/serve/server.py", "--port", port, "{args}"],
+        "ready": f"http://127.0.0.1:{port}/health",
+    }
+    outcome = rs.run_sweep(rs.SweepSpec.model_validate(spec), key="k")
+    assert (outcome.counts["completed"], outcome.counts["failed"]) == (1, 1), str(outcome)
+    (failed,) = (trial for trial in outcome.trials if trial.state == "failed")
+    assert f"the service of another trial on this node has port {port}" in failed.problem
     assert not left()

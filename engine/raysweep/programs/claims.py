@@ -1,4 +1,4 @@
-"""One trial of a node reads a file or folder at a time: else each would get the other's numbers.
+"""One trial of a node has a file, folder or port at a time: else each would get the other's numbers.
 
 A claim is the name of a socket (Linux), which the kernel frees with the process. Nothing is written. Trials
 on several nodes that share a file system do not see each other's claims.
@@ -32,15 +32,33 @@ def claimed(paths: Iterable[tuple[str, Path]], own: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def claimed_port(option: str, port: int) -> Iterator[None]:
+    """Hold a port for a service.
+
+    Raises ProgramFailedError: The service of another trial has it, or is about to listen there.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    what = f"{option}: the service of another trial on this node has port {port}"
+    with _bind(f"port-{port}", f"{what}: write {{port}}, which is a free one"):
+        yield
+
+
 def _claim(option: str, path: Path) -> socket.socket:
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:40]
+    what = f"{option}: another trial on this node reads {path} now, and would count this one's reports"
+    return _bind(f"reads-{digest}", f"{what}: write to {{output_dir}}, or name it by {{number}}")
+
+
+def _bind(name: str, refusal: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        sock.bind(f"\0raysweep-reads-{os.getuid()}-{digest}")
+        sock.bind(f"\0raysweep-{name}-{os.getuid()}")
     except OSError as error:
         sock.close()
         if error.errno != errno.EADDRINUSE:
             raise
-        what = f"{option}: another trial on this node reads {path} now, and would count this one's reports"
-        raise ProgramFailedError(f"{what}: write to {{output_dir}}, or name it by {{number}}") from None
+        raise ProgramFailedError(refusal) from None
     return sock

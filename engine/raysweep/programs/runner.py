@@ -38,7 +38,7 @@ from raysweep.programs.process import LOOK_S, ProgramProcess
 from raysweep.programs.readers.base import Reader, Record, step_of
 from raysweep.programs.readers.making import make_reader
 from raysweep.programs.readers.stdout import StdoutReader
-from raysweep.programs.service import MARK, Service
+from raysweep.programs.service import MARK, Endpoint, Service
 from raysweep.programs.steps import STEP_FILE, Steps
 from raysweep.trial.owners import OWN
 from raysweep.trial.session import TrialContext
@@ -203,19 +203,20 @@ class _Attempt:
         environment |= {name: fill(text, places.value_of) for name, text in plan.environment.items()}
         environment[MARK] = self._emits.address
         command = self._fill(plan.command)
-        with _named_on_failure(command[0]):
-            self._service = Service(
-                [_find(command[0], places.cwd, environment), *command[1:]],
-                cwd=places.cwd,
-                environment=environment,
-                selector=self._selector,
-            )
-        try:
-            address = fill(plan.ready, places.value_of)
-            self._service.await_ready(address, plan.ready_timeout_s, self._raise_if_over)
-            yield
-        finally:
-            self._service.end("SIGTERM", self._plan.grace_s)
+        at = Endpoint(fill(plan.ready, places.value_of))
+        with at.claimed():
+            with _named_on_failure(command[0]):
+                self._service = Service(
+                    [_find(command[0], places.cwd, environment), *command[1:]],
+                    cwd=places.cwd,
+                    environment=environment,
+                    selector=self._selector,
+                )
+            try:
+                self._service.await_ready(at, plan.ready_timeout_s, self._raise_if_over)
+                yield
+            finally:
+                self._service.end("SIGTERM", self._plan.grace_s)
 
     def _run(self) -> None:
         ooms = count_kernel_ooms()

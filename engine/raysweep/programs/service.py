@@ -8,17 +8,21 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from raysweep.errors import ProgramFailedError, one_line
+from raysweep.programs.claims import claimed_port
 from raysweep.programs.failures import failure_of, name_of
+from raysweep.programs.listeners import find_stranger, is_taken, local_addresses
 from raysweep.programs.process import ProgramProcess
 from raysweep.worker.host.memory import count_kernel_ooms
 
 MARK: Final = "RAYSWEEP_SERVICE"
 """The variable by which the server's processes are found."""
+READY: Final = "program.service.ready"
 ASK_S: Final = 0.1
 """So much time lies between two questions whether it is ready."""
 ANSWER_S: Final = 2.0
@@ -29,6 +33,49 @@ _PLAIN: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 class ServiceNotReady(ProgramFailedError):
     """The server did not become ready in time."""
+
+
+class ServicePortTaken(ProgramFailedError):
+    """Another server answers, or would, at the address of the service."""
+
+
+class Endpoint:
+    """Where a service says that it is ready: `http://…`, `https://…` or `tcp://…`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._host, self.port = "", 0
+        with suppress(ValueError):  # that it is no address is said when it is asked
+            parts = urlsplit(address)
+            self.port = parts.port or (443 if parts.scheme == "https" else 80)
+            self._host = parts.hostname or ""
+        self._local = local_addresses(self._host) if self._host else set()
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Hold its port; of another node's address nothing is known.
+
+        Raises: ProgramFailedError. ServicePortTaken: Something listens already.
+        """
+        if not self._local:
+            yield
+            return
+        with claimed_port(READY, self.port):
+            if is_taken(self._host, self._local, self.port):
+                self._refuse(find_stranger(self._local, self.port, ()) or "another program", "listens")
+            yield
+
+    def check_is_of(self, own: Collection[int]) -> None:
+        """See that these processes answer there. Raises ServicePortTaken."""
+        stranger = find_stranger(self._local, self.port, own) if self._local else ""
+        if stranger:
+            self._refuse(stranger, "and not the service, listens")
+
+    def _refuse(self, other: str, does: str) -> NoReturn:
+        text = (
+            f"{READY}: {other} {does} on port {self.port}, and would be measured: write {{port}}, or end it"
+        )
+        raise ServicePortTaken(one_line(text), "", 0)
 
 
 class Service:
@@ -48,23 +95,25 @@ class Service:
             command, cwd=cwd, environment=environment, mark=MARK, on_stdout=None, selector=selector
         )
 
-    def await_ready(self, address: str, within_s: float, meanwhile: Callable[[], None]) -> None:
+    def await_ready(self, at: Endpoint, within_s: float, meanwhile: Callable[[], None]) -> None:
         """Ask until it says that it is ready; `meanwhile` is called again and again.
 
         Raises:
             ProgramFailedError: It has ended.
+            ServicePortTaken: Another server answers.
             ServiceNotReady: The time is over.
         """
         deadline = time.monotonic() + within_s
         while True:
-            why = _ask(address)
+            why = _ask(at.address)
             self.check()  # another program may answer
             if not why:
+                at.check_is_of(self._process.find())
                 return
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 text = f"the service {name_of(self._command)} was not ready within {within_s:g} s"
-                message = f"{text} (program.service.ready_timeout_s): {address}: {why}"
+                message = f"{text} (program.service.ready_timeout_s): {at.address}: {why}"
                 raise ServiceNotReady(one_line(message), self._process.output, 0)
             meanwhile()
             self._process.await_end(min(ASK_S, left_s), meanwhile)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import http.server
+import ipaddress
 import os
+import re
 import socket
+import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from raysweep.errors import SpecError
+from raysweep.errors import ProgramFailedError, SpecError
 from raysweep.programs.allowed import check_programs
+from raysweep.programs.listeners import listeners, local_addresses
 from raysweep.programs.plan import plan_of
 from raysweep.programs.runner import Program
+from raysweep.programs.service import Endpoint
 from raysweep.specs import SweepSpec
 from raysweep.specs.code_digest import code_digest_of
 from raysweep.testing import run_trial
@@ -161,19 +170,132 @@ def test_a_server_may_be_known_by_its_port_alone(tmp_path: Path) -> None:
     assert "tcp://127.0.0.1:1: Connection refused" in attempt.error["message"]
 
 
-def test_another_server_on_its_port_does_not_stand_in_for_it() -> None:
-    spec = SweepSpec(
-        name="s",
-        command=["sleep", "20"],
-        program={"service": {"command": ["false"], "ready": "tcp://127.0.0.1:{lr}"}},
-        param_space={"lr": 1},
-        metric="loss",
-        mode="min",
-    )
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        attempt = run(spec, {"lr": other.getsockname()[1]})
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """Another server, which says that all is well."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *args: Any) -> None:
+        """It is silent."""
+
+
+@contextmanager
+def stranger(host: str, port: int = 0, **options: Any) -> Iterator[int]:
+    """One that listens; its port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    server = http.server.HTTPServer((host, port), Stranger, bind_and_activate=False)
+    server.socket.close()
+    server.socket = socket.create_server((host, port), family=family, **options)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield server.socket.getsockname()[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def fixed(command: list[str], ready: str, ready_timeout_s: float = 20) -> SweepSpec:
+    service = {"command": command, "ready": ready, "ready_timeout_s": ready_timeout_s}
+    return SweepSpec(
+        name="s", command=["bash", "-c", f"{EMIT} loss=1", "x", "{args}"], program={"service": service},
+        param_space={"port": {"randint": [1, 9]}}, metric="loss", mode="min",
+    )  # fmt: skip
+
+
+def refusal(attempt: AttemptRun) -> str:
     assert attempt.error is not None
-    assert "the service false ended with exit code 1" in attempt.error["message"]
+    assert attempt.reports == ()
+    assert attempt.error["type"] in ("ServicePortTaken", "ProgramFailedError")
+    return str(attempt.error["message"])
+
+
+@pytest.mark.parametrize("ready", ["tcp://{}:{{port}}", "http://{}:{{port}}/health"])
+@pytest.mark.parametrize(
+    ("host", "at"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", "localhost")]
+)
+def test_a_port_at_which_another_server_listens_is_refused_before_the_start(
+    ready: str, host: str, at: str
+) -> None:
+    with stranger(host) as port:
+        message = refusal(run(fixed(["sleep", "20"], ready.format(at)), {"port": port}))
+    assert re.search(
+        rf"^program\.service\.ready: \S+ \(process {os.getpid()}\) listens on port {port}", message
+    )
+    assert message.endswith("and would be measured: write {port}, or end it")
+
+
+@pytest.mark.parametrize("ready", ["tcp://127.0.0.1:{port}", "http://127.0.0.1:{port}/health"])
+def test_a_server_that_takes_the_port_before_the_service_listens_is_told_apart(ready: str) -> None:
+    with stranger("127.0.0.1") as port:
+        pass
+    with ExitStack() as stack:
+        late = threading.Timer(0.4, lambda: stack.enter_context(stranger("127.0.0.1", port)))
+        late.start()
+        message = refusal(run(fixed(["sleep", "20"], ready), {"port": port}))
+        late.join()
+    assert f"(process {os.getpid()}) and not the service, listens on port {port}" in message
+
+
+def test_a_server_that_shares_the_port_is_told_apart() -> None:
+    """Both take connections (SO_REUSEPORT), or connections of IPv4 and of IPv6."""
+    with stranger("0.0.0.0", reuse_port=True) as port:
+        at = Endpoint(f"tcp://127.0.0.1:{port}")
+        at.check_is_of([os.getpid()])
+        code = (
+            "import socket, sys; s = socket.create_server(('', int(sys.argv[1])), reuse_port=True); input()"
+        )
+        command = [sys.executable, "-c", code, str(port)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
+            while len(listeners([ipaddress.ip_address("127.0.0.1")], port)) < 2:
+                time.sleep(0.01)
+            with pytest.raises(ProgramFailedError, match=rf"\(process {other.pid}\) and not the service"):
+                at.check_is_of([os.getpid()])
+            other.communicate(b"\n")
+
+
+def test_two_trials_on_a_node_do_not_have_one_port(tmp_path: Path) -> None:
+    spec = spec_of(
+        tmp_path,
+        ["bash", "-c", f"{EMIT} loss=1", "x", "{port}"],
+        ready="http://127.0.0.1:{port}/",
+        rest=("{args}",),
+    )
+    with stranger("127.0.0.1") as port:
+        pass
+    with Endpoint(f"http://127.0.0.1:{port}").claimed():  # the other trial's server listens later
+        message = refusal(run(fixed(["sleep", "20"], "tcp://localhost:{port}"), {"port": port}))
+    assert message == (
+        f"program.service.ready: the service of another trial on this node has port {port}: write {{port}},"
+        " which is a free one"
+    )
+    assert run(spec).end == "returned"
+
+
+@pytest.mark.parametrize("way", ["exec env {}", "setsid {} & wait", "(setsid env {} &) ; sleep 60"])
+def test_a_server_is_known_however_it_was_started(tmp_path: Path, way: str) -> None:
+    """Replaced by another program, in a session of its own, without its parent."""
+    spec = spec_of(tmp_path, ["bash", "-c", f"{EMIT} loss=1", "x", "{args}"])
+    server = " ".join(f'"${{{index}}}"' for index in range(1, 8))
+    assert spec.program is not None
+    assert spec.program.service is not None
+    command = ["bash", "-c", way.format(server), "x", *spec.program.service.command]
+    service = spec.program.service.model_dump() | {"command": command}
+    changed = spec.replace(program={**spec.program.model_dump(), "service": service})
+    attempt = run(changed)
+    assert attempt.end == "returned", attempt.error
+
+
+def test_an_address_of_another_node_is_only_asked() -> None:
+    assert local_addresses("192.0.2.1") == set()
+    assert ipaddress.ip_address("127.0.0.1") in local_addresses("localhost")
+    with Endpoint("http://192.0.2.1:1/").claimed(), Endpoint("http://192.0.2.1:1/").claimed():
+        pass
+    spec = fixed(["sleep", "20"], "tcp://localhost:{port}", ready_timeout_s=0.1)
+    attempt = run(spec, {"port": 0.5})
+    assert attempt.error is not None
+    assert "tcp://localhost:0.5: Port could not be cast" in attempt.error["message"]
 
 
 @pytest.mark.parametrize(
