@@ -40,6 +40,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
+_ROOMS = ("transfer",)
+"""Rooms that are had by their name: `raysweep.transfer.fit`."""
+
 __all__ = [
     "Infeasible",
     "RaysweepError",
@@ -68,6 +71,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'raysweep' has no attribute {name!r}{_elsewhere(name)}")

@@ -20,7 +20,7 @@ HEAVY = {HEAVY!r}
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in HEAVY:
-            raise ImportError(f"{{name}} is blocked")
+            raise ModuleNotFoundError(f"{{name}} is blocked", name=name)
 
 sys.meta_path.insert(0, Blocker())
 """
@@ -69,6 +69,27 @@ with _showing("n", False) as table:
     first, *_, last = printed.splitlines()
     assert first == "None False"
     assert last.endswith("None")
+
+
+def test_the_room_of_laws_is_had_by_its_name_and_loads_numpy_where_it_fits() -> None:
+    printed = run(
+        "import sys, raysweep as rs; fit = rs.transfer.fit; print('numpy' in sys.modules)\n"
+        "trials = [{'scale': {'rows': r}, 'config': {'a': a / 9}, 'score': a} for r in (1, 2) for a in range(9)]\n"
+        "law = fit(trials, space={'a': {'uniform': [0, 1]}}, mode='min')\n"
+        "print(law.at({'rows': 4}).verdict, 'ray' in sys.modules)"
+    )
+    assert printed.splitlines() == ["False", "edge False"]
+    blocked = run(
+        BLOCKED
+        + """
+import raysweep as rs
+try:
+    rs.transfer.fit([], space={}, mode="min")
+except rs.SpecError as error:
+    print(error)
+"""
+    )
+    assert blocked == "transfer: a law needs NumPy, which is not installed; pip install raysweep[search]"
 
 
 def test_import_alone_loads_nothing() -> None:

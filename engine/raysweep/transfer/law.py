@@ -1,0 +1,201 @@
+"""A fitted law: what it says of a target scale, with a verdict and its reasons."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from raysweep.documents.mode import Mode
+from raysweep.documents.validation import Problem, spec_error
+from raysweep.space.parsed import Space, normalise, parse
+from raysweep.transfer.agreement import AGREE, Agreement, agreement_of
+from raysweep.transfer.parameters import parameters_of
+from raysweep.transfer.point import PART, Point
+from raysweep.transfer.surface import Surface, fit_surface
+from raysweep.transfer.table import Table, is_useful, table_of
+from raysweep.transfer.trials import read_scale, read_trials
+
+Verdict = Literal["carries", "edge", "does not carry", "too few"]
+EDGE: Final = 0.25
+"""From this probability on that the optimum is outside the space, the verdict is `edge`."""
+FEWEST: Final = 6
+"""A law requires so many trials beyond one for each scale, and two for each number beyond two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason of a verdict. `about`: what it is about; `values`: what the sentence says of it."""
+
+    verdict: Verdict
+    about: str
+    values: Mapping[str, float]
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What a law says of a target scale.
+
+    `config`: the optimum there; on any verdict but `carries`, that of the best trial at the largest proxy
+    scale. `intervals`: by parameter (`a.b` where nested), the ends of 80 % of the optimum's probability,
+    inside the space. `score`, `score_low`, `score_high`: of `config` at the target, with 80 %. `reasons`:
+    the sentences of `facts`. `optimum`: by parameter, what the law gives, not held to bounds or verdict.
+    """
+
+    config: dict[str, Any]
+    intervals: dict[str, tuple[Any, Any]]
+    score: float
+    score_low: float
+    score_high: float
+    verdict: Verdict
+    reasons: list[str]
+    facts: list[Reason] = field(repr=False)
+    optimum: dict[str, float] = field(repr=False)
+
+
+def fit_law(trials: Iterable[Mapping[str, Any]], space: Mapping[str, Any] | Space, mode: Mode) -> Law:
+    """See `raysweep.transfer.fit`."""
+    parsed = space if isinstance(space, Space) else _parsed(space)
+    names, runs = read_trials(trials, mode)
+    return Law(names, table_of(runs, parameters_of(parsed)), mode)
+
+
+def _parsed(space: Mapping[str, Any]) -> Space:
+    try:
+        return parse(normalise(space))
+    except Problem as problem:
+        raise spec_error(Problem.of(problem.issues, ("space",)).issues) from None
+
+
+class Law:
+    """One model of the scores at all proxy scales; made by `raysweep.transfer.fit`."""
+
+    def __init__(self, names: Sequence[str], table: Table, mode: Mode) -> None:
+        self.names = tuple(names)
+        self.mode = mode
+        self._table = table
+        self._surface: Surface = fit_surface(table.design())
+
+    @property
+    def scales(self) -> list[dict[str, float]]:
+        """The proxy scales, the smallest first."""
+        found = {run.scale: run.size for run in self._table.runs}
+        order = sorted(found, key=lambda scale: (found[scale], scale))
+        return [dict(zip(self.names, scale, strict=True)) for scale in order]
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        """How well the proxy scales predict each other."""
+        return agreement_of(self._table, self._surface)
+
+    def optimum_at(self, scale: Mapping[str, float]) -> dict[str, float]:
+        """By parameter, the optimum at a scale, not held to any bounds. Raises SpecError as `at` does."""
+        return self._point(scale).optima
+
+    def at(self, target: Mapping[str, float]) -> Carried:
+        """The config at a target scale, such as `{"rows": 336776}`.
+
+        Raises:
+            SpecError: the target has not the same names of scales as the trials, or one is not positive.
+        """
+        point = self._point(target)
+        facts = list(self._doubts(point))[:1] or [self._support()]
+        facts += [fact for fact in list(self._doubts(point))[1:] if fact.verdict == facts[0].verdict]
+        verdict = facts[0].verdict
+        best = self._best
+        x = point.inside if verdict == "carries" else self._table.x[best]
+        mixture = point.score(x)
+        sign = 1.0 if self.mode == "min" else -1.0
+        low, high = sorted(sign * mixture.quantile(part) for part in ((1 - PART) / 2, (1 + PART) / 2))
+        copied = copy.deepcopy(dict(self._table.runs[best].config))
+        return Carried(
+            config=point.config if verdict == "carries" else copied,
+            intervals=point.intervals,
+            score=sign * mixture.mean,
+            score_low=low,
+            score_high=high,
+            verdict=verdict,
+            reasons=[fact.sentence for fact in facts],
+            facts=facts,
+            optimum=point.optima,
+        )
+
+    def _point(self, scale: Mapping[str, float]) -> Point:
+        return Point(self._table, self._surface, read_scale(scale, self.names, "target"))
+
+    @cached_property
+    def _best(self) -> int:
+        """The place of the best trial of the largest proxy scale."""
+        runs = self._table.runs
+        ended = [at for at, run in enumerate(runs) if run.has_score and run.progress == 1.0]
+        return min(ended, key=lambda at: (-runs[at].size, runs[at].score))
+
+    def _doubts(self, point: Point) -> Iterator[Reason]:
+        yield from self._too_few(point)
+        yield from self._disagreements()
+        for at, number in point.numbers:
+            for share, bound, side in zip(point.outside(at), (0.0, 1.0), ("below", "above"), strict=True):
+                if share > EDGE and point.matters(at):
+                    value, end = point.optima[number.name], number.raw(bound)
+                    yield Reason(
+                        "edge",
+                        number.name,
+                        {"optimum": value, "bound": end, "probability": share},
+                        f"{number.name}: the optimum, {value:.3g}, is {side} the bound {end:.3g} "
+                        f"with a probability of {share:.0%}; widen its domain",
+                    )
+
+    def _too_few(self, point: Point) -> Iterator[Reason]:
+        table = self._table
+        useful = int(is_useful(table).sum())
+        required = max(FEWEST, 2 * len(table.parameters.numbers) + 2) + len(table.cells)
+        if useful < required:
+            yield Reason(
+                "too few",
+                "trials",
+                {"trials": useful, "required": required},
+                f"{useful} trials are near the best of their scale; at least {required} are required",
+            )
+        for place, name in enumerate(self.names):
+            values = {run.scale[place] for run in table.runs}
+            if len(values) == 1 and values != {point.scale[place]}:
+                value = next(iter(values))
+                yield Reason(
+                    "too few",
+                    name,
+                    {"trials": value, "target": point.scale[place]},
+                    f"{name} is {value:g} in all trials and {point.scale[place]:g} at the target; "
+                    f"run trials at a second {name}",
+                )
+
+    def _disagreements(self) -> Iterator[Reason]:
+        found = self.agreement
+        if not found.agrees:
+            yield Reason(
+                "does not carry",
+                "ranks",
+                {"deviate": found.ranks, "required": AGREE},
+                f"the ranks of configs do not agree between scales (deviate {found.ranks:.1f}, "
+                f"{AGREE} or more is required)",
+            )
+        if found.is_worse:
+            yield Reason(
+                "does not carry",
+                "misfit",
+                {"law": found.law, "copy": found.copy},
+                f"a scale that is left out is predicted worse by the law (misfit {found.law:.3g}) "
+                f"than by copying ({found.copy:.3g})",
+            )
+
+    def _support(self) -> Reason:
+        found = self.agreement
+        return Reason(
+            "carries",
+            "ranks",
+            {"deviate": found.ranks, "law": found.law, "copy": found.copy},
+            f"the ranks of configs agree between scales (deviate {found.ranks:.1f}); left-out scales are "
+            f"predicted with a misfit of {found.law:.3g}, by copying of {found.copy:.3g}",
+        )

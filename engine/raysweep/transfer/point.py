@@ -1,0 +1,155 @@
+"""One target scale on a fitted surface: the optimum there, its interval, the config and its score."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any, Final
+
+import numpy as np
+
+from raysweep.space.branches import LeafPath
+from raysweep.transfer.levels import Mixture, predict_level
+from raysweep.transfer.parameters import Number
+from raysweep.transfer.surface import Array, Surface
+from raysweep.transfer.table import Table
+
+PART: Final = 0.8
+"""Which part of the probability an interval holds."""
+SCORE_NOISE: Final = 0.1
+"""The standard deviation of a full run's score, in units."""
+MOST_ROUNDS: Final = 200
+
+
+class Point:
+    """A scale at which a law is asked.
+
+    Args:
+        table: the trials.
+        surface: their surface.
+        scale: in the order of the names.
+    """
+
+    def __init__(self, table: Table, surface: Surface, scale: Sequence[float]) -> None:
+        self.scale = tuple(scale)
+        self._table = table
+        self._surface = surface
+        self._parameters = table.parameters
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """Of each category, the value with the best level over all scales."""
+        levels = self._surface.levels[len(self._table.cells) :]
+        found, start = [], 0
+        for category in self._parameters.categories:
+            found.append(int(np.argmin(levels[start : start + len(category.values)])))
+            start += len(category.values)
+        return tuple(found)
+
+    @cached_property
+    def _features(self) -> Array:
+        return self._table.features(self.scale, self.places)
+
+    @cached_property
+    def chosen(self) -> Mapping[LeafPath, Any]:
+        """The values of the categories, without those in branches that were not taken."""
+        pairs = zip(self._parameters.categories, self.places, strict=True)
+        values = {category.path: category.values[place] for category, place in pairs}
+        return self._parameters.space.reached(values)
+
+    @cached_property
+    def reached(self) -> list[int]:
+        """The places of the numbers that the config has."""
+        space, numbers = self._parameters.space, self._parameters.numbers
+        return [at for at, number in enumerate(numbers) if space.is_reached(number.path, self.chosen)]
+
+    @property
+    def numbers(self) -> list[tuple[int, Number]]:
+        """The numbers that the config has, with their places."""
+        return [(at, self._parameters.numbers[at]) for at in self.reached]
+
+    @cached_property
+    def optimum(self) -> Array:
+        """The coordinates of the optimum, not held to any bounds."""
+        return self._surface.optimum(self._features)
+
+    @cached_property
+    def sds(self) -> Array:
+        """Their standard deviations."""
+        return np.sqrt(np.diag(self._surface.optimum_covariance(self._features)))
+
+    def outside(self, at: int) -> tuple[float, float]:
+        """The probabilities that the optimum of a number is below and above its bounds."""
+        if not self._parameters.numbers[at].is_bounded:
+            return 0.0, 0.0
+        normal = NormalDist(float(self.optimum[at]), max(float(self.sds[at]), 1e-9))
+        return normal.cdf(0.0), 1.0 - normal.cdf(1.0)
+
+    def matters(self, at: int) -> bool:
+        """Whether half the range of a number moves the score by more than an error."""
+        return bool(self._surface.bowl[at, at] / 4 > self._surface.noise)
+
+    @cached_property
+    def inside(self) -> Array:
+        """The best coordinates inside the space: the bowl's lowest point there, by one number at a time."""
+        bowl, x = self._surface.bowl, self.optimum.copy()
+        for _ in range(MOST_ROUNDS):
+            before = x.copy()
+            for at, number in self.numbers:
+                pull = bowl[at] @ (x - self.optimum) - bowl[at, at] * (x[at] - self.optimum[at])
+                x[at] = self.optimum[at] - pull / max(bowl[at, at], 1e-12)
+                if number.is_bounded:
+                    x[at] = min(max(x[at], 0.0), 1.0)
+            if np.abs(x - before).max(initial=0.0) < 1e-6:
+                break
+        return x
+
+    @property
+    def intervals(self) -> dict[str, tuple[Any, Any]]:
+        """By parameter, 80 % of the probability of the optimum, inside the space."""
+        reach = NormalDist().inv_cdf((1 + PART) / 2)
+        found = {}
+        for at, number in self.numbers:
+            ends = (self.inside[at] - reach * self.sds[at], self.inside[at] + reach * self.sds[at])
+            held = [min(max(end, 0.0), 1.0) if number.is_bounded else end for end in ends]
+            found[number.name] = (number.value(held[0]), number.value(held[1]))
+        return found
+
+    @property
+    def optima(self) -> dict[str, float]:
+        """By parameter, the value of the optimum, not held to any bounds."""
+        return {number.name: number.raw(float(self.optimum[at])) for at, number in self.numbers}
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config at the best coordinates inside the space."""
+        values = dict(self.chosen) | {
+            number.path: number.value(self.inside[at]) for at, number in self.numbers
+        }
+        space = self._parameters.space
+        missing = [path for path in self._parameters.copied if space.is_reached(path, values)]
+        return space.build(values | {path: self._copied(path) for path in missing})
+
+    def _copied(self, path: LeafPath) -> Any:
+        """The value of the best trial that has this parameter."""
+        for run in sorted(self._table.runs, key=lambda run: (-run.size, run.score)):
+            values = self._parameters.space.read(run.config)
+            if path in values:
+                return copy.deepcopy(values[path])
+        raise AssertionError("its branch was taken by a trial")
+
+    def score(self, x: Array) -> Mixture:
+        """The score of a config with these coordinates at this scale; less is better."""
+        table, surface = self._table, self._surface
+        ended = [number for number, (_, progress) in enumerate(table.cells) if progress == 1.0]
+        logs = np.log(np.array([table.cells[number][0] for number in ended]))
+        levels = (table.best / table.unit + surface.levels[: len(table.cells)])[ended]
+        covariance = surface.level_covariance[np.ix_(ended, ended)]
+        mixture = predict_level(levels, covariance, logs, np.log(np.array(self.scale)))
+        by_category = table.categories(self.places) @ surface.levels[len(table.cells) :]
+        spread = surface.bowl @ surface.optimum_covariance(self._features, allowed=False)
+        worse = surface.excess(x[None], self._features[None])[0] + np.trace(spread)
+        variance = 2.0 * np.trace(spread @ spread) + SCORE_NOISE**2
+        return mixture.moved(float(worse + by_category), float(variance)).times(table.unit)

@@ -1,0 +1,168 @@
+"""Trials as the numbers that a surface is fitted to: coordinates, logarithms of scales, distances.
+
+A *cell* is one scale, or the trials of one scale that ran equally many steps: their scores are compared with
+each other, those of two cells only through the surface. How far a trial came (`Run.progress`) is one scale
+more, at which the target is 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.transfer.parameters import Parameters
+from raysweep.transfer.surface import CAP, LEVEL_SD, Array, Design
+from raysweep.transfer.trials import Run
+
+EXPONENT_SD: Final = 0.5
+"""The exponents of laws: an optimum moves with the scale to a power of this size."""
+LINEAR_WIDTH: Final = 4.0
+"""Of a parameter that is no logarithm: its range counts as so many e-folds."""
+CENTRE_SD: Final = 0.5
+"""How far an optimum may be from the middle of its range, in ranges."""
+CATEGORY_SD: Final = 0.15
+"""How far the optimum may move with a category, in ranges."""
+CATEGORY_LEVEL_SD: Final = 2.0
+"""How far a category's level may be from the mean of all, in units."""
+
+Places = tuple[int, ...]
+"""Of each category, the place of the value; -1: the config has not this parameter."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The trials of a law as arrays; all by trial but `best`, which is by cell.
+
+    `unit`: the typical distance of a score from the best of its cell. `cells`: by number of the cell, the
+    scale and the progress.
+    """
+
+    parameters: Parameters
+    runs: Sequence[Run]
+    x: Array
+    places: npt.NDArray[np.int64]
+    cell: npt.NDArray[np.int64]
+    cells: tuple[tuple[tuple[float, ...], float], ...]
+    best: Array
+    unit: float
+    excess: Array
+    centre: Array = field(repr=False)
+    has_progress: bool = False
+
+    def features(self, scale: Sequence[float], places: Sequence[int], progress: float = 1.0) -> Array:
+        """What the optimum moves with."""
+        logs = np.log(np.asarray(scale)) - self.centre
+        steps = [math.log(progress)] if self.has_progress else []
+        return np.concatenate([[1.0], logs, steps, self.categories(places)])
+
+    def categories(self, places: Sequence[int]) -> Array:
+        """The categories as zeros and ones, from which their mean is taken."""
+        counts = [len(category.values) for category in self.parameters.categories]
+        found = np.zeros(sum(counts))
+        for start, count, place in zip(accumulate([0, *counts]), counts, places, strict=False):
+            if place >= 0:
+                found[start : start + count] = -1.0 / count
+                found[start + place] += 1.0
+        return found
+
+    def design(self, rows: npt.NDArray[np.int64] | None = None, *, moves: bool = True) -> Design:
+        """What a surface of these trials is fitted to (default: all); without `moves`, it stays."""
+        chosen = slice(None) if rows is None else rows
+        features, levels, levels_sd = self._columns
+        return Design(
+            x=self.x[chosen],
+            features=features[chosen],
+            moves_sd=self._moves_sd() if moves else self._still_sd(),
+            levels=levels[chosen],
+            levels_sd=levels_sd,
+            excess=self.excess[chosen],
+        )
+
+    @cached_property
+    def _columns(self) -> tuple[Array, Array, Array]:
+        """By trial, what the optimum moves with and what the level is a sum of; how far the levels go."""
+        by_cell = np.array([self.features(scale, (), progress) for scale, progress in self.cells])
+        count = by_cell.shape[1] - len(self.categories(()))
+        by_category = np.array([self.categories(places) for places in self.places])
+        features = np.column_stack([by_cell[self.cell, :count], by_category])
+        levels = np.column_stack([np.eye(len(self.cells))[self.cell], by_category])
+        sds = [np.full(len(self.cells), LEVEL_SD), np.full(by_category.shape[1], CATEGORY_LEVEL_SD)]
+        return features, levels, np.concatenate(sds)
+
+    def _moves_sd(self) -> Array:
+        numbers, scales = self.parameters.numbers, len(self.centre) + self.has_progress
+        widths = np.array([number.width if number.is_log else LINEAR_WIDTH for number in numbers])
+        by_scale = np.repeat(EXPONENT_SD / np.maximum(widths, 1e-9)[:, None], scales, axis=1)
+        by_category = np.full((len(numbers), len(self.categories(()))), CATEGORY_SD)
+        return np.hstack([np.full((len(numbers), 1), CENTRE_SD), by_scale, by_category])
+
+    def _still_sd(self) -> Array:
+        found = self._moves_sd()
+        found[:, 1 : 1 + len(self.centre)] = 1e-6
+        return found
+
+
+def table_of(runs: Sequence[Run], parameters: Parameters) -> Table:
+    """The trials as arrays. Raises SpecError: a config does not fit the space."""
+    read = [_read(run.config, parameters, number) for number, run in enumerate(runs)]
+    cells = sorted({(run.scale, run.progress) for run in runs if run.has_score})
+    kept = [number for number, run in enumerate(runs) if (run.scale, run.progress) in set(cells)]
+    numbers = {cell: number for number, cell in enumerate(cells)}
+    chosen = [runs[number] for number in kept]
+    cell = np.array([numbers[run.scale, run.progress] for run in chosen], dtype=np.int64)
+    scores = np.array([run.score for run in chosen])
+    best = np.array([scores[cell == number].min() for number in range(len(cells))])
+    excess = scores - best[cell]
+    unit = _unit(excess, cell, len(cells))
+    return Table(
+        parameters=parameters,
+        runs=chosen,
+        x=np.array([read[number][0] for number in kept]).reshape(len(kept), len(parameters.numbers)),
+        places=np.array([read[number][1] for number in kept], dtype=np.int64).reshape(len(kept), -1),
+        cell=cell,
+        cells=tuple(cells),
+        best=best,
+        unit=unit,
+        excess=excess / unit,
+        centre=np.log(np.array(sorted({scale for scale, _ in cells}))).mean(axis=0),
+        has_progress=any(progress < 1.0 for _, progress in cells),
+    )
+
+
+def _read(config: Mapping[str, Any], parameters: Parameters, number: int) -> tuple[list[float], Places]:
+    field = f"trials[{number}].config"
+    values = parameters.read(config, field)
+    coordinates = [
+        each.coordinate(values[each.path], f"{field}.{each.name}") if each.path in values else math.nan
+        for each in parameters.numbers
+    ]
+    places = (
+        each.place(values[each.path], f"{field}.{each.name}") if each.path in values else -1
+        for each in parameters.categories
+    )
+    return coordinates, tuple(places)
+
+
+def _unit(excess: Array, cell: npt.NDArray[np.int64], count: int) -> float:
+    """The median over cells of the median distance from the best; of the trials, where cells are small."""
+    is_known = np.isfinite(excess)
+    groups = [excess[(cell == number) & is_known] for number in range(count)]
+    medians = [float(np.median(group)) for group in groups if len(group) >= 3]
+    found = float(np.median(medians)) if medians else 0.0
+    positive = excess[is_known & (excess > 0)]
+    if found <= 0 and len(positive):
+        found = float(np.median(positive))
+    return found if found > 0 else 1.0
+
+
+def is_useful(table: Table) -> npt.NDArray[np.bool_]:
+    """Which trials are near enough to the best of their cell to say where the optimum is."""
+    found: npt.NDArray[np.bool_] = table.excess < CAP
+    return found
