@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from raysweep.documents.own_folder import is_own
 from raysweep.runs.ownership.holder import boot_id, process_started_at
 
 PREFIX: Final = "rs-"
@@ -43,7 +44,7 @@ def remove_stale(root: Path) -> None:
     """Remove the folders whose owner is dead, on this boot of this machine, and in which nothing runs."""
     for owner in root.glob(f"{PREFIX}*/{OWNER}"):
         try:
-            if owner.stat().st_uid != os.getuid():
+            if not is_own(owner) or not is_own(owner.parent):
                 continue
             written = json.loads(owner.read_text(encoding="ascii"))
             is_alive = written == _owner(int(written["pid"]))

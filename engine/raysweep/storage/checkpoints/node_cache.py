@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
+from raysweep.documents.own_folder import make_own_folder
 from raysweep.storage.checkpoints.manifest import StoredObject
 
 PLACE: Final = "RAYSWEEP_STAGING"
@@ -125,11 +126,10 @@ def open_cache(limit_bytes: int) -> NodeCache | None:
         return None
     folder = Path(os.environ.get(PLACE) or tempfile.gettempdir()) / f"raysweep-cache-{os.getuid()}"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        is_ours = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+        make_own_folder(folder)
     except OSError:
         return None
-    return NodeCache(folder, limit_bytes) if is_ours else None
+    return NodeCache(folder, limit_bytes)
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

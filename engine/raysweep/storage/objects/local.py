@@ -11,7 +11,6 @@ counts is where the opened file lies, so that nothing can be exchanged between a
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
 import itertools
 import os
@@ -32,6 +31,7 @@ from raysweep.errors import (
     StorageNotWritableError,
     StorageUnavailableError,
 )
+from raysweep.storage.objects.locks import locked
 from raysweep.storage.objects.store import CHUNK_BYTES, ObjectInfo, check_key
 
 TEMPORARY_MARK = ".raysweep-tmp-"
@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 # What may pass by itself or be mended while the sweep waits: a full disk, a flaky mount.
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY,
-     errno.EMFILE, errno.ENFILE, errno.EINTR, errno.ENOMEM, errno.EHOSTDOWN, errno.ENETUNREACH}
+     errno.EMFILE, errno.ENFILE, errno.EINTR, errno.ENOMEM, errno.ENOLCK, errno.EHOSTDOWN, errno.ENETUNREACH}
 )  # fmt: skip
 _FIXES = {
     errno.ENOSPC: "free some disk space",
@@ -55,6 +55,7 @@ _FIXES = {
     errno.EACCES: "give this user write permission, or choose another storage_path",
     errno.EPERM: "give this user write permission, or choose another storage_path",
     errno.EROFS: "the file system is read-only: choose another storage_path",
+    errno.ENOLCK: "the file system gives no locks now: check its lock daemon (NFS: rpc.statd)",
     errno.EMFILE: "raise the open file limit (ulimit -n)",
 }
 
@@ -135,12 +136,14 @@ class LocalStore:
         # A lock that ends with its process. The object is written beside and renamed: readers take no lock.
         lock = path.parent / f"{LOCK_MARK}{path.name}"
         try:
-            with open(_create(lock, os.O_APPEND)[1], "ab") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            with (
+                open(_create(lock, os.O_APPEND)[1], "ab") as file,
+                locked(file.fileno(), lock.with_name(f"{lock.name}.held")) as check_held,
+            ):
                 found = self.get_versioned(key)
                 if (found[1] if found is not None else None) != version:
                     return False
-                self.put(key, data, durable=True)
+                self._write(key, (data,), durable=True, replace=True, before_name=check_held)
                 return True
         except OSError as error:
             self._fail(key, error)
@@ -251,13 +254,26 @@ class LocalStore:
         root = self._real_root
         return bool(root) and (real == root or real.startswith(f"{root.rstrip('/')}/"))
 
-    def _write(self, key: str, chunks: Iterable[bytes], *, durable: bool, replace: bool) -> bool:
+    def _write(
+        self,
+        key: str,
+        chunks: Iterable[bytes],
+        *,
+        durable: bool,
+        replace: bool,
+        before_name: Callable[[], None] = lambda: None,
+    ) -> bool:
         path = self._path(key)
         temporary = path.parent / f"{TEMPORARY_MARK}{os.getpid():x}-{next(_counter):x}-{secrets.token_hex(4)}"
         try:
             created = self._write_file(temporary, chunks, durable=durable)
             if created:
                 self._owed[temporary] = created
+            try:
+                before_name()
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
             named = _name(temporary, path, replace=replace)
         except OSError as error:
             self._fail(key, error)

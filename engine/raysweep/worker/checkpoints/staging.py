@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from raysweep.documents.own_folder import is_own
+
 VARIABLE: Final = "RAYSWEEP_STAGING"
 _PREFIX: Final = "raysweep-staging-"
 _UNLOCKED: Final = ".raysweep-unlocked-"
@@ -115,7 +117,7 @@ class Staging:
 
 def _sweep_up(parent: Path) -> None:
     """Remove what processes left that are gone."""
-    for top in parent.glob(f"{_PREFIX}*"):
+    for top in filter(is_own, parent.glob(f"{_PREFIX}*")):
         with suppress(OSError), open(top / _LOCK, "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(top, ignore_errors=True)

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from raysweep.documents.own_folder import make_own_folder
+
 log = logging.getLogger("raysweep")
 _SHARED: Final = Path("/dev/shm")
 _TOPOLOGY: Final = "/sys/devices/system/cpu/cpu{}/topology/{}"
@@ -36,6 +38,11 @@ def pin(cpus: float, place: Path | None = None) -> Sequence[int]:
         return []
     allowed = sorted(os.sched_getaffinity(0))
     place = folder() if place is None else place
+    try:
+        make_own_folder(place)
+    except OSError as error:
+        log.warning("not pinned: %s", error)
+        return []
     for candidates in [*_by_package(allowed), allowed]:
         taken = _take(candidates, count, place)
         if taken:
@@ -68,10 +75,12 @@ def _read(cpu: int, what: str) -> int:
 
 def _take(candidates: Sequence[int], count: int, place: Path) -> list[int]:
     """Lock the first so many that are free; none where there are fewer."""
-    place.mkdir(mode=0o700, exist_ok=True)
     taken: dict[int, int] = {}
     for cpu in candidates if len(candidates) >= count else ():
-        lock = os.open(place / str(cpu), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            lock = os.open(place / str(cpu), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError:
+            continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

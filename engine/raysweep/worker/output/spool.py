@@ -25,6 +25,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from raysweep.documents.own_folder import make_own_folder
+
 OWNER: Final = "owner"
 OUT: Final = "out"
 DONE: Final = "done"
@@ -68,9 +70,9 @@ def make_spool(folder: Path) -> None:
         OSError: It cannot be had, or its root belongs to another user.
     """
     root = spool_root()
+    if folder.is_relative_to(root):
+        make_own_folder(root)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_relative_to(root) and os.lstat(root).st_uid != os.getuid():
-        raise PermissionError(f"{root} belongs to another user")
 
 
 def entries(folder: Path) -> Iterator[Entry]:
