@@ -17,7 +17,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.vocabulary.events import CheckpointCommitted, CheckpointDamaged
-from raysweep.errors import CheckpointDamagedError
+from raysweep.errors import CheckpointDamagedError, OutsideStorageError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint, restore_uri
 from raysweep.storage.objects.opening import open_store
@@ -321,7 +321,12 @@ def test_a_trial_resumes_from_what_it_has_stored_itself(
     assert (outcome.status, lines()) == ("completed", [["from", "0"], ["from", "2"]])
     assert sorted(path.name for path in kept.iterdir()) == ["1", "2", "3", "4"]
     assert outcome.best.checkpoint_uri is not None
-    with open_checkpoint(outcome.best.checkpoint_uri) as folder:
+    with open_checkpoint(outcome.best.checkpoint_uri, follows=True) as folder:
         assert (folder / "step").read_text() == "4"
+    with (
+        pytest.raises(OutsideStorageError, match="outside the storage path"),
+        open_checkpoint(outcome.best.checkpoint_uri),
+    ):
+        pass
     trial = CheckpointStore.at(str(outcome.uri).rpartition("/")[0], outcome.sweep_id)
     assert len(trial.numbers("00000")) == 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from raysweep.documents.stored_paths import to_reference
 from raysweep.documents.validation import show
 from raysweep.errors import SpecError, SweepFailedError
 from raysweep.outcome import SweepOutcome
 from raysweep.specs import TrainSpec
 from raysweep.specs.scheduled_config import ScheduledConfig
+from raysweep.storage.checkpoints.addresses import parse_reference
 from raysweep.training.model_card import source_tags
 
 
@@ -29,7 +31,7 @@ def train_spec_for(train: TrainSpec, outcome: SweepOutcome, *, is_warm: bool = F
     if best is None:
         raise SweepFailedError(outcome)
     uri = best.checkpoint_uri if is_warm else None
-    if uri is not None and not uri.startswith(f"{outcome.uri}/checkpoints/"):
+    if uri is not None and parse_reference(to_reference(outcome.uri, uri)) is None:
         problem = f"the sweep's best trial names {show(uri)}, which is no checkpoint of that sweep"
         raise SpecError("warm_start_checkpoint", problem, "check what is there, and name it in the spec")
     return train_spec_with(train, best.config, uri, source_tags(outcome, best), best.schedule)
