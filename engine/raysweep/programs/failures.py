@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from raysweep.errors import ProgramFailedError, one_line
+from raysweep.programs.last_error import TRACEBACK, text_of_last_error
 from raysweep.worker.host.gpu_failures import find_gpu_oom
 
 _SHELL_OF_SIGNAL: Final = 128
@@ -25,7 +26,6 @@ _OF_LAUNCHER: Final = re.compile(
     re.MULTILINE,
 )
 """What launchers (accelerate, torchrun) end with, below their traceback, after a process of theirs failed."""
-_TRACEBACK: Final = "Traceback (most recent call last):"
 _RAISED: Final = re.compile(r"(?:\[\w+\]:\s*)?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)")
 
 
@@ -47,13 +47,15 @@ def failure_of(
     """
     name, last = name_of(command), _last_line(stderr)
     killed = code == -signal.SIGKILL or code == _SHELL_OF_SIGNAL + signal.SIGKILL
-    killed = killed or _KILLED_RANK.search(stderr) is not None
+    own, of_launcher = _apart(stderr)
+    ended_by = text_of_last_error(own)
+    killed = killed or _KILLED_RANK.search(own[max(own.rfind(TRACEBACK), 0) :] + of_launcher) is not None
     how = _how(code)
     said = f": {last}" if last else ""
-    if words := find_gpu_oom(stderr):
+    if words := find_gpu_oom(ended_by):
         message = f"{name} ran out of GPU memory ({words}) and ended with {how}{said}"
         return ProgramFailedError(one_line(message), output or stderr, code, "gpu_memory")
-    if (found := _OF_HOST.search(stderr)) or (killed and is_kernel_oom):
+    if (found := _OF_HOST.search(ended_by)) or (killed and is_kernel_oom):
         why = found[0] if found else "the kernel ended a process of it"
         message = f"{name} ran out of memory ({why}) and ended with {how}{said}"
         return ProgramFailedError(one_line(message), output or stderr, code, "memory")
@@ -82,12 +84,21 @@ def _how(code: int) -> str:
     return f"exit code {code}"
 
 
+def _apart(text: str) -> tuple[str, str]:
+    """What the program itself said, and what the launcher said that saw it fail."""
+    found = list(_OF_LAUNCHER.finditer(text))
+    if not found:
+        return text, ""
+    end = max(text.rfind(TRACEBACK, 0, found[-1].start()), 0)
+    return text[:end], text[end:]
+
+
 def _last_line(text: str) -> str:
     """The last line by the program itself, not by the launcher that saw it fail."""
-    found = _OF_LAUNCHER.search(text)
-    own = text[: max(text.rfind(_TRACEBACK, 0, found.start()), 0)] if found else text
+    own, of_launcher = _apart(text)
     lines = [line for line in own.splitlines() if line.strip()]
-    raised = [line for line in lines if _RAISED.match(line)] if found else []
+    raised = [line for line in lines if _RAISED.match(line)] if of_launcher else []
     if not lines:
+        found = _OF_LAUNCHER.search(of_launcher)
         return one_line(found[0], 300) if found else ""
     return one_line((raised or lines)[-1], 300)

@@ -62,6 +62,47 @@ def test_class_of_a_failure(code: int, stderr: str, is_kernel_oom: bool, kind: s
     assert failure.traceback == stderr
 
 
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+HEAD = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    step()\n'
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+FROM = "\nThe above exception was the direct cause of the following exception:\n\n"
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "train.py", line 1, in <module>
+  | ExceptionGroup: workers (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | torch.OutOfMemoryError: CUDA out of memory.
+    +------------------------------------
+"""
+ENDS = [
+    (f"WARNING: CUDA out of memory; half the batch\nstep 1\n{HEAD}ValueError: bad", 1, "user_error"),
+    (f"WARNING: MemoryError: no 3 GiB; half the batch\n{HEAD}ValueError: bad", 1, "user_error"),
+    (f"{HEAD}{OOM}\nhalf the batch\n{HEAD}ValueError: bad", 1, "user_error"),  # logging.exception
+    (f"{HEAD}{OOM}\n{DURING}{HEAD}ValueError: bad", 1, "user_error"),
+    (f"{HEAD}{OOM}\n{FROM}{HEAD}ValueError: it does not fit", 1, "gpu_oom"),
+    (f"{HEAD}{OOM}\n{FROM}{HEAD}E: 1\n{FROM}{HEAD}ValueError: it does not fit", 1, "gpu_oom"),
+    (f"{HEAD}MemoryError\n{FROM}{HEAD}ValueError: it does not fit", 1, "oom"),
+    (f"{HEAD}ValueError: bad\n{FROM}{HEAD}{OOM}", 1, "gpu_oom"),
+    (f"{HEAD}{OOM}\nIf reserved memory is large see the notes\nwandb: synced 5 files", 1, "gpu_oom"),
+    (f"{HEAD}{OOM}\nValueError: the batch is empty", 1, "user_error"),
+    (GROUP, 1, "gpu_oom"),
+    ("WARNING: CUDA out of memory; half the batch", 3, "user_error"),
+    ("UserWarning: CUDA out of memory\n  warnings.warn(text)\ntrain.sh: no data", 3, "user_error"),
+    ("CUDA out of memory\nValueError: bad", 1, "user_error"),
+    (f"{HEAD}ValueError: bad\nterminate called after throwing 'std::bad_alloc'", -6, "oom"),
+    ("terminate called after throwing an instance of 'std::bad_alloc'\n" + "frame\n" * 99, -6, "oom"),
+    (f"[rank0]: {OOM}\n[rank1]: {HEAD}[rank1]: RuntimeError: NCCL was aborted", 1, "gpu_oom"),
+    ("a worker died with <Signals.SIGKILL: 9>, once more\n" + HEAD + "ValueError: bad", 1, "user_error"),
+]
+
+
+@pytest.mark.parametrize(("stderr", "code", "kind"), ENDS)
+def test_what_a_program_caught_is_not_why_it_failed(stderr: str, code: int, kind: str) -> None:
+    error = failure_of(["python", "train.py"], code, stderr, is_kernel_oom=False)
+    assert classify(core_failure(describe(error))) == kind
+    launched = failure_of(["accelerate", "train.py"], code, stderr + "\n" + ACCELERATE, is_kernel_oom=False)
+    assert classify(core_failure(describe(launched))) == kind
+
+
 PLAIN = 'Traceback (most recent call last):\n  File "bad.py", line 1, in <module>\nValueError: bad lr\n'
 ACCELERATE = """Traceback (most recent call last):
   File "/bin/accelerate", line 10, in <module>
