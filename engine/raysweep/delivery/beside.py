@@ -10,6 +10,7 @@ import base64
 import logging
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -86,9 +87,10 @@ class Beside:
         answer = self._hear(within_s)
         if answer is None and within_s is not None and self._is_awaited():
             return None
+        death = self._death() if answer is None else ""
         self.close()
         if answer is None:
-            why = self._problem or "the process that calls them did not answer"
+            why = self._problem or f"the process that calls them {death or 'did not answer'}"
             return (f"callbacks ({self._names}): not all events were delivered: {why}",)
         return tuple(note for report in answer["reports"] if (note := self._note(report)))
 
@@ -117,6 +119,15 @@ class Beside:
                 process.stdin.flush()
             except OSError:
                 self._is_deaf = True
+
+    def _death(self) -> str:
+        """How the process ended by itself; empty where it has not."""
+        process = self._process
+        if process is None or not self._is_deaf:
+            return ""
+        with suppress(subprocess.TimeoutExpired):  # its pipe is closed: it is about to end
+            return _ended(process.wait(_LEAVE_S))
+        return ""
 
     def _is_awaited(self) -> bool:
         return not self._is_deaf and self._ends_by is not None and time.monotonic() < self._ends_by
@@ -203,17 +214,17 @@ class Beside:
             process = self._process
             if process is None:
                 return
-            process.wait()
+            ended = _ended(process.wait())
             if self._is_leaving.wait(min(30.0, 2.0**self._starts)):
                 return
             with self._lock:
                 if self._is_leaving.is_set():
                     return
                 if self._starts > RESTARTS:
-                    self._problem = f"the process that calls them died {self._starts} times"
+                    self._problem = f"the process that calls them died {self._starts} times: it {ended}"
                     log.warning("callbacks: %s: it is started again at the end of the sweep", self._problem)
                     return
-                log.warning("callbacks: the process that calls them died (%s)", process.returncode)
+                log.warning("callbacks: the process that calls them %s; it is started again", ended)
                 self._spawn()
 
     def _hear(self, within_s: float | None) -> dict[str, Any] | None:
@@ -234,3 +245,11 @@ class Beside:
             return None
         answer: dict[str, Any] = orjson.loads(self._heard)
         return answer
+
+
+def _ended(code: int) -> str:
+    """How a process ended, by its exit code; below 0, the number of the signal that ended it."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {each.value: each.name for each in signal.Signals}
+    return f"was ended by {names.get(-code, f'signal {-code}')}"

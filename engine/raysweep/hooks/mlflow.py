@@ -36,7 +36,8 @@ from raysweep.hooks.mlflow_server import (
     find_run,
     tags_of,
 )
-from raysweep.hooks.numbers import flat, numbers_of, texts_of
+from raysweep.hooks.naming import Names
+from raysweep.hooks.numbers import numbers_of, texts_of
 
 VARIABLE: Final = "MLFLOW_TRACKING_URI"
 OPENER: Final = "raysweep.hooks.mlflow_server:open_run"
@@ -146,6 +147,7 @@ class Mlflow:
     ) -> None:
         self._server, self._setup, self._is_shared = server, setup, is_shared
         self._experiment = find_experiment(server, experiment)
+        self._metrics, self._params, self._tags = (Names("mlflow", _key, MAX_KEY_CHARS) for _ in range(3))
         self._runs: dict[str, _Run] = {}
         self._waiting: dict[str, _Run] = {}
         self._is_unsure = True
@@ -156,10 +158,12 @@ class Mlflow:
         """The run of the sweep, with its spec as a tag."""
         run = self._run("", event.at)
         if run.takes(event.id):
-            run.params += _params(
+            run.params += self._params_of(
                 {"metric": event.metric, "mode": event.mode, "num_samples": event.num_samples}
             )
-            run.tags |= {f"raysweep.tag.{name}": value for name, value in event.tags.items()}
+            tags = {f"raysweep.tag.{name}": value for name, value in event.tags.items()}
+            names = self._tags.of(tags)
+            run.tags |= {names[name]: value for name, value in tags.items()}
             run.tags["raysweep.uri"] = event.uri
 
     def on_trial_start(self, event: TrialStart) -> None:
@@ -167,7 +171,7 @@ class Mlflow:
         run = self._trial(event)
         if run.takes(event.id):
             if not run.event and not run.params:
-                run.params += _params(event.config)
+                run.params += self._params_of(event.config)
             run.tags[self._retried] = str(event.attempt)
             run.tags["raysweep.config"] = orjson.dumps(event.config).decode()
 
@@ -175,10 +179,11 @@ class Mlflow:
         """The numbers of a report, at its iteration; reports that do not count are left out."""
         run = self._trial(event)
         if run.takes(event.id) and event.counts:
-            at = int(event.at * 1000)
+            at, numbers = int(event.at * 1000), numbers_of(event.metrics)
+            names = self._metrics.of(numbers)
             run.metrics += [
-                {"key": _key(name), "value": _number(value), "timestamp": at, "step": event.iteration}
-                for name, value in numbers_of(event.metrics).items()
+                {"key": names[name], "value": _number(value), "timestamp": at, "step": event.iteration}
+                for name, value in numbers.items()
             ]
 
     def on_checkpoint(self, event: CheckpointSaved) -> None:
@@ -225,6 +230,11 @@ class Mlflow:
     def close(self) -> None:
         """Close the connection."""
         self._server.close()
+
+    def _params_of(self, values: Mapping[str, Any]) -> list[dict[str, str]]:
+        texts = texts_of(values)
+        names = self._params.of(texts)
+        return [{"key": names[name], "value": text[:MAX_PARAM_CHARS]} for name, text in texts.items()]
 
     def _write(self, run: _Run) -> None:
         metrics, params = run.metrics[:MAX_METRICS], run.params[:MAX_PARAMS]
@@ -307,11 +317,6 @@ class Mlflow:
             self._runs.setdefault("" if trial == "sweep" else trial, run)
         self._page = answer.get("next_page_token", "")
         self._is_unsure = bool(self._page)
-
-
-def _params(values: Mapping[str, Any]) -> list[dict[str, str]]:
-    texts = texts_of(flat(values))
-    return [{"key": _key(name), "value": text[:MAX_PARAM_CHARS]} for name, text in texts.items()]
 
 
 def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:

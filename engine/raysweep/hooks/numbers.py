@@ -12,6 +12,7 @@ from raysweep.documents.json_values import leaves
 
 ODD: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """How reports write numbers that JSON has none for."""
+ITERATION: Final = "iteration"
 
 
 def numbers_of(metrics: Mapping[str, JsonValue]) -> dict[str, float]:
@@ -35,5 +36,25 @@ def texts_of(config: Mapping[str, JsonValue]) -> dict[str, str]:
 
 
 def flat(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The leaves of nested mappings by dotted name; an empty mapping has none."""
-    return {name: value for name, value in leaves(dict(values)) if value != {}}
+    """The leaves of nested mappings by dotted name; an empty mapping has none.
+
+    Where a name has a dot itself, `a.b` beside `a: {b: …}`, the second one is `a.b#2`.
+    """
+    found: dict[str, JsonValue] = {}
+    for name, value in leaves(dict(values)):
+        if value != {}:
+            found[_free(name, found)] = value
+    return found
+
+
+def _free(name: str, taken: Mapping[str, object]) -> str:
+    numbers = (f"{name}#{number}" for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(each for each in numbers if each not in taken)
+
+
+def with_iteration(iteration: int, metrics: Mapping[str, JsonValue]) -> dict[str, float]:
+    """The numbers of a report with its iteration; a metric of that name is `metrics.iteration`."""
+    numbers = numbers_of(metrics)
+    if ITERATION in numbers:
+        numbers[_free(f"metrics.{ITERATION}", numbers)] = numbers.pop(ITERATION)
+    return {ITERATION: iteration} | numbers

@@ -28,7 +28,7 @@ from raysweep.hooks.events import (
     TrialRef,
     TrialStart,
 )
-from raysweep.hooks.numbers import flat, numbers_of
+from raysweep.hooks.numbers import flat, with_iteration
 from raysweep.hooks.tracing import VARIABLE, digest, sweep_span, trace_of, trial_span
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Otel:
         name = f"attempt {attempt.number}"
         span = self._span(name, own, self._trial_id(event), attempt.started_at, event.at)
         for report in attempt.reports:
-            values = {"iteration": report.iteration, **numbers_of(report.metrics)}
+            values = with_iteration(report.iteration, report.metrics)
             span.events.add(name="report", time_unix_nano=_ns(report.at), attributes=_pairs(values))
         attributes = {
             "raysweep.trial_id": event.trial_id,

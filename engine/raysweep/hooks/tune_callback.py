@@ -21,6 +21,7 @@ from raysweep.hooks.events import (
     TrialRef,
     TrialStart,
 )
+from raysweep.hooks.naming import Names
 from raysweep.hooks.numbers import ODD, flat
 
 FOLDER: Final = "ray_tune"
@@ -63,7 +64,9 @@ class TuneTrial:
     @property
     def evaluated_params(self) -> dict[str, Any]:
         """The config, by flat names."""
-        return {name.replace(".", "/"): value for name, value in flat(self.config).items()}
+        values = flat(self.config)
+        names = Names("of Ray Tune", lambda name: name.replace(".", "/")).of(values)
+        return {names[name]: value for name, value in values.items()}
 
     @property
     def experiment_tag(self) -> str:

@@ -23,7 +23,7 @@ from pydantic import Field
 from raysweep.errors import SpecError
 from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError, TrialSetup, check_package
 from raysweep.hooks.events import CheckpointSaved, Report, TrialEnd, TrialRef, TrialStart
-from raysweep.hooks.numbers import numbers_of
+from raysweep.hooks.numbers import with_iteration
 
 if TYPE_CHECKING:
     from raysweep.hooks.events import Values
@@ -219,7 +219,7 @@ class Wandb:
         trial = self._trial(event)
         if event.counts:
             trial.reports += 1
-            trial.rows.append((trial.reports, {"iteration": event.iteration, **numbers_of(event.metrics)}))
+            trial.rows.append((trial.reports, with_iteration(event.iteration, event.metrics)))
 
     def on_checkpoint(self, event: CheckpointSaved) -> None:
         """Where the newest checkpoint is."""

@@ -50,6 +50,8 @@ class Writes:
                 raise SinkDownError("not now")
             case "die":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "leave":
+                os._exit(7)
             case "hang":
                 time.sleep(600)
 

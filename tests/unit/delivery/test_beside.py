@@ -53,6 +53,18 @@ def test_a_process_that_dies_is_started_again_and_goes_on(sweep: GoldenSweep, tm
     assert beside.finish() == ()
 
 
+@pytest.mark.parametrize(
+    ("does", "ended"), [("die", "was ended by SIGKILL"), ("leave", "ended with exit code 7")]
+)
+def test_the_exit_code_or_signal_of_a_process_that_dies_is_said(
+    sweep: GoldenSweep, tmp_path: Path, caplog: pytest.LogCaptureFixture, does: str, ended: str
+) -> None:
+    beside = Beside(sweep.folder, (writes(tmp_path / "out", does=does, at=3),))
+    beside.start()
+    wait_for(lambda: f"the process that calls them {ended}; it is started again" in caplog.text)
+    assert beside.finish() == ()
+
+
 def test_a_callback_that_hangs_is_given_up_and_the_note_says_so(sweep: GoldenSweep, tmp_path: Path) -> None:
     calls = (writes(tmp_path / "out", does="hang", at=3), writes(tmp_path / "two"))
     beside = Beside(sweep.folder, calls, idle_s=2.0, most_s=20.0)
@@ -118,4 +130,4 @@ def test_a_process_that_dies_at_the_end_is_not_waited_for(sweep: GoldenSweep, tm
     assert process is not None
     process.kill()
     (note,) = beside.finish(30.0) or ()
-    assert "not all events were delivered" in note
+    assert "not all events were delivered: the process that calls them was ended by SIGKILL" in note
