@@ -49,6 +49,30 @@ def _spec(given: Any) -> Any:
         raise SpecError(field, error.problem, error.fix) from None
 
 
+def checked_gate(gate: Any, spec: Any) -> Any:
+    """A gate, checked where it has no templates, with the sweep where that has none: before the sweep runs.
+
+    Raises: SpecError.
+    """
+    if is_open(gate) or not isinstance(gate or {}, Mapping):
+        return gate
+    from raysweep.documents.validation import Problem
+    from raysweep.specs import SweepSpec
+    from raysweep.specs.pipeline import GateSpec, check_gate
+
+    try:
+        found = GateSpec.model_validate(dict(gate or {}))
+    except SpecError as error:
+        raise SpecError(f"gate.{error.field}", error.problem, error.fix) from None
+    if isinstance(spec, SweepSpec) or (isinstance(spec, Mapping) and not is_open(spec)):
+        try:
+            check_gate(SweepSpec.from_any(spec), found)
+        except Problem as problem:
+            [issue, *_] = problem.issues
+            raise SpecError(".".join(map(str, issue.path)), issue.problem, issue.fix) from None
+    return gate
+
+
 def checked_deadline(deadline: Any) -> Any:
     """A deadline, checked where it is no template. Raises: SpecError."""
     if deadline and not is_open(deadline):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from raysweep.errors import SpecError
-from raysweep_airflow.arguments import checked, checked_deadline, ending, registered
+from raysweep_airflow.arguments import checked, checked_deadline, checked_gate, ending, registered
 from raysweep_airflow.base import JobOperator
 from raysweep_airflow.compat import AirflowSkipException
 from raysweep_airflow.links import TRAIN_LINKS
@@ -162,7 +162,7 @@ class GateOperator(JobOperator):
         # What was cut short decides nothing: a clear resumes it.
         self.accept_partial = False
         self.outcome = outcome
-        self.gate, self.approval = _fields(gate), _fields(approval)
+        self.gate, self.approval = checked_gate(_fields(gate), spec), _fields(approval)
         if self.approval and not is_open(self.approval):
             from raysweep.specs.approval import read_approval
 

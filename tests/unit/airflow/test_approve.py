@@ -312,6 +312,24 @@ def test_a_wrong_approval_is_refused_where_the_dag_is_read(given: Any, said: str
         GateOperator(task_id="gate", spec=SPEC, outcome={}, approval=given)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"seds": 3}, r"gate\.seds: unknown field 'seds'; did you mean 'seeds'"),
+        ({"seeds": 0}, r"gate\.seeds: must be >= 1"),
+        ({"seeds": 1}, r"gate\.seeds: 1 seed has no spread"),
+        ({"metric": "q"}, r"gate\.mode: is required: 'q' is not one of the sweep's metrics"),
+        ({"metric": "auc", "mode": "min"}, r"gate\.mode: is min for 'auc', but the sweep has mode max"),
+    ],
+)
+def test_a_wrong_gate_is_refused_where_the_dag_is_read(given: Any, said: str) -> None:
+    """And not after the night's sweep has run."""
+    with DAG("d", schedule=None), pytest.raises(SpecError, match=said):
+        GateOperator(task_id="gate", spec=SPEC, outcome={}, gate=given)
+    with DAG("d", schedule=None):
+        GateOperator(task_id="gate", spec=SPEC, outcome={}, gate={"seeds": "{{ params.seeds }}"})
+
+
 def test_a_training_behind_a_gate_that_waits_is_skipped(task: Task) -> None:
     from raysweep.step import why_not_trained
 

@@ -242,6 +242,15 @@ def test_nights_of_a_name_that_there_is_not(cli: Cli, nights: Nights) -> None:
     assert cli("nights", "x", "--storage", f"{nights.url}-none").code == 2
 
 
+def test_a_night_without_a_best_trial_leads_to_its_status(cli: Cli, nights: Nights) -> None:
+    nights.add("2026-11-24", days_ago=1)
+    nights.begin("2026-11-25")
+    ran = cli("nights", "churn", "--storage", nights.url)
+    [following] = re.findall(r"next +(raysweep .*)", ran.out)
+    assert following.startswith("raysweep status churn@latest")
+    assert cli(*following.split()[1:]).code == 0
+
+
 def test_only_the_newest_nights_are_shown(cli: Cli, nights: Nights) -> None:
     for day in range(25):
         nights.add(f"night {day:02d}", days_ago=30 - day)

@@ -125,6 +125,15 @@ def test_a_detached_pipeline_submits_the_first_step_that_has_not_ended(
     assert submitted[2].startswith("churn-gate-"), "the sweep has ended: its gate is next"
 
 
+def test_a_detached_pipeline_is_refused_with_its_registry_before_anything_is_submitted(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("raysweep.cli.remote.run", lambda *_, **__: pytest.fail("submitted"))
+    night = write(tmp_path, gate={"seeds": 2}, registry="tests.unit.cli.nights:Nights")
+    ran = cli("pipeline", night, "--key", "k", "--detach", "--address", "http://head:8265")
+    assert (ran.code, "has no make_champion" in ran.err) == (2, True)
+
+
 # --- an unfinished sibling
 
 

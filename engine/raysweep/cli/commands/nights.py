@@ -66,7 +66,7 @@ def _print(shown: Sequence[tuple[Night, str]], champions: Sequence[str], count: 
     latest = f"{newest.run_id.rpartition('-')[0]}@latest"
     if longer:
         facts.append(("longer", command("trials", latest, storage, "--attempts")))
-    facts.append(("next", command("best", latest, storage)))
+    facts.append(("next", command("status" if newest.score is None else "best", latest, storage)))
     print_facts(console, *facts)
 
 

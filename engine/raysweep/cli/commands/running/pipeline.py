@@ -80,12 +80,15 @@ def _run(spec: PipelineSpec, key: str, how: How, job: JobHow, *, is_job: bool) -
 
 def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOutcome | None:
     """Submit the first step that has not ended, and do not wait; the whole night once all have."""
+    from raysweep.hooks.model_registry import check_registry
     from raysweep.pipeline import prepare_gate, training_request, with_gate
     from raysweep.pipeline.approval import how_to_decide
     from raysweep.pipeline.night_end import ending_by, night_end, why_not_begun
     from raysweep.pipeline.registering import register_night
     from raysweep.step import why_not_trained
 
+    if spec.registry is not None:
+        check_registry(spec.registry)
     sweep = RunRequest.of(spec.sweep, key)
     night = Night.of(how.address)
     where = how.address or ""
