@@ -8,7 +8,7 @@ slot. The decision itself is in the champion's file (`raysweep.pipeline`): the f
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -19,6 +19,7 @@ from raysweep.errors import SpecError, StorageUnavailableError, one_line
 from raysweep_airflow.arguments import checked, registered
 from raysweep_airflow.compat import AirflowException, TaskAwaitingInput, store_of
 from raysweep_airflow.links import page_url, report_url
+from raysweep_airflow.mapped import handed_over, is_reference, without_references
 
 try:
     from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -103,6 +104,17 @@ class ApproveOperator(ApprovalOperator):
         self.registry = checked(registry)
         # Of this process only.
         self.result: dict[str, Any] | None = None
+
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Any, jinja_env: Any, seen_oids: set[int]
+    ) -> None:
+        if parent is self:
+            handed = handed_over(self, context)
+            seen_oids = without_references(self, template_fields, seen_oids)
+            template_fields = [
+                each for each in template_fields if each not in handed or is_reference(getattr(self, each))
+            ]
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
 
     def execute(self, context: Any) -> Any:
         """Pass on what needs no decision, or has one; else ask for it, and wait."""

@@ -6,7 +6,7 @@ Reading a DAG's file imports this; what a task does when it runs is in `work.py`
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from raysweep.errors import SpecError
 from raysweep_airflow.compat import conf, renders_native
 from raysweep_airflow.links import LINKS
+from raysweep_airflow.mapped import handed_over, is_reference, without_references
 
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
@@ -40,6 +41,8 @@ class JobOperator(BaseOperator):
     """What the fields with templates are; empty for any JSON."""
     accept_partial: bool = True
     deadline_from: str = "now"
+    takes_job: bool = False
+    """Whether it takes the job of the sweep before it where it is given none."""
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class JobOperator(BaseOperator):
 
             check_spec(self.spec, self.models["spec"], self.task_id, self.get_dag(), self.added())
         # Of this process only: nothing is kept across a deferral.
+        self.handed: frozenset[str] = frozenset()
         self.killed: Callable[[], None] | None = None
         self.result: Mapping[str, Any] | None = None
 
@@ -111,6 +115,12 @@ class JobOperator(BaseOperator):
         from raysweep_airflow.identity import TaskId
 
         return TaskId.of(context).key
+
+    def read_spec(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of the spec, read from its file where it is one. Raises: SpecError."""
+        from raysweep_airflow import documents
+
+        return documents.read(self.spec, context, is_data="spec" in self.handed)
 
     def announce(self, context: Any, result: Mapping[str, Any]) -> None:
         """Say in the events of the task's outlets what it hands on. Raises: StorageError."""
@@ -167,12 +177,16 @@ class JobOperator(BaseOperator):
     ) -> None:
         from jinja2 import TemplateError
 
-        own = self.models if parent is self else {}
+        own: Mapping[str, str] = {}
+        if parent is self:
+            own, self.handed = self.models, handed_over(self, context)
+            seen_oids = without_references(self, template_fields, seen_oids)
         try:
             for name in template_fields:
                 value = getattr(parent, name)
                 if name in own and not callable(value):
-                    setattr(self, name, self.rendered(value, context, own[name]))
+                    if name not in self.handed or is_reference(value):
+                        setattr(self, name, self.rendered(value, context, own[name], seen_oids))
                 else:
                     super()._do_render_template_fields(parent, (name,), context, jinja_env, seen_oids)
         except TemplateError as error:
@@ -182,8 +196,11 @@ class JobOperator(BaseOperator):
             with explained(self.log):
                 raise template_error(error, f"{self.task_id}.spec") from None
 
-    def rendered(self, value: Any, context: Any, model: str) -> Any:
-        """A value with its templates rendered, each to the type of its field. Raises: TemplateError."""
+    def rendered(self, value: Any, context: Any, model: str, seen_oids: Collection[int] = frozenset()) -> Any:
+        """A value with its templates rendered, each to the type of its field. Raises: TemplateError.
+
+        `seen_oids`: the identities of values, however deep, that Airflow names as another task's data.
+        """
         from raysweep_airflow.templates import Rendering, schema_of
 
         dag = self.get_dag()
@@ -195,6 +212,7 @@ class JobOperator(BaseOperator):
             is_native=renders_native(self, dag),
             schema=lambda: schema_of(model),
             other=lambda each: self.render_template(each, context),
+            seen_oids=seen_oids,
         )
         return rendering.value(value)
 

@@ -13,8 +13,12 @@ from raysweep.errors import SpecError
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
-def read(given: Any, context: Mapping[str, Any], field: str = "spec") -> dict[str, Any]:
+def read(
+    given: Any, context: Mapping[str, Any], field: str = "spec", *, is_data: bool = False
+) -> dict[str, Any]:
     """The fields of a spec, whose template fields Airflow has rendered; a file's content is rendered here.
+
+    `is_data`: another task returned it. A path in it must then lead to a file of the DAG's author.
 
     Raises: SpecError for what is none of a mapping, a path, a YAML or JSON text.
     """
@@ -27,6 +31,8 @@ def read(given: Any, context: Mapping[str, Any], field: str = "spec") -> dict[st
     text = given
     if "\n" not in given and given.endswith(SUFFIXES):
         path = find(given, context, field)
+        if is_data:
+            _check_beside(path, context, field)
         text, is_json = rendered(path.read_text(encoding="utf-8"), context, str(path)), is_json
     elif _is_repr(given):
         fix = "give the task's output itself (spec=made.output), or a template that ends with | tojson"
@@ -62,11 +68,26 @@ def find(path: str, context: Mapping[str, Any], field: str) -> Path:
 
 def folders(context: Mapping[str, Any]) -> list[Path]:
     """Where relative paths are looked for."""
+    return [*_own_folders(context), Path.cwd()]
+
+
+def _own_folders(context: Mapping[str, Any]) -> list[Path]:
+    """The folders of the DAG: what lies there is its author's."""
     dag = context["dag"]
     searched = getattr(dag, "template_searchpath", None) or ()
     searched = (searched,) if isinstance(searched, str) else searched
     beside = [Path(dag.fileloc).parent] if getattr(dag, "fileloc", None) else []
-    return [*beside, *map(Path, searched), Path.cwd()]
+    return [*beside, *map(Path, searched)]
+
+
+def _check_beside(path: Path, context: Mapping[str, Any], field: str) -> None:
+    """See that a path that another task returned stays in the DAG's folders, links included."""
+    real = path.resolve()
+    if not any(real.is_relative_to(folder.resolve()) for folder in _own_folders(context)):
+        problem = f"{str(path)!r} came from another task and is not in the DAG's folders"
+        raise SpecError(
+            field, problem, "let that task return the spec itself, or put the file beside the DAG"
+        )
 
 
 def rendered(text: str, context: Mapping[str, Any], where: str) -> str:

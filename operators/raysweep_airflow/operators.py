@@ -116,10 +116,12 @@ class GateOperator(JobOperator):
             approved, which an `ApproveOperator` behind this waits for. Default: at once.
         deadline: When the night ends, as a `PipelineSpec` has it: `06:00 Europe/Berlin`, the next one after
             the sweep began. A gate that still runs then is cut short. Default: `execution_timeout` alone.
-        conn_id, address, job, deferrable: As of the `SweepOperator`.
+        conn_id, address, deferrable: As of the `SweepOperator`.
+        job: The same; default: the job of the sweep before it in the DAG. `{}` is none.
     """
 
     custom_operator_name = "GateOperator"
+    takes_job = True
     template_fields: Sequence[str] = (
         "spec",
         "outcome",
@@ -205,10 +207,9 @@ class GateOperator(JobOperator):
         """The gate as it stands; stored where the sweep is."""
         from raysweep.pipeline import prepare_gate
         from raysweep.specs.approval import read_approval
-        from raysweep_airflow import documents
 
         approval, ends_at = read_approval(self.approval), ending(self.deadline, self.outcome)
-        return prepare_gate(documents.read(self.spec, context), self.outcome, self.gate, approval, ends_at)
+        return prepare_gate(self.read_spec(context), self.outcome, self.gate, approval, ends_at)
 
 
 class TrainOperator(JobOperator):
@@ -226,10 +227,11 @@ class TrainOperator(JobOperator):
             import path, as a pipeline's. Default: nowhere.
         deadline: As of the `GateOperator`, the training ends by then; one that, by how long earlier ones
             took, would not is not begun: the task is skipped, and its log has the reason.
-        conn_id, address, job, on_clear, deferrable: As of the `SweepOperator`.
+        conn_id, address, job, on_clear, deferrable: As of the `GateOperator` and the `SweepOperator`.
     """
 
     custom_operator_name = "TrainOperator"
+    takes_job = True
     operator_extra_links = TRAIN_LINKS
     template_fields: Sequence[str] = ("spec", "outcome", "registry", "deadline")
     models: ClassVar[Mapping[str, str]] = {

@@ -9,11 +9,12 @@ Airflow renders a template to text, so that `num_samples: "{{ params.n }}"` woul
   so that a form's field cannot put more than one value into a spec.
 - Any other text is rendered to text.
 - What a template gives becomes a number or a text where its field takes only that, by the JSON Schema.
+- Data of other tasks are left alone (`seen_oids`, `mapped.py`): a template is what the DAG's author wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -63,9 +64,13 @@ class Rendering:
     """What the field takes; asked for only where it decides."""
     other: Callable[[Any], Any] = lambda given: given
     """Renders what is not text, list or mapping, as Airflow does."""
+    seen_oids: Collection[int] = frozenset()
+    """Identities of values that are another task's data."""
 
     def value(self, given: Any, path: tuple[Step, ...] = ()) -> Any:
         """The value with its templates rendered. Raises: jinja2.TemplateError."""
+        if id(given) in self.seen_oids:
+            return given
         if isinstance(given, str):
             return self._typed(self._rendered(given), path) if has_template(given) else given
         if type(given) is dict:

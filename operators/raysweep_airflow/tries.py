@@ -14,6 +14,9 @@ asked for, until a try has carried it out: one that fails before leaves it to it
 | a deadline or budget, not enough done | reuse            | resume; `on_clear="restart"`: restart       |
 | failed                                | reuse            | restart; `on_clear="retry"`: retry          |
 
+A *run* that a person has deleted and Airflow has made again has the same ids, and so does one of another
+Airflow: it begins anew, by a key of its own, whatever is there (`is_of_run`).
+
 *go* submits or attaches; *reuse* ends as the sweep ended; *resume* continues with it where the engine can (it
 was cancelled, or its limit was moved) and reuses it where not; *retry* continues too, and runs failed trials
 again; *restart* begins a new one, by a new key.
@@ -32,7 +35,7 @@ from raysweep.step import verdict_of
 
 OnClear = Literal["reuse", "resume", "retry", "restart"]
 Do = Literal["go", "reuse", "resume", "retry", "restart"]
-_SUFFIX: Final = re.compile(r"(?:#\d+)?")
+_SUFFIX: Final = re.compile(r"(@\d+)?(?:#\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,9 @@ class Record:
     max_tries: int
     """Airflow's; it changes when the task is cleared, and then only."""
     suffix: str = ""
-    """What the key ends with since the last restart."""
+    """What the key ends with: `@` of a run that was made again, `#` since the last restart."""
+    run_began: str = ""
+    """When Airflow began the run, by its `start_date`: a clear of a run that has ended moves it; ISO 8601."""
     scheduled_at: str = ""
     """What a deadline such as `06:00 Europe/Berlin` counts from; ISO 8601."""
     ends_at: str | None = None
@@ -72,16 +77,36 @@ class Record:
         try:
             if not _SUFFIX.fullmatch(self.suffix):
                 return False
-            for moment in (self.scheduled_at, self.begun_at or self.scheduled_at, self.ends_at):
+            others = (self.begun_at or self.scheduled_at, self.run_began or self.scheduled_at)
+            for moment in (self.scheduled_at, *others, self.ends_at):
                 if moment is not None and datetime.fromisoformat(moment).tzinfo is None:
                     return False
         except (TypeError, ValueError):
             return False
         return True
 
+    def restarted(self, try_number: int) -> str:
+        """The suffix of a restart by this try."""
+        made = _SUFFIX.fullmatch(self.suffix)
+        return f"{made[1] or ''}#{try_number}" if made is not None else f"#{try_number}"
+
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data."""
         return asdict(self)
+
+
+def is_of_run(kept: Record, *, run_began: str, clear_number: int | None, try_number: int) -> bool:
+    """Whether what is kept in the storage is of this run, and not of an earlier one of the same id.
+
+    Airflow gives a run no identity but its ids. Its `start_date` is another one after a clear, which counts.
+    """
+    if run_began and kept.run_began == run_began:
+        return True
+    if try_number <= 1:
+        return False  # no earlier try of this run has left anything
+    if not (run_began and kept.run_began):
+        return True
+    return (clear_number or 0) > (kept.clear_number or 0)
 
 
 def is_cleared(

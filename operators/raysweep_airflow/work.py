@@ -30,6 +30,7 @@ from raysweep.jobs.notes import ProgressLines
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
+from raysweep.specs.continuing import Continue
 from raysweep.specs.outline import outline, outline_changes
 from raysweep.step import (
     Canceller,
@@ -48,16 +49,18 @@ from raysweep_airflow.ends import summary_of
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, ReportLink, SweepLink, job_url, page_url, report_url
+from raysweep_airflow.mapped import is_reference
 from raysweep_airflow.night_clusters import after, brought_up, night_of
 from raysweep_airflow.page.place import Place as JobPlace
+from raysweep_airflow.records import Records
 from raysweep_airflow.tries import Do, Record, decide, generation_of, is_cleared, still_due
 from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
+from raysweep_airflow.upstream import job_before
 
 if TYPE_CHECKING:
     from raysweep_airflow.base import JobOperator
 
 Spec = SweepSpec | TrainSpec
-RECORD_KEY: Final = "raysweep"
 JOB_KEY: Final = "raysweep_job"
 OUTCOME_KEY: Final = "raysweep_outcome"
 PLACE_KEY: Final = "_raysweep_place"
@@ -118,7 +121,7 @@ class Try:
         self.access: Access | None = None
         self.record: Record | None = None
         self.night = night_of(operator.address, context)
-        self.base: RunView
+        self.records = Records(context, self.store, self.task, self.log)
 
     def run(self) -> Any:
         """Run it, attach to it, or hand on what there is."""
@@ -130,7 +133,7 @@ class Try:
         if known is not None:
             return self._hand_on(known)
         access = self.access = self._access() if operator.address is None else None
-        given = documents.read(operator.spec, self.context)
+        given = operator.read_spec(self.context)
         if access is not None and access.storage_path and "storage_path" not in given:
             given["storage_path"] = access.storage_path
         attempt = self.attempt(operator.asked(self.context, given))
@@ -279,8 +282,8 @@ class Try:
         """What is there, what is asked for, and what that means; remembered for the next try."""
         operator, ti, now = self.operator, self.ti, datetime.now(UTC)
         base = operator.key(self.context, asked)
-        found = self._found(_view(RunRequest.of(asked, base)))
-        clear_number = getattr(self.context.get("dag_run"), "clear_number", None)
+        found, made = self.records.find(_view(RunRequest.of(asked, base)), base)
+        clear_number = self.records.clear_number
         cleared = is_cleared(
             found,
             max_tries=ti.max_tries,
@@ -288,7 +291,7 @@ class Try:
             try_number=ti.try_number,
             retries=operator.retries or 0,
         )
-        record = found or self._dated(Record(max_tries=ti.max_tries), now)
+        record = found or self._dated(Record(max_tries=ti.max_tries, suffix=made), now)
         request = RunRequest.of(with_deadline(asked, record), base + record.suffix)
         ended = _view(request).outcome()
         kept = None if cleared else still_due(found, ended)
@@ -304,13 +307,14 @@ class Try:
         if do == "reuse":
             self._check_same(request, ended)
         elif cleared:
-            suffix = f"#{ti.try_number}" if do == "restart" else record.suffix
+            suffix = record.restarted(ti.try_number) if do == "restart" else record.suffix
             renewed = self._dated(replace(record, suffix=suffix), now)
             later = RunRequest.of(with_deadline(asked, renewed), base + suffix)
             if do != "go" or _may_change(later):
                 record, request = renewed, later
         self._say(do, ended, request.run.key, is_cleared=cleared or due is not None)
-        record = replace(record, max_tries=ti.max_tries, clear_number=clear_number, due=None, past=None)
+        record = replace(record, run_began=self.records.run_began, clear_number=clear_number)
+        record = replace(record, max_tries=ti.max_tries, due=None, past=None)
         if do == "reuse":
             self._remember(record)
             return Attempt(request=request, ended=ended, resumes=False)
@@ -344,22 +348,9 @@ class Try:
         if self.record is not None and self.record.due is not None:
             self._remember(replace(self.record, due=None, past=None))
 
-    def _found(self, base: RunView) -> Record | None:
-        """What earlier tries have left; Airflow may have deleted its rows, and the storage has a copy."""
-        self.base = base
-        found = Record.from_dict(self.store.get(RECORD_KEY))
-        if found is None and self.ti.try_number > 1:
-            found = Record.from_dict(base.kept_step())
-        return found
-
     def _remember(self, record: Record) -> None:
         self.record = record
-        self.store.set(RECORD_KEY, record.to_dict())
-        try:
-            self.base.keep_step(record.to_dict())
-        except StorageError as error:
-            # Airflow has it; the copy counts only where Airflow has deleted that.
-            self.log.warning("what the next try must know was not copied to the storage: %s", error)
+        self.records.keep(record)
 
     def _dated(self, record: Record, now: datetime) -> Record:
         """From when a deadline of the spec counts, and the one that `execution_timeout` gives."""
@@ -395,13 +386,7 @@ class Try:
 
     def _options(self, attempt: Attempt) -> JobOptions:
         """The job's options, its templates rendered here and not before: they may hold secrets."""
-        given: Any = self.operator.job if self.operator.job is not None else {}
-        if isinstance(given, Mapping):
-            given = self.operator.rendered(dict(given), self.context, "JobOptions")
-        try:
-            options = given if isinstance(given, JobOptions) else JobOptions.model_validate(given)
-        except SpecError as error:
-            raise SpecError(f"job.{error.field}", error.problem, error.fix) from None
+        options = self._given_options()
         folder = options.working_dir
         # One that the DAG sets to None has none.
         lease_ttl_s = options.lease_ttl_s if "lease_ttl_s" in options.model_fields_set else LEASE_S
@@ -414,6 +399,25 @@ class Try:
                 **_continued(options, attempt).model_dump(include={"resume_cancelled", "retry"}),
             )
         )
+
+    def _given_options(self) -> JobOptions:
+        """The options that the DAG gives to this task; to a gate or a training, those of its sweep."""
+        operator, given = self.operator, self.operator.job
+        is_own = given is not None
+        if not is_own and operator.takes_job:
+            given = job_before(operator)
+        if is_reference(given) or (isinstance(given, Mapping) and "job" not in operator.handed):
+            plain = dict(given) if isinstance(given, Mapping) else given
+            given = operator.rendered(plain, self.context, "JobOptions")
+        try:
+            options = given if isinstance(given, JobOptions) else JobOptions.model_validate(given or {})
+        except SpecError as error:
+            raise SpecError(f"job.{error.field}", error.problem, error.fix) from None
+        if is_own:
+            return options
+        # Code, environment and place; how that sweep continues is not this one's.
+        kept = options.model_fields_set - {*Continue.model_fields, "takeover"}
+        return JobOptions(**{name: getattr(options, name) for name in kept})
 
     def _located(self, path: str, field: str) -> str:
         """A folder or file to upload: relative paths are beside the DAG."""
