@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from raysweep.documents.field_docs import Described
 from raysweep.documents.json_values import unwrap_number
+from raysweep.documents.synonyms import synonyms_of, with_own_names
 from raysweep.documents.validation import Counts, issues_of, spec_error
 
 if TYPE_CHECKING:
@@ -45,7 +46,13 @@ class SpecModel(_Model):
     )
 
     renamed_fields: ClassVar[dict[str, str]] = {}
-    """Names that users know from elsewhere, and where the same is said here."""
+    """Names that users know from elsewhere, and the fields to use instead; `synonyms` are accepted."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        """What a class makes of what it is given, in place of this: it sees the spec's own names alone."""
+        return given
 
     @model_validator(mode="before")
     @classmethod
@@ -53,6 +60,13 @@ class SpecModel(_Model):
         if isinstance(given, Mapping):
             return {key: unwrap_number(value) for key, value in given.items()}
         return given
+
+    # The last of these runs first; one that a class overrides keeps its place.
+    @model_validator(mode="before")
+    @classmethod
+    def _take_synonyms(cls, given: Any) -> Any:
+        words = synonyms_of(cls)
+        return with_own_names(given, words) if words else given
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:

@@ -122,12 +122,6 @@ class FailurePolicy(SpecModel):
 class BestCheckpoints(SpecModel):
     """Which of a trial's checkpoints are its best: those of the reports that are best by a metric."""
 
-    renamed_fields: ClassVar[dict[str, str]] = {
-        "checkpoint_score_attribute": "metric",
-        "checkpoint_score_order": "mode",
-        "num_to_keep": "num",
-    }
-
     metric: Annotated[str, Field(min_length=1)] | None = None
     """The reported metric that ranks them; default: the sweep's."""
     mode: Literal["min", "max"] | None = None
@@ -173,7 +167,6 @@ class CheckpointPolicy(SpecModel):
     """How the checkpoints of a trial are stored, and which are kept."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
-        "num_to_keep": "keep_last",
         "keep": "keep_last",
         "keep_every": "every_n",
         "keep_top": "keep_top_k",
@@ -355,7 +348,6 @@ class StopPolicy(SpecModel):
     """When a trial, or the whole sweep, has done enough."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
-        "training_iteration": "stop.trial.training_iteration",
         "time_total_s": "stop.trial_time_s",
         "max_t": "scheduler.asha.max_t",
     }

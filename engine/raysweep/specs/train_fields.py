@@ -35,12 +35,7 @@ class TrainFields(SpecDocument):
 
     kind: ClassVar[Kind] = "train"
     renamed_fields: ClassVar[dict[str, str]] = {
-        "scaling_config": "scaling",
-        "num_workers": "scaling.num_workers",
-        "train_loop_config": "config",
-        "resume_from_checkpoint": "warm_start_checkpoint",
         "resources": "scaling",
-        "max_failures": "failure.max_failures",
         "max_retries": "failure.max_failures",
     }
 

@@ -72,7 +72,6 @@ class TrainFailure(SpecModel):
     """What is done when a training run fails, or its workers die."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
-        "max_preemption_failures": "max_preemptions",
         "max_retries": "max_failures",
         "retries": "max_failures",
     }

@@ -142,12 +142,6 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
             r"^resources: cannot be combined with scaling.*scaling\.resources",
         ),
         ({"scaling": {}, "isolation": "inline"}, r"^isolation: .* use worker, process .* or actor"),
-        ({"scaling": {"use_gpu": True}}, r"^scaling\.use_gpu: .* did you mean 'scaling\.resources\.gpu'\?"),
-        (
-            {"scaling": {"resources_per_worker": {"CPU": 2}}},
-            r"^scaling\.resources_per_worker: .* did you mean 'scaling\.resources'\?",
-        ),
-        ({"num_workers": 2}, r"did you mean 'scaling\.num_workers'"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_field_with_the_fix(fields: dict[str, Any], said: str) -> None:

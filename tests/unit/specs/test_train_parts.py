@@ -55,11 +55,6 @@ def test_they_are_the_same_in_json_yaml_and_python() -> None:
         ({"stop": {"grace_s": 0}}, "stop.grace_s: must be > 0"),
         ({"stop": {"deadline": "25:00 UTC"}}, "stop.deadline"),
         ({"stop": {"time_total_s": 5}}, "did you mean 'time_budget_s'"),
-        (
-            {"max_failures": 2},
-            "max_failures: unknown field 'max_failures'; did you mean 'failure.max_failures'?",
-        ),
-        ({"failure": {"max_preemption_failures": 1}}, "did you mean 'max_preemptions'"),
         ({"failure": {"max_worker_deaths": -1}}, "failure.max_worker_deaths: must be >= 0"),
     ],
 )

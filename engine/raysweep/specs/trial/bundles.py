@@ -71,16 +71,7 @@ def check_custom(names: Iterable[str], path: Path) -> None:
 class ProcessResources(SpecModel):
     """What one process takes: a trial's, or each worker's of a gang or a training."""
 
-    renamed_fields: ClassVar[dict[str, str]] = {
-        "CPU": "cpu",
-        "GPU": "gpu",
-        "cpus": "cpu",
-        "num_cpus": "cpu",
-        "gpus": "gpu",
-        "num_gpus": "gpu",
-        "custom_resources": "custom",
-        "resources": "custom",
-    }
+    renamed_fields: ClassVar[dict[str, str]] = {"resources": "custom"}
 
     cpu: Amount = 1.0
     """CPUs; fractions allowed."""

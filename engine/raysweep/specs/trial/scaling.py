@@ -147,8 +147,6 @@ class Scaling(SpecModel):
         "workers": "num_workers",
         "strategy": "placement_strategy",
         "labels": "label_selector",
-        "use_gpu": "scaling.resources.gpu",
-        "resources_per_worker": "scaling.resources",
         "min_workers": "scaling.num_workers: [2, 8]",
         "data_cpus": "scaling.driver.data_cpus",
     }
