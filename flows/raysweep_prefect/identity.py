@@ -77,10 +77,21 @@ def _owner_of(run: FlowRun) -> FlowRun:
     return run
 
 
-def default_key(name: str) -> str | None:
-    """The key of a step that was given none: its owner and the step's name; None outside of a flow."""
+def default_key(kind: str) -> str | None:
+    """The key of a step that was given none: its owner and the task's name; None outside of a flow.
+
+    Args:
+        kind: What the step is named where another task calls its function.
+    """
     owner = owner_id()
-    return f"{owner}:{name}" if owner else None
+    return f"{owner}:{_task_name() or kind}" if owner else None
+
+
+def _task_name() -> str | None:
+    """The name of the task that runs, if it is one of this package's: `with_options(name=...)` may set it."""
+    context = TaskRunContext.get()
+    is_ours = context is not None and context.task.fn.__module__.partition(".")[0] == __package__
+    return context.task.name if context is not None and is_ours else None
 
 
 def cache_key(context: TaskRunContext, parameters: dict[str, Any]) -> str | None:

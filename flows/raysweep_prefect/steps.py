@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,12 +73,20 @@ def run_step(step: Step, *, made_from: tuple[str, str] = ("", "")) -> Outcome:
 
 def _run(step: Step, logger: Logger) -> Outcome:
     """Run it; where the cluster refuses a token that was changed since, continue with the new one."""
+    announced: list[RunningJob] = []
+
+    def announce(job: RunningJob) -> None:
+        announced.append(job)
+        _note(asker, job, place=step.place, logger=logger)
+
+    asker = find_asker()
     while True:
         try:
-            return step.run(
-                beside=partial(_following, step, logger=logger),
-                announce=partial(_note, find_asker(), place=step.place, logger=logger),
-            )
+            return step.run(beside=partial(_following, step, logger=logger), announce=announce)
+        except CancelledError:
+            for job in announced[-1:]:
+                _stop_at_once(step, job, logger)
+            raise
         except ClusterAuthError:
             place = step.place.renewed() if isinstance(step.place, Target) else None
             if place is None:
@@ -144,3 +153,13 @@ def _following(
     ) as follower:
         follower.began(job)
         yield follower if is_told else None
+
+
+def _stop_at_once(step: Step, job: RunningJob, logger: Logger) -> None:
+    """At the `timeout_seconds` of its flow or task, which Prefect raises in the wait."""
+    reason = "timeout_seconds of its flow or task is over"
+    logger.warning("%s: stopping %s", reason, job.run_id)
+    try:
+        run_sync(lambda: cancel_anyway(job, to=step.connect, reason=reason, by="Prefect"))
+    except RaysweepError as error:
+        logger.warning("job %s could not be stopped: %s; its lease ends it", job.job_id, error)

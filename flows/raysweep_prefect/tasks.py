@@ -87,7 +87,8 @@ def sweep(
 
     Args:
         spec: The sweep's spec: the model, a mapping, or the path of a YAML or JSON file.
-        key: Names the run: the same key is the same sweep. Default: the flow run, retries of it included.
+        key: Names the run: the same key is the same sweep. Default: the flow run, retries of it included, and
+            the task's name.
         cluster: A RayCluster block or its name, a connection or an address; `rayjob:night.yaml` is a cluster
             that is brought up for the task. Default: an embedded Ray.
         storage_path: In place of the spec's own.

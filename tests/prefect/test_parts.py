@@ -15,6 +15,8 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from prefect import task
+from prefect.context import TaskRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.plugins import load_prefect_collections
 from prefect.states import Cancelled, Crashed, exception_to_crashed_state
@@ -29,7 +31,7 @@ from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs import RunRequest
 from raysweep.specs.continuing import Continue
 from raysweep.step import Step
-from raysweep_prefect import RayCluster, SweepJob
+from raysweep_prefect import RayCluster, SweepJob, identity
 from raysweep_prefect.clusters import find_target
 from raysweep_prefect.flows import nightly_sweep, rollback_champion, sweep_many, train_best
 from raysweep_prefect.following import Follower, is_ended_by_user
@@ -306,6 +308,21 @@ def test_who_waits_minds_only_an_end_of_its_own_attempt(state: str, attempt: int
 
 def test_outside_of_a_flow_there_is_no_key() -> None:
     assert default_key("sweep") is None
+
+
+def test_a_step_without_a_key_is_named_by_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks of one flow are two sweeps; in a task of the user's own a step is named by its kind."""
+    monkeypatch.setattr(identity, "owner_id", lambda: "owner")  # the server's part
+    own: Any = task(lambda: None, name="mine")
+    names = {
+        sweep: "owner:sweep",
+        sweep.with_options(name="east"): "owner:east",
+        sweep.with_options(name="west", retries=0): "owner:west",
+        own: "owner:sweep",
+    }
+    for each, expected in names.items():
+        with TaskRunContext.model_construct(task=each):
+            assert default_key("sweep") == expected
 
 
 @pytest.mark.parametrize(
