@@ -16,12 +16,14 @@ import pytest
 
 import raysweep as rs
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.training import RunFolder
 from raysweep.specs import identity
 from raysweep.storage.objects.opening import open_store
 from tests.airflow.servers import Airflow, wait_until
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
 from tests.orchestrators.trainables import lines
+from tests.sampling import first_of
 
 pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(600)]
 STOP_S = 30.0
@@ -354,6 +356,53 @@ def test_mapped_sweeps_are_sweeps_of_their_own_and_tell_an_asset(desk: Desk) -> 
     wait_until(lambda: ids <= {each["sweep_id"] for each in consumed()}, timeout_s=120)
     extra = next(each for each in consumed() if each["sweep_id"] == outcomes[0].sweep_id)
     assert extra["best"]["config"]["x"] == best[0]
+
+
+def test_data_of_another_task_are_no_templates(desk: Desk) -> None:
+    """In a sweep's spec and its job, by `expand_kwargs`, and in the config that a training is handed."""
+    evil = "{{ conn.raysweep_default.password }} {{ run_id }}"
+    spec = desk.spec(num_samples=1)
+    spec["param_space"]["note"] = evil
+    train = "tests.orchestrators.trainables:train"
+    run_id = desk.begin("data", sweeps=[spec], train=train, storage=str(desk.storage))
+    desk.airflow.wait_state("data", run_id, "train", "deferred", map_index=0, timeout_s=240)
+    outcome = desk.ended("data", run_id, "[0]")
+    assert outcome.best is not None
+    assert outcome.best.config["note"] == evil
+    job = desk.airflow.stored("data", run_id, "train", 0)["raysweep_job"]
+    record = wait_until(RunFolder(open_store(str(desk.storage)), job["run_id"]).read_spec, timeout_s=120)
+    assert record.config["note"] == evil
+    assert record.name == f"full-{run_id}", "a template that the DAG's author wrote"
+    desk.airflow.patch_state("data", run_id, "train", "failed", map_index=0)
+    infos = desk.cluster.ask(lambda client: client.jobs())
+    notes = {info.job_id: info.metadata.get("note") for info in infos}
+    assert notes[desk.jobs()[0]] == evil
+
+
+@pytest.mark.parametrize("trainable", first_of(["trial", "raising"]))
+def test_a_run_that_is_deleted_and_made_again_begins_anew(desk: Desk, trainable: str) -> None:
+    """Its outcome, or its failure, is that of another run; a clear of the new one keeps to the new one."""
+    spec = desk.spec(num_samples=2, trainable=f"tests.orchestrators.trainables:{trainable}")
+    run_id = desk.begin("night_alone", sweep=spec)
+    end = "success" if trainable == "trial" else "failed"
+    ids = []
+    for number in (1, 2):
+        desk.airflow.wait_state("night_alone", run_id, "sweep", end, timeout_s=240)
+        stored = desk.airflow.stored("night_alone", run_id, "sweep")
+        ids.append(stored["raysweep_job"]["run_id"])
+        if number == 1:
+            wait_until(lambda: desk.airflow.run("night_alone", run_id)["state"] in ("success", "failed"))
+            desk.airflow.call("DELETE", f"/dags/night_alone/dagRuns/{run_id}")
+            desk.airflow.trigger_run("night_alone", run_id, {"sweep": spec})
+    assert len(set(ids)) == len(desk.jobs()) == 2
+    if trainable != "trial":
+        return
+    wait_until(lambda: desk.airflow.run("night_alone", run_id)["state"] == "success")
+    desk.airflow.clear("night_alone", run_id, "sweep")
+    wait_until(lambda: desk.airflow.task("night_alone", run_id, "sweep")["try_number"] == 2)
+    desk.airflow.wait_state("night_alone", run_id, "sweep", "success", timeout_s=240)
+    assert desk.airflow.xcom("night_alone", run_id, "sweep")["sweep_id"] == ids[1]
+    assert len(desk.jobs()) == 2, "cleared, its result is reused"
 
 
 @pytest.mark.slow

@@ -70,6 +70,30 @@ with dag("mapped"):
 
     best_x(many.output)
 
+with dag("data"):
+
+    @task
+    def rows(dag_run: Any = None) -> list[dict[str, Any]]:
+        return [
+            {"spec": each, "job": {"metadata": {"note": each["param_space"]["note"]}}}
+            for each in dag_run.conf["sweeps"]
+        ]
+
+    by_kwargs = SweepOperator.partial(task_id="sweep", deferrable=True).expand_kwargs(rows())
+    train_spec = {
+        "name": "full-{{ run_id }}",
+        "trainable": "{{ dag_run.conf['train'] }}",
+        "storage_path": "{{ dag_run.conf['storage'] }}",
+    }
+
+    @task
+    def found(outcomes: Any) -> list[dict[str, Any]]:
+        return [dict(each["top_k"][0]) for each in outcomes]
+
+    TrainOperator.partial(task_id="train", spec=train_spec, deferrable=True).expand(
+        outcome=found(by_kwargs.output)
+    )
+
 with dag("consumer", schedule=[BEST]):
 
     @task
