@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -32,7 +33,14 @@ prod.secrets.yaml db-secrets.json credential credentials credentials.yaml creden
 aws_credentials credentials-prod.json google-credentials.json credentials.db .credentials password.txt
 passwords.json db_passwd passphrase api_key.txt .wandb_api_key api_keys.json apikey apikeys.txt
 secret_key.txt private_key private_key.txt access_key.csv token token.json auth_token access_token.txt
-api_token refresh_token hf_token
+api_token refresh_token hf_token serviceAccount.json my.serviceAccount.json rootkey.csv accessKeys.csv
+accessTokens.json msal_token_cache.json msal_token_cache.bin keystore truststore.bin htpasswd secretKeys.ini
+privateKeys.json auth-tokens.json refreshTokens.json apiTokens.yaml apiKeys.csv access-key.csv db.Password.txt
+credentials-prod.yaml secrets_2.toml authToken
+store.pkcs12 airflow.keytab user.ccache krb5cc_1000 prod.publishsettings secring.gpg secring.bin env core
+core.1234 heap.hprof crash.dmp pg_dump_2026.sql backup.sql mlruns.db basic_auth.ini prefect.db clearml.conf
+.comet.config sentry.properties pip.conf pip.ini uv.toml auth.toml .yarnrc.yml .gitconfig .sentryclirc
+.rclone.conf boto.cfg my.cnf odbc.ini .odbc.ini pg_service.conf .pg_service.conf
 """)
 COPIES = words("""
 .env~ .env.bak .env.swp .env.old~ server.key.old my.pem.bak secrets.yaml.orig .secrets.yaml.swp
@@ -49,7 +57,9 @@ tokenizer_config.json special_tokens_map.json added_tokens.json vocab.json merge
 environment.yml keyboard.json monkey.json turkey-data.csv config.yaml config.json settings.py settings.xml
 config.local history.py model.pt data.db results.sqlite secretary.txt tokens.txt README.md secrets.md
 Dockerfile keynote.pdf passwordless.txt airflow.py airflow_local.yaml hosts.yml train.sql pyproject.toml
-setup.cfg .gitignore .dvc .dvcignore cookies.py auth.py author.json
+setup.cfg .gitignore .dvc .dvcignore cookies.py auth.py author.json core.py core.yaml env.py schema.sql
+queries.sql tokenizer_cache.json token_counts.csv monKey.json hotKeys.json keywords.txt pipeline.conf
+odometry.ini poetry.lock uv.lock package.json test_cache.db local.yaml backup.yaml settings.toml
 """)
 
 
@@ -78,12 +88,18 @@ def test_some_names_say_something_only_in_their_folder(path: str) -> None:
 
 
 def test_every_pattern_has_an_example() -> None:
-    patterns = (*secret_names.KEYS, *secret_names.ENVIRONMENTS, *secret_names.TOOLS, *secret_names.FOLDERS)
+    lists = (secret_names.KEYS, secret_names.ENVIRONMENTS, secret_names.IMAGES)
+    patterns = [each for names in (*lists, secret_names.TOOLS, secret_names.FOLDERS) for each in names]
     examples = [name.lower() for name in (*SECRET, *FOLDERS)]
     assert [each for each in patterns if not any(fnmatchcase(name, each) for name in examples)] == []
-    stems = {name.strip(".").partition(".")[0] for name in examples}
+    stems = {re.sub(r"[^a-z]", "", name.strip(".").partition(".")[0]) for name in examples}
     missing = [word for word in secret_names.WORDS if not any(stem.endswith(word) for stem in stems)]
     assert missing == []
+
+
+@pytest.mark.parametrize("name", ["core", "env", "tokens", "keystore"])
+def test_a_package_may_have_the_name_of_a_file_that_is_left_out(name: str) -> None:
+    assert not is_secret(name, is_folder=True)
 
 
 def test_what_a_package_leaves_out_is_listed(tmp_path: Path) -> None:
