@@ -1,16 +1,27 @@
-"""A call on a thread of its own, and what came of it."""
+"""A call on a thread of its own and what came of it; modules that another thread may be importing."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextvars import copy_context
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 LISTEN_S: Final = 0.2
 """So soon a thread that waits for another one hears of a signal."""
+
+
+def loaded_module(name: str) -> Any:
+    """A module that this process has imported; None for one that it has not, or that is being imported now.
+
+    `sys.modules` has a module from the start of its import, when its names are not there yet.
+    """
+    module = sys.modules.get(name)
+    is_partial = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return None if is_partial else module
 
 
 def start_thread(call: Callable[[], T], name: str) -> Future[T]:

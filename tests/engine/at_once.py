@@ -24,7 +24,8 @@ def sweep(name: str, trainable: str = "slow", **options: Any) -> str:
     spec = rs.SweepSpec(
         name=name, trainable=f"{HERE}:{trainable}", metric="loss", mode="min", storage_path=storage, **fields
     )
-    return rs.run_sweep(spec, key="k", progress=False, **options).status
+    # What is told of the start asks for the Ray of the process while another thread imports it.
+    return rs.run_sweep(spec, key="k", on_progress=lambda _: None, **options).status
 
 
 def training() -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from raysweep.errors import TrialStopped
-from raysweep.threads import result_of, start_thread
+from raysweep.threads import loaded_module, result_of, start_thread
 
 
 def test_what_it_returns_comes_from_another_thread() -> None:
@@ -55,3 +57,22 @@ def test_the_result_is_what_the_thread_returned_or_raised() -> None:
     assert result_of(start_thread(lambda: 3, "mine")) == 3
     with pytest.raises(ZeroDivisionError):
         result_of(start_thread(lambda: 1 // 0, "mine"))
+
+
+def test_a_module_that_another_thread_imports_is_not_there_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ray on the thread of another sweep: it takes a second, and its names come last."""
+    name = "slow_to_import_by_threads"
+    (tmp_path / f"{name}.py").write_text("import time\ntime.sleep(0.5)\nvalue = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert loaded_module(name) is None
+    importing = start_thread(lambda: __import__(name), "importing")
+    deadline = time.monotonic() + 10
+    while name not in sys.modules and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert loaded_module(name) is None
+    importing.result(10)
+    assert loaded_module(name).value == 1
+    assert loaded_module("time") is time
+    del sys.modules[name]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 from typing import Final, NamedTuple
+
+from raysweep.threads import loaded_module
 
 VARIABLE: Final = "TRACEPARENT"
 _FORM: Final = re.compile(r"00-(?!0{32})([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
@@ -21,8 +22,9 @@ class Trace(NamedTuple):
 
 def current_traceparent() -> str:
     """That of the span this process is in, or of the variable TRACEPARENT; empty: there is none."""
-    if "opentelemetry.trace" in sys.modules:
-        span = sys.modules["opentelemetry.trace"].get_current_span().get_span_context()
+    trace = loaded_module("opentelemetry.trace")
+    if trace is not None:
+        span = trace.get_current_span().get_span_context()
         if span.is_valid:
             return f"00-{span.trace_id:032x}-{span.span_id:016x}-{int(span.trace_flags):02x}"
     found = os.environ.get(VARIABLE, "").strip().lower()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import io
 import pickle
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from raysweep.threads import loaded_module
 
 Objects = Mapping[str, Any]
 """What one call of `with_parameters` was given: by its names, references or values."""
@@ -88,7 +89,7 @@ def kept(registries: Sequence[Any]) -> Iterator[None]:
 
 
 def _is_reference(held: Any) -> bool:
-    ray = sys.modules.get("ray")
+    ray = loaded_module("ray")
     return ray is not None and isinstance(held, ray.ObjectRef)
 
 

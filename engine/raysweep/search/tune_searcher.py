@@ -27,6 +27,7 @@ from raysweep.search.machinery.model import refuse_grid
 from raysweep.space.domains import Choice, Const, Domain, Float, Integer, Normal
 from raysweep.space.priors import has_prior
 from raysweep.space.unfolding import Unfolding
+from raysweep.threads import loaded_module
 
 ASKS: Final = 10
 """How often in a row a searcher may have nothing to suggest; then the config is drawn."""
@@ -348,7 +349,7 @@ class RaySearcher:
     @contextmanager
     def _seeded(self, number: int) -> Iterator[None]:
         """The generators that all share, for classes that draw from these, as the sweep's seed has them."""
-        numpy: Any = sys.modules.get("numpy")
+        numpy: Any = loaded_module("numpy")
         seed = derived_seed(self._setup.seed, number)
         state, others = random.getstate(), numpy.random.get_state() if numpy is not None else None
         random.seed(seed)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from raysweep.documents.code.tune_objects import is_tune_class
 from raysweep.messages import Memory, Ready
+from raysweep.threads import loaded_module
 from raysweep.worker.checking import check_resources, check_trainable
 from raysweep.worker.gang.surroundings import own_host, preload
 from raysweep.worker.host.memory import MemoryWatch, over_limit
@@ -126,7 +126,7 @@ def actor_id() -> str:
 
 def node_id() -> str:
     """Ray's id of this node; empty where this process is not connected to Ray."""
-    ray = sys.modules.get("ray")
+    ray = loaded_module("ray")
     if ray is None or not ray.is_initialized():
         return ""
     return str(ray.get_runtime_context().get_node_id())

@@ -19,6 +19,8 @@ from raysweep.errors import ClusterAuthError, ClusterUnreachableError
 from raysweep.raycompat.importing import quiet_import
 from raysweep.raycompat.patience import patient_start
 from raysweep.raycompat.signals import handlers_kept
+from raysweep.raycompat.uv import found_environment
+from raysweep.threads import loaded_module
 
 # Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
 PRELOAD = "raysweep.worker.actor"
@@ -56,7 +58,7 @@ def is_alone() -> bool:
 
 def stage_of(address: str | None) -> str:
     """What `connect` is about to do, in a few words."""
-    ray = sys.modules.get("ray")
+    ray = loaded_module("ray")
     if ray is not None and ray.is_initialized():
         return "using the Ray of this process"
     return "starting Ray" if address in (None, "local") else f"connecting to Ray at {address}"
@@ -79,7 +81,7 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
 
     _check_port(address)
     try:
-        with signals_wait(), handlers_kept():
+        with signals_wait(), handlers_kept(), found_environment():
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
         text = str(error)
@@ -106,7 +108,8 @@ def join_cluster() -> None:
     import ray
 
     try:
-        ray.init(address="auto", logging_level=logging.ERROR)
+        with found_environment():
+            ray.init(address="auto", logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         problem = next(iter(str(error).splitlines()), type(error).__name__)
         raise ClusterUnreachableError("auto", problem, "run this as a job of a Ray cluster") from error
@@ -115,7 +118,7 @@ def join_cluster() -> None:
 
 def leave_cluster() -> None:
     """End the connection, if there is one."""
-    ray = sys.modules.get("ray")
+    ray = loaded_module("ray")
     if ray is not None and ray.is_initialized():
         ray.shutdown()
 
@@ -209,7 +212,7 @@ def _start(num_cpus: float | None, folder: Path) -> None:
     import ray
 
     try:
-        with _muted_stderr(), patient_start(), handlers_kept():
+        with _muted_stderr(), patient_start(), handlers_kept(), found_environment():
             ray.init(
                 address="local",
                 num_cpus=int(num_cpus) if num_cpus else None,

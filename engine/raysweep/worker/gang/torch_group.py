@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
 from raysweep.messages import Gang
+from raysweep.threads import loaded_module
 from raysweep.worker.gang.sessions import FollowerSession, LeaderSession, MemberSession
 
 # How long a rank takes to reach the store of rank 0, which stands by then.
@@ -50,7 +50,7 @@ class TorchGroup:
 
     def part(self) -> None:
         """See `Group`."""
-        dist = sys.modules.get("torch.distributed")
+        dist = loaded_module("torch.distributed")
         if dist is not None and dist.is_initialized():
             # It may find the connections broken, which no longer matters.
             with suppress(RuntimeError):

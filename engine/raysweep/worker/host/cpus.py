@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from raysweep.threads import loaded_module
+
 OPENMP: Final = "OMP_NUM_THREADS"
 VARIABLES: Final = (
     OPENMP,
@@ -62,6 +64,6 @@ def _tell_loaded(count: int) -> None:
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(count)
-    torch: Any = sys.modules.get("torch")
+    torch: Any = loaded_module("torch")
     if torch is not None:
         torch.set_num_threads(count)
