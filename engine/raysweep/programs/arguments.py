@@ -10,16 +10,24 @@ from typing import Any, Final, Literal
 
 from raysweep.documents.json_values import leaves
 from raysweep.documents.placeholders import fill, is_placeholder, names_in
+from raysweep.documents.variable_names import is_needed, variable_of
 from raysweep.errors import RaysweepError
 
-Style = Literal["flags", "equals", "hydra", "environment"]
-_PLAIN: Final = re.compile(r"[A-Za-z_./][\w./@+%-]*")
-"""A text that hydra reads as it is: no number, no quotes, no brackets."""
+Style = Literal["flags", "switches", "equals", "hydra", "environment"]
+_PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+%-]*")
+"""A text that hydra reads as it is: in ASCII, no number (`.5` is one), no quotes, no brackets."""
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_/+.$%*@?| ()\[\]{}:=,\t\\-]+")
+"""A key in a mapping that hydra can read, with some characters escaped: it takes no quotes there."""
+_ESCAPED_KEY: Final = re.compile(r"([ ()\[\]{}:=,\t\\])")
 _HYDRA_WORDS: Final = frozenset({"true", "false", "null", "inf", "nan"})
 
 
 class PlaceholderError(RaysweepError):
     """A placeholder of a command has no value in this trial."""
+
+
+class ArgumentsError(RaysweepError):
+    """The config of this trial cannot be written in the style of `program.arguments`."""
 
 
 def parameters(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,14 +39,17 @@ def write_arguments(config: Mapping[str, Any], style: Style, *, without: Sequenc
     """A config as arguments; of `without`, which placeholders name, nothing is written.
 
     `flags`: `--name value`; a list gives several values, a value that begins with `-` is `--name=value`, and
-    null is left out. `equals`: `--name=value`, lists as JSON. `hydra`: `name=value` in hydra's grammar.
+    null is left out. `switches`: as `flags`, but true is `--name` alone, and false is left out. `equals`:
+    `--name=value`, lists as JSON. `hydra`: `name=value` in hydra's grammar.
     """
     written: list[str] = []
     for name, value in parameters(config).items():
         if any(name == one or name.startswith(f"{one}.") for one in without):
             continue
         match style:
-            case "flags":
+            case "switches" if isinstance(value, bool):
+                written += [f"--{name}"] if value else []
+            case "flags" | "switches":
                 written += _flags(name, value)
             case "equals":
                 written += [] if value is None else [f"--{name}={as_text(value)}"]
@@ -73,10 +84,16 @@ def as_hydra(value: Any) -> str:
         is_plain = _PLAIN.fullmatch(value) is not None and value.lower() not in _HYDRA_WORDS
         return value if is_plain else _quoted(value)
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{as_hydra(str(key))}:{as_hydra(item)}" for key, item in value.items()) + "}"
+        return "{" + ",".join(f"{_hydra_key(str(key))}:{as_hydra(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(as_hydra(item) for item in value) + "]"
     return as_text(value)
+
+
+def _hydra_key(key: str) -> str:
+    if _PLAIN_KEY.fullmatch(key) is None:
+        raise ArgumentsError(f"program.arguments: hydra cannot write the key {key!r} of a mapping: rename it")
+    return _ESCAPED_KEY.sub(r"\\\1", key)
 
 
 def _quoted(text: str) -> str:
@@ -86,11 +103,27 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-def variables(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A config as variables: `model.width` is `MODEL_WIDTH`; null is left out."""
+def variables(config: Mapping[str, Any], *, named: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """A config as variables: `model.width` is `MODEL_WIDTH`; null is left out.
+
+    So is a parameter that is `named` by a placeholder, where programs need its variable for themselves. The
+    spec is checked for this; here are also the parameters in the values of a choice.
+
+    Raises ArgumentsError: A variable is needed, or is that of two parameters.
+    """
+    owner: dict[str, str] = {}
     for name, value in parameters(config).items():
+        variable = variable_of(name)
+        if is_needed(variable):
+            if any(name == one or name.startswith(f"{one}.") for one in named):
+                continue
+            raise ArgumentsError(f"the parameter {name} would replace the variable {variable}: rename it")
+        if (other := owner.setdefault(variable, name)) != name:
+            raise ArgumentsError(
+                f"the parameters {other} and {name} are one variable, {variable}: rename one"
+            )
         if value is not None:
-            yield re.sub(r"\W", "_", name).upper(), as_text(value)
+            yield variable, as_text(value)
 
 
 def write_config(config: Mapping[str, Any], kind: Literal["json", "yaml"], folder: Path) -> Path:

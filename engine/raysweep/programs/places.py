@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from raysweep.documents.placeholders import fill
+from raysweep.documents.placeholders import fill, names_in
 from raysweep.programs.arguments import PlaceholderError, as_text, look_up, variables, write_config
 from raysweep.programs.plan import Plan
 from raysweep.trial.session import TrialContext
@@ -142,7 +142,8 @@ def environment_of(plan: Plan, places: Places) -> dict[str, str]:
         found |= {"MASTER_ADDR": places.master[0], "MASTER_PORT": str(places.master[1])}
         found.setdefault("GROUP_RANK", str(context.node_rank))
     if plan.arguments == "environment":
-        found |= dict(variables(places.config))
+        named = [name for text in plan.texts for name in names_in(text)]
+        found |= dict(variables(places.config, named=named))
     return found | {name: fill(text, places.value_of) for name, text in plan.environment.items()}
 
 

@@ -30,7 +30,7 @@ class Plan:
     """A command and its options (see `specs.trial.program.ProgramSpec`)."""
 
     command: tuple[str, ...]
-    arguments: Literal["flags", "equals", "hydra", "environment"] = "flags"
+    arguments: Literal["flags", "switches", "equals", "hydra", "environment"] = "flags"
     adds_args: bool = False
     """`{args}` follows at the end, though the command does not have it."""
     config_file: Literal["json", "yaml"] = "json"

@@ -10,20 +10,27 @@ import subprocess
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.documents.placeholders import fill, names_in
 from raysweep.programs.arguments import (
+    ArgumentsError,
     as_text,
     fill_command,
     variables,
     write_arguments,
+    write_config,
 )
+from raysweep.specs.checks.argument_names import is_hydra_key
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=20)
 NUMBERS = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))
 SCALARS = st.one_of(TEXT, NUMBERS, st.booleans())
+needs_hydra = pytest.mark.skipif(
+    importlib.util.find_spec("hydra") is None, reason="hydra-core is not installed"
+)
 NAMES = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
 
 
@@ -65,7 +72,7 @@ def test_lists_nested_values_null_and_booleans() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.skipif(importlib.util.find_spec("hydra") is None, reason="hydra-core is not installed")
+@needs_hydra
 @given(st.one_of(SCALARS, st.none(), st.lists(SCALARS, max_size=3)))
 def test_hydra_reads_an_override_as_it_was(value: Any) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -73,6 +80,42 @@ def test_hydra_reads_an_override_as_it_was(value: Any) -> None:
     (written,) = write_arguments({"name": value}, "hydra")
     parsed = OverridesParser.create().parse_override(written).value()
     assert plain(parsed) == value
+    assert type(plain(parsed)) is type(value)
+
+
+@needs_hydra
+@given(st.text("aZ09_.+-/@e$:~ =é", max_size=6))
+def test_a_parameter_is_a_key_of_hydra_where_its_parser_takes_it(path: str) -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        found = OverridesParser.create().parse_override(f"{path}=1")
+    except HydraException:
+        is_key = False
+    else:  # not those of which hydra takes only a part, or none
+        is_key = found.input_line == f"{path}=1" and found.value() == 1 and bool(found.key_or_group)
+    assert not is_hydra_key(path) or is_key
+
+
+@needs_hydra
+@given(st.text("aé1.: ,'\\{}[]()=-é\t#", min_size=1, max_size=6))
+def test_hydra_reads_the_keys_of_a_mapping_as_they_were_or_they_are_refused(key: str) -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    try:
+        (written,) = write_arguments({"name": [{key: 1}]}, "hydra")
+    except ArgumentsError:
+        return
+    (parsed,) = OverridesParser.create().parse_override(written).value()
+    assert [str(found) for found in parsed] == [key] or isinstance(next(iter(parsed)), int | float)
+
+
+@pytest.mark.parametrize("text", ["café", "naïve", "/data/Müller/a.csv", ".5", ".1e3", "a²", "١٢"])
+def test_a_text_that_hydra_does_not_read_as_it_is_has_quotes(text: str) -> None:
+    """Its grammar knows letters and digits of ASCII only; a text that begins with a dot may be a number."""
+    assert write_arguments({"k": text}, "hydra") == [f"k='{text}'"]
+    assert write_arguments({"k": "./" + "data"}, "hydra") == ["k='./data'"]
 
 
 def plain(parsed: Any) -> Any:
@@ -80,6 +123,59 @@ def plain(parsed: Any) -> Any:
     if text is not None:
         return text
     return [plain(item) for item in parsed] if isinstance(parsed, list) else parsed
+
+
+def test_switches_are_there_or_not() -> None:
+    config = {
+        "fp16": True,
+        "debug": False,
+        "model": {"bias": True},
+        "lr": 0.1,
+        "x": [True],
+        "none": None,
+        "n": -1,
+    }
+    written = ["--fp16", "--model.bias", "--lr", "0.1", "--x", "true", "--n=-1"]
+    assert write_arguments(config, "switches") == written
+
+
+@given(st.dictionaries(NAMES, st.booleans(), max_size=5))
+def test_argparse_reads_switches_as_they_were(config: dict[str, bool]) -> None:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in config:
+        parser.add_argument(f"--{name}", action="store_true")
+    assert vars(parser.parse_args(write_arguments(config, "switches"))) == config
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"model": {"path": 1}, "path": "x"},
+            "the parameter path would replace the variable PATH: rename it",
+        ),
+        ({"a": {"b": 1}, "a_b": 2}, "the parameters a.b and a_b are one variable, A_B: rename one"),
+    ],
+)
+def test_no_parameter_of_a_trial_replaces_a_variable_or_another_one(
+    config: dict[str, Any], message: str
+) -> None:
+    """As where a choice between mappings brings it, which no check of a spec sees."""
+    with pytest.raises(ArgumentsError, match=message):
+        dict(variables(config))
+
+
+def test_a_parameter_whose_variable_programs_need_is_left_to_the_placeholder_that_names_it() -> None:
+    assert dict(variables({"path": "x", "lr": 1}, named=["path"])) == {"LR": "1"}
+
+
+@given(st.dictionaries(NAMES, st.one_of(SCALARS, st.lists(SCALARS, max_size=3)), max_size=4))
+def test_a_config_file_is_read_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, config: dict[str, Any]
+) -> None:
+    folder = tmp_path_factory.mktemp("config")
+    assert json.loads(write_config(config, "json", folder).read_text(encoding="utf-8")) == config
+    assert yaml.safe_load(write_config(config, "yaml", folder).read_text(encoding="utf-8")) == config
 
 
 @given(st.dictionaries(NAMES, TEXT, min_size=1, max_size=4))

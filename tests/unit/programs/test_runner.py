@@ -259,6 +259,24 @@ def test_config_reaches_a_program_as_file_and_variables(tmp_path: Path) -> None:
     assert (row["lr"], row["own"]) == (0.5, "trial-7")
 
 
+def test_a_parameter_named_path_does_not_take_the_programs_path() -> None:
+    """A placeholder names it; and one that a choice brings is refused where the trial begins."""
+    made = program(
+        ["bash", "-c", f'test "$DATA" = /a.csv && {EMIT} loss=1'],
+        {"path": {"choice": ["/a.csv"]}},
+        arguments="environment",
+        environment={"DATA": "{path}"},
+    )
+    (attempt,) = run_trial(made, {"path": "/a.csv"})
+    assert attempt.end == "returned", attempt.error
+    made = program(
+        ["bash", "-c", f"{EMIT} loss=1"], {"ld": {"choice": [{"preload": "x"}]}}, arguments="environment"
+    )
+    (attempt,) = run_trial(made, {"ld": {"preload": "x"}})
+    assert attempt.error is not None
+    assert "the parameter ld.preload would replace the variable LD_PRELOAD" in attempt.error["message"]
+
+
 def test_nothing_of_a_program_is_left_in_the_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

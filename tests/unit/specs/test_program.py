@@ -54,6 +54,57 @@ def test_bad_commands_are_one_line(command: Any, fields: dict[str, Any], message
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("space", "program", "message"),
+    [
+        (
+            ["path"],
+            {},
+            "the parameter path would replace the variable PATH, which programs need; rename it, or name",
+        ),
+        (["raysweep_emit"], {}, "would replace the variable RAYSWEEP_EMIT"),
+        (["ld_preload"], {}, "would replace the variable LD_PRELOAD"),
+        (["python.path"], {}, "the parameter python.path would replace the variable PYTHON_PATH"),
+        (["cuda-visible-devices"], {}, "would replace the variable CUDA_VISIBLE_DEVICES"),
+        (["a_b", "a-b"], {}, "the parameters a_b and a-b are one variable, A_B; rename one of them"),
+        (["lr", "LR"], {}, "the parameters lr and LR are one variable, LR"),
+        (
+            ["lr"],
+            {"environment": {"LR": "1"}},
+            "program.environment.LR: replaces the variable of the parameter lr",
+        ),
+        (
+            ["größe"],
+            {"arguments": "hydra"},
+            "arguments: hydra cannot read the parameter 'größe' as a key; rename it",
+        ),
+        (["a b"], {"arguments": "hydra"}, "hydra cannot read the parameter 'a b' as a key"),
+        (["a.b", "NEST"], {"arguments": "flags"}, "command: two parameters have the path a.b; rename one"),
+    ],
+)
+def test_names_that_a_program_cannot_have_are_one_line(
+    space: list[str], program: dict[str, Any], message: str
+) -> None:
+    names = {name: 1 for name in space if name != "NEST"} | ({"a": {"b": 2}} if "NEST" in space else {})
+    with pytest.raises(SpecError) as error:
+        make(["x"], param_space=names, program={"arguments": "environment"} | program)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("space", "program"),
+    [
+        ({"path": "x"}, {"environment": {"RUN_PATH": "{path}"}}),
+        ({"lr": 1}, {"environment": {"LR": "x{lr}"}}),
+        ({"omp_num_threads": 1, "env": "CartPole"}, {}),
+        ({"+db/model@pkg": "x", "++model.width": 1, "layers.0": 2}, {"arguments": "hydra"}),
+    ],
+)
+def test_names_that_a_program_can_have(space: dict[str, Any], program: dict[str, Any]) -> None:
+    make(["x"], param_space=space, program={"arguments": "environment"} | program)
+
+
 def test_a_training_has_one_program() -> None:
     with pytest.raises(SpecError, match=r"scaling.num_workers: has 2 workers, and a command runs in one"):
         TrainSpec(command=["train.sh"], scaling={"num_workers": 2})

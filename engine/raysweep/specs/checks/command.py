@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from raysweep.documents.validation import Problem
+from raysweep.specs.checks.argument_names import check_names
 from raysweep.specs.sweep_fields import SweepFields
 from raysweep.specs.train_fields import TrainFields
 from raysweep.specs.trial.program import ProgramSpec, check_placeholders
@@ -22,8 +23,10 @@ def check_command(spec: SweepFields | TrainFields) -> None:
             " launcher: command: [torchrun, --nproc_per_node, …]",
             ("scaling", "num_workers"),
         )
+    program = spec.program or ProgramSpec()
     # What a training's config lacks may come from a sweep.
-    check_placeholders(spec.command, spec.program or ProgramSpec(), spec.parameter_paths, is_whole=is_sweep)
+    check_placeholders(spec.command, program, spec.parameter_paths, is_whole=is_sweep)
+    check_names(spec.command, program, spec.parameter_paths)
 
 
 def _check_sweep(spec: SweepFields) -> None:

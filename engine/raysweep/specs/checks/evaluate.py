@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raysweep.documents.placeholders import names_in
 from raysweep.documents.validation import Problem, show
+from raysweep.specs.checks.argument_names import check_names
 from raysweep.specs.sweep_fields import SweepFields
 from raysweep.specs.trial.program import BUILT_IN, ProgramSpec
 
@@ -33,6 +34,10 @@ def check_evaluate(spec: SweepFields) -> None:
 
 def _check_placeholders(spec: SweepFields, command: tuple[str, ...], program: ProgramSpec) -> None:
     paths = spec.parameter_paths
+    try:
+        check_names(command, program, paths)
+    except Problem as found:
+        raise Problem.of(found.issues, ("evaluate",)) from None
     for path, text in (*program.templates(command), *program.file_templates()):
         for name in names_in(text):
             is_known = any(

@@ -144,10 +144,11 @@ class ProgramSpec(SpecModel):
 
     renamed_fields: ClassVar[dict[str, str]] = {"env": "environment", "args": "arguments"}
 
-    arguments: Literal["flags", "equals", "hydra", "environment"] = "flags"
+    arguments: Literal["flags", "switches", "equals", "hydra", "environment"] = "flags"
     """How `{args}` writes a parameter: `--lr 0.1`, `--lr=0.1`, `lr=0.1` as hydra has it.
 
-    `environment`: as a variable, `LR=0.1`, and `{args}` is empty.
+    `switches`: as `flags`, but true is `--fp16`, and false is left out. `environment`: as a variable,
+    `LR=0.1`, and `{args}` is empty.
     """
     config_file: Literal["json", "yaml"] = "json"
     """What `{config_file}` is."""
@@ -240,7 +241,7 @@ def check_placeholders(
         return
     if program.arguments == "environment" or used & set(_OF_CONFIG):
         return
-    missing = next((path for path in paths if not _is_named(path, used)), None)
+    missing = next((path for path in paths if not is_named(path, used)), None)
     if missing is not None:
         raise Problem(
             f"the parameter {missing} does not reach the program",
@@ -262,7 +263,8 @@ def _is_parameter(name: str, paths: Sequence[str]) -> bool:
     return any(name == path or name.startswith(f"{path}.") or path.startswith(f"{name}.") for path in paths)
 
 
-def _is_named(path: str, used: Iterable[str]) -> bool:
+def is_named(path: str, used: Iterable[str]) -> bool:
+    """Whether a placeholder, of `used`, names a parameter, a part of it, or what it is a part of."""
     return any(path == name or path.startswith(f"{name}.") or name.startswith(f"{path}.") for name in used)
 
 
