@@ -73,15 +73,19 @@ def evidence(
     data: _DATA = None,
     storage: StoredAt = None,
     as_json: AsJson = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="For a file: texts of others cannot become mark-up.")
+    ] = False,
 ) -> Task:
     """Show why the champion is champion.
 
-    Every score, the test, drift, cost and code, as Markdown.
+    Every score, the test, drift, cost and code.
     Each decision is an entry that has the hash of the one before. Exit code 1 where one was changed.
     """
     from raysweep.cli.commands.release import Which, show_evidence
 
-    return partial(show_evidence, name, storage, Which(metric=metric, data=data), is_json=as_json)
+    which = Which(metric=metric, data=data)
+    return partial(show_evidence, name, storage, which, is_json=as_json, is_markdown=markdown)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from raysweep.cli.consoles import print_facts
 from raysweep.cli.lookup import command
 from raysweep.documents.code.trainable import PYTHON_ONLY
 from raysweep.documents.report_link import report_url
+from raysweep.errors.runs import RESTART, RETRY
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.outcome.showing.formatting import show_age, show_config, show_counts, show_duration, show_score
 from raysweep.runs.reading.status import INTERRUPTED, RunStatus, status_of_outcome
@@ -34,11 +35,21 @@ def print_night(console: Console, sweep: SweepOutcome, train: TrainOutcome | Non
     print_status(console, status_of_outcome(sweep, now=time.time()))
     facts = []
     if train is not None:
-        facts += [("full scale", show_config(train.metrics)), ("model", train.model_uri or train.uri)]
+        facts += [("full scale", show_config(train.metrics)), ("trained", _show_trained(train))]
+        facts.append(("model", train.model_uri or train.uri))
     if skipped:
         facts.append(("full scale", "not trained: the gate did not promote it"))
     facts.append(("history", _nights(sweep)))
     print_facts(console, *facts)
+
+
+def _show_trained(train: TrainOutcome) -> str:
+    """`trial 00003 of flights-1a2b: lr=0.01`: the gate may promote another than the best of the sweep."""
+    config = show_config(train.config)
+    if train.source is None:
+        return config
+    sweep = train.source.sweep.rstrip("/").rpartition("/")[2]
+    return f"trial {train.source.trial_id} of {sweep}: {config}"
 
 
 def _nights(sweep: SweepOutcome) -> str:
@@ -71,6 +82,9 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "gate", status.gate.why
     for note in status.notes[-NOTES:]:
         yield "note", note
+    if status.status == "failed":
+        yield "retry", f"{command('retry', status.run_id, status.storage)} ({RETRY})"
+        yield "restart", f"{command('restart', status.run_id, status.storage)} ({RESTART})"
     if status.has_ended:
         yield "outcome", f"{status.uri}/outcome.json"
         if best is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
 from collections.abc import Iterable
@@ -21,6 +22,11 @@ def markdown(text: str) -> str:
 def paragraph(text: str) -> str:
     """As `markdown`, of a text with which a line begins: neither a heading nor an item of a list."""
     return _START.sub(_entity, markdown(text))
+
+
+def plain(page: str) -> str:
+    """A page with what `markdown` made as a person reads it: for a terminal, which shows text alone."""
+    return html.unescape(page)
 
 
 def _entity(found: re.Match[str]) -> str:

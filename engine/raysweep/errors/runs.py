@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+import shlex
+from typing import Any, ClassVar, Final, Literal
 
 from raysweep.errors.base import RaysweepError, one_line
 
@@ -149,6 +150,11 @@ class Infeasible(RaysweepError):
         return one_line(str(self.reason)) or "the config cannot work"
 
 
+_CHARS: Final = 600
+RETRY: Final = "with the cause fixed, it runs the failed trials again"
+RESTART: Final = "it puts the sweep aside and begins anew"
+
+
 class _OutcomeError(RaysweepError):
     """An outcome that its reader refused: `outcome`, whole. `note` is a text in place of its own."""
 
@@ -173,7 +179,11 @@ class _OutcomeError(RaysweepError):
             text += f"; first error: {self._who()}{getattr(error, 'type', '')}: {message}"
             at = getattr(error, "where", "")
             text += f" (at {at})" if at else ""
-        return one_line(f"{text}; see {where}" if where else text)
+        after = self._next()
+        return one_line(f"{text}; see {where}" if where else text, max(200, _CHARS - len(after))) + after
+
+    def _next(self) -> str:
+        return ""
 
     def _who(self) -> str:
         trial = getattr(self.outcome, "first_failure", None)
@@ -185,6 +195,15 @@ class SweepFailedError(_OutcomeError):
 
     noun: ClassVar[str] = "sweep"
     id_field: ClassVar[str] = "sweep_id"
+
+    def _next(self) -> str:
+        """Both commands: the sweep is there, and another call with its key runs nothing."""
+        name = getattr(self.outcome, "uri", "") or getattr(self.outcome, "sweep_id", "")
+        if getattr(self.outcome, "status", "") != "failed":
+            return ""
+        name = shlex.quote(name)
+        retry, restart = f"`raysweep retry {name}` (failed trials)", f"`raysweep restart {name}` (all)"
+        return f"; fix the cause, then {retry} or {restart}"
 
 
 class TrainingFailedError(_OutcomeError):

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 PROBE_PREFIX: Final = "raysweep-probe: "
-PROBE_ENTRYPOINT: Final = "python -m raysweep.jobs.probe"
+PYTHON_PREFIX: Final = "raysweep-python: "
+"""Before the path and the version of the job's `python`, which may be another than Ray's."""
+_PYTHON: Final = (
+    f"import sys; print('{PYTHON_PREFIX}%s (Python %d.%d)' % ((sys.executable,) + sys.version_info[:2]))"
+)
+PROBE_ENTRYPOINT: Final = f'python -c "{_PYTHON}"; python -m raysweep.jobs.probe'
 KEY_PREFIX: Final = "doctor-"
 """The probe's request has this and a nonce as its key."""
 

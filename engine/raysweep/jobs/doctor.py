@@ -21,6 +21,7 @@ from raysweep.jobs.checks import (
     KEY_PREFIX,
     PROBE_ENTRYPOINT,
     PROBE_PREFIX,
+    PYTHON_PREFIX,
     Check,
     failed,
     marker,
@@ -41,7 +42,10 @@ from raysweep.storage.objects.opening import open_store
 
 UNTESTED_FIX: Final = "see docs/versions.md; run the contract tests on it, or use a tested version"
 PROBE_S: Final = 300.0
-INSTALL_FIX: Final = "install raysweep[ray] in the image of the cluster's nodes; see docs/guides/cluster.md"
+INSTALL_FIX: Final = (
+    "install raysweep[ray] for that one, or start Ray with the `python` that has it first on PATH; see"
+    " docs/guides/cluster.md"
+)
 _OF_SPEC: Final = ("storage here", "storage on the cluster", "storage is shared", "trainable", "resources")
 
 
@@ -176,18 +180,25 @@ async def _wait(client: JobsClient, job_id: str, timeout_s: float) -> JobInfo:
 
 
 def _find_record(log: str) -> Any:
+    text = _after(PROBE_PREFIX, log)
+    return orjson.loads(text) if text else None
+
+
+def _after(prefix: str, log: str) -> str:
+    """The rest of the last line with this prefix; empty where there is none."""
     for line in reversed(log.splitlines()):
-        _, found, text = line.partition(PROBE_PREFIX)
+        _, found, rest = line.partition(prefix)
         if found:
-            return orjson.loads(text)
-    return None
+            return rest
+    return ""
 
 
 def _explain(info: JobInfo, log: str) -> Check:
     """Why the probe said nothing."""
     name = "raysweep on the cluster"
     if "No module named" in log and "raysweep" in log.rpartition("No module named")[2]:
-        return failed(name, "it is not installed there", INSTALL_FIX)
+        python = _after(PYTHON_PREFIX, log) or "which could not be found"
+        return failed(name, f"it is not installed for the job's `python`, {python}", INSTALL_FIX)
     if not info.is_ended:
         fix = "see the cluster's dashboard: is there room for a driver, and can runtime_env be built?"
         return failed(name, f"the job {info.job_id!r} is still {info.status}: {info.message}", fix)

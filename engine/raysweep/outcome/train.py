@@ -92,6 +92,7 @@ class TrainOutcome(Record):
         return outcome_text(
             f"{self.run_id}: {self.status}{ended_by}",
             self.error.line if self.error is not None else "",
+            f"config: {short(self.config)}" if self.config else "",
             f"metrics: {short(self.metrics)}" if self.metrics else "",
             f"model: {self.model_uri}" if self.model_uri else "",
             uri=self.uri,

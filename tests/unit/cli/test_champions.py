@@ -69,7 +69,10 @@ def test_markup_in_a_reason_stays_text(cli: Cli, storage: str) -> None:
     why = "<script>alert(1)</script> | **x** [a](b)"
     store = open_store(storage)
     add_night(store, LINE, "n", lambda _: (Night(sweep_id="n", at=1.0, promoted=False, why=why), None))
-    out = cli("evidence", "flights", "--storage", storage).out
+    out = cli("evidence", "flights", "--markdown", "--storage", storage).out
+    read = cli("evidence", "flights", "--storage", storage).out
+    assert "&#" not in read, "a terminal shows what a person wrote"
+    assert "**x**" in read
     assert "<script>" not in out
     assert "**x**" not in out
 

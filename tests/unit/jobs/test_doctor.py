@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from raysweep import tested
-from raysweep.jobs.checks import Check
+from raysweep.jobs.checks import PROBE_ENTRYPOINT, Check
 from raysweep.jobs.client import JobsClient
-from raysweep.jobs.doctor import _check_cluster, _check_versions
+from raysweep.jobs.doctor import _check_cluster, _check_versions, _explain
+from raysweep.jobs.wire import JobInfo
 from tests.unit.jobs.api import Api, serving
 
 
@@ -64,3 +68,19 @@ def test_another_raysweep_on_the_cluster(
             found.fix
             == "install raysweep 0.2.0 in the cluster's image, or raysweep 0.4.0 where it is submitted"
         )
+
+
+def test_a_python_without_raysweep_is_named(tmp_path: Path) -> None:
+    """The real entrypoint, where the first `python` of PATH is another than that of this environment."""
+    (tmp_path / "python").symlink_to(Path(sys._base_executable).resolve())  # type: ignore[attr-defined]
+    ran = subprocess.run(
+        PROBE_ENTRYPOINT, shell=True, capture_output=True, text=True, check=False,
+        env={"PATH": str(tmp_path)},
+    )  # fmt: skip
+    assert ran.returncode == 1
+    info = JobInfo(job_id="doctor-1", status="FAILED", message="exit code 1")
+    found = _explain(info, ran.stdout + ran.stderr)
+    version = ".".join(map(str, sys.version_info[:2]))
+    assert found.status == "failed"
+    assert f"not installed for the job's `python`, {tmp_path}/python (Python {version})" in found.detail
+    assert "first on PATH" in found.fix

@@ -11,6 +11,7 @@ import typer
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE, FAILED
 from raysweep.cli.spec_files import read_pipeline
+from raysweep.documents.quoting import plain
 from raysweep.documents.text import read_json
 from raysweep.errors import SpecError
 from raysweep.hooks.model_registry import RegistrySpec, check_registry
@@ -35,7 +36,9 @@ class Which:
     data: str | None = None
 
 
-def show_evidence(name: str, storage: str | None, which: Which, *, is_json: bool) -> int:
+def show_evidence(
+    name: str, storage: str | None, which: Which, *, is_json: bool, is_markdown: bool = False
+) -> int:
     """Print the evidence of a line of champions; the exit code is 1 where a part of it is damaged.
 
     Raises:
@@ -50,7 +53,8 @@ def show_evidence(name: str, storage: str | None, which: Which, *, is_json: bool
         flaws = [{"object": each.object, "problem": each.problem} for each in chain.flaws]
         print_json({"flaws": flaws, "entries": [each.model_dump(mode="json") for each in entries]})
     else:
-        typer.echo(evidence_page(line, chain, entries))
+        page = evidence_page(line, chain, entries)
+        typer.echo(page if is_markdown else plain(page))
     return FAILED if chain.flaws else DONE
 
 
