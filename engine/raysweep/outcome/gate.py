@@ -90,6 +90,8 @@ class GateOutcome(Record):
     why: str
     """`not promoted: auc 0.7389 (trial 00003) is 0.0003 better than the champion's 0.7386 (night of
     2026-11-24); 0.0010 is required`"""
+    finding: str = ""
+    """`why` without whether it is promoted, and without what was decided since; empty in one of before."""
     candidates: tuple[Confirmed, ...] = ()
     """The best of the night, run again; the best first."""
     champion: Confirmed | None = None
@@ -138,7 +140,7 @@ class GateOutcome(Record):
         update = {
             "approval": approval,
             "promoted": is_promoted,
-            "why": f"{head}{self.why.removeprefix('promoted: ')}; {approval}",
+            "why": f"{head}{self.finding or self.why}; {approval}",
         }
         return self.model_copy(update=update)
 
@@ -146,5 +148,10 @@ class GateOutcome(Record):
         """The verdict after a rollback that took its champion away, if there was one."""
         if undone is None or not self.promoted:
             return self
-        why = f"not promoted: {self.why.removeprefix('promoted: ')}; {undone}"
+        parts = [
+            self.finding or self.why,
+            *([] if self.approval is None else [str(self.approval)]),
+            str(undone),
+        ]
+        why = f"not promoted: {'; '.join(parts)}"
         return self.model_copy(update={"promoted": False, "undone": undone, "why": why})

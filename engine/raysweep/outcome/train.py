@@ -125,7 +125,7 @@ class PipelineOutcome(Record):
 
     def __str__(self) -> str:
         # The sweep's own text ends with the verdict, and a training is skipped for no other reason.
-        is_told = self.gate is not None and self.gate.why in self.sweep.why
+        is_told = self.gate is not None and self.gate == self.sweep.gate
         gate = self.gate.why if self.gate is not None and not is_told else ""
         parts = (
             self.sweep,

@@ -67,12 +67,10 @@ def decide(
         )
         if not ranked:
             broken = " and ".join(dict.fromkeys(text for each in refused for text in each.violated))
-            verdict = verdict.model_copy(update={"why": f"not promoted: no candidate satisfies {broken}"})
+            verdict = verdict.model_copy(update=_words(False, f"no candidate satisfies {broken}"))
         return verdict.model_copy(update={"candidates": (*verdict.candidates, *refused)})
     if not ranked:
-        return GateOutcome(
-            promoted=False, why="not promoted: no candidate gave a score", candidates=(), **common
-        )
+        return GateOutcome(**_words(False, "no candidate gave a score"), candidates=(), **common)
     if lost or champion is None:
         return _first(gate, ranked, lost or "there was no champion", metric, common)
     gains = _gains(gate, mode, ranked, champion)
@@ -80,15 +78,15 @@ def decide(
     # Where none passes, the best one that could be compared says why.
     shown = next(iter(passed or [index for index, gain in enumerate(gains) if gain is not None]), None)
     if shown is None:
-        why = f"not promoted: {_too_few(gate, ranked[0], champion)}"
-        return GateOutcome(promoted=False, why=why, candidates=tuple(ranked), **common)
+        why = _too_few(gate, ranked[0], champion)
+        return GateOutcome(**_words(False, why), candidates=tuple(ranked), **common)
     gain = gains[shown]
     assert gain is not None
     if passed:
         ranked = [ranked[shown], *ranked[:shown], *ranked[shown + 1 :]]
+    finding = explain(gate, gain, ranked[0 if passed else shown], champion, metric, is_passed=bool(passed))
     return GateOutcome(
-        promoted=bool(passed),
-        why=explain(gate, gain, ranked[0 if passed else shown], champion, metric, is_passed=bool(passed)),
+        **_words(bool(passed), finding),
         candidates=tuple(ranked),
         improvement=gain.gain,
         standard_error=gain.error,
@@ -105,11 +103,19 @@ def _first(
     best = ranked[0]
     needed = min(seeds_needed(gate), len(best.scores))
     if best.n < needed:
-        why = f"not promoted: {trial_of(best)} has a score of {_count(best)}, {needed} are required; {head}"
-        return GateOutcome(promoted=False, why=why, candidates=tuple(ranked), **common)
+        why = f"{trial_of(best)} has a score of {_count(best)}, {needed} are required; {head}"
+        return GateOutcome(**_words(False, why), candidates=tuple(ranked), **common)
     score = f"{show_number(best.mean)} ± {show_number(best.spread or 0.0)}"
-    why = f"promoted: {metric} {score} ({trial_of(best)}); {head}"
-    return GateOutcome(promoted=True, why=why, candidates=tuple(ranked), **common)
+    why = f"{metric} {score} ({trial_of(best)}); {head}"
+    return GateOutcome(**_words(True, why), candidates=tuple(ranked), **common)
+
+
+def _words(promoted: bool, finding: str) -> dict[str, Any]:
+    return {
+        "promoted": promoted,
+        "finding": finding,
+        "why": f"{'promoted' if promoted else 'not promoted'}: {finding}",
+    }
 
 
 def _ranked(candidates: Sequence[Confirmed], mode: str) -> list[Confirmed]:

@@ -18,7 +18,7 @@ _LARGE: Final = 1e9
 def explain(
     gate: GateSpec, gain: Gain, best: Confirmed, champion: Confirmed, metric: str, *, is_passed: bool
 ) -> str:
-    """`not promoted: auc 0.7389 (trial 00003) is 0.0003 better than the champion's 0.7386 (night of …); …`.
+    """`auc 0.7389 (trial 00003) is 0.0003 better than the champion's 0.7386 (night of …); …`.
 
     Args:
         gate: What was required.
@@ -31,8 +31,7 @@ def explain(
     places = _places(gain.gain, gate.min_improvement)
     ours, theirs = _show(best.mean, places), _show(champion.mean, places)
     is_unsure = not is_passed and gain.gain > 0 and gain.gain >= gate.min_improvement
-    head = "promoted" if is_passed else "not promoted"
-    text = f"{head}: {metric} {ours} ({trial_of(best)}) is {_than(gain.gain, places)} the champion's"
+    text = f"{metric} {ours} ({trial_of(best)}) is {_than(gain.gain, places)} the champion's"
     text = f"{text} {theirs}{night_of(champion)}{_over(gain, best, champion)}"
     if is_unsure:
         return f"{text}, which is not surely above 0: its 90 % lower bound is {_show(gain.lower, places)}"

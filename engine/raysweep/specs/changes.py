@@ -41,6 +41,8 @@ class Changes:
 
     safe: tuple[str, ...] = ()
     unsafe: tuple[str, ...] = ()
+    moved: frozenset[str] = frozenset()
+    """The fields of the safe ones, by their dotted paths."""
 
     def __bool__(self) -> bool:
         return bool(self.safe or self.unsafe)
@@ -64,13 +66,14 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
             day cannot be compared with another, and its change is unsafe.
     """
     new = new.settled_by(old)
-    safe: list[str] = []
-    unsafe: list[str] = []
+    safe: list[Difference] = []
+    unsafe: list[Difference] = []
     is_opened = new.num_samples is None and old.num_samples is not None
     for each in differences(*(_with_kinds(spec, old, new) for spec in (old, new)), is_leaf=is_domain):
         if not _is_said_otherwise(each):
-            (safe if is_safe(each, scheduled_at, is_opened=is_opened) else unsafe).append(str(each))
-    return Changes(tuple(safe), tuple(unsafe))
+            (safe if is_safe(each, scheduled_at, is_opened=is_opened) else unsafe).append(each)
+    moved = frozenset(each.field for each in safe)
+    return Changes(tuple(map(str, safe)), tuple(map(str, unsafe)), moved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,9 @@ def reopens(outcome: SweepOutcome, diff: Changes, continuing: Continue) -> bool:
         return False
     if outcome.status == "cancelled":
         return continuing.resume_cancelled
-    if outcome.status in _LIMITS and _is_moved(_rule_of(outcome), diff):
+    if outcome.status in _LIMITS and _rule_of(outcome) in diff.moved:
         return True
-    if outcome.status == "completed" and _is_moved("num_samples", diff):
+    if outcome.status == "completed" and "num_samples" in diff.moved:
         return True
     if has_retries(outcome, continuing):
         return True
@@ -51,10 +51,6 @@ def reopens(outcome: SweepOutcome, diff: Changes, continuing: Continue) -> bool:
 
 def _rule_of(outcome: SweepOutcome) -> str:
     return outcome.ended_by.rule if outcome.ended_by is not None else outcome.status
-
-
-def _is_moved(rule: str, diff: Changes) -> bool:
-    return any(line.startswith(f"{rule}: ") for line in diff.safe)
 
 
 def has_retries(outcome: SweepOutcome, continuing: Continue) -> bool:

@@ -153,7 +153,7 @@ def test_extending_is_done_or_refused_however_the_search_has_ended(
         return
     with pytest.raises(SpecError, match=f"ended by {rule} before it completed; raise {rule}"):
         reopens(ended, Changes(), again)
-    assert reopens(ended, Changes(safe=(f"{rule}: 1 -> 2",)), again)
+    assert reopens(ended, Changes(safe=(f"{rule}: 1 -> 2",), moved=frozenset({rule})), again)
     with pytest.raises(SpecError, match="set num_samples to a number"):
         reopens(ended.model_copy(update={"is_open_ended": True}), Changes(), again)
 
