@@ -10,6 +10,7 @@ import pytest
 from prefect.states import Completed, State
 
 import raysweep as rs
+from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.outcome import Decision
 from raysweep.pipeline.approval import champion_line
 from raysweep.runs.across_runs.approvals import decide_night
@@ -113,8 +114,9 @@ def test_a_training_too_late_is_skipped_and_a_rollback_reaches_the_registry(
     assert night.train is None
     assert night.skipped.startswith("training not begun: the one before took ")
     assert states["train"].name == "Skipped"
+    registry = RegistrySpec.of(desk.night("n2", 1.0)["registry"])
     for changed in (True, False):
-        shown = flows.roll_back("night", str(desk.storage), by="ann", why="slow")
+        shown = flows.roll_back("night", str(desk.storage), by="ann", why="slow", registry=registry)
         assert (shown["changed"], shown["champion"]["key"]) == (changed, "n1")
         assert shown["registry"] == "registered: version v-n1"
     assert desk.truth("n1") == ("n1", [], ["n1", "n1"])
