@@ -39,6 +39,7 @@ _COMPARISONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
+NO_FUNCTIONS: Final[Mapping[str, Callable[..., float]]] = {}
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -156,20 +157,28 @@ def _is_boolean(node: ast.expr) -> bool:
     return isinstance(node, ast.Compare)
 
 
-def compiled(node: ast.expr, names: list[Name], switches: Collection[tuple[str, ...]] = ()) -> Value:
-    """A node as a function of the config; adds to `names`. Raises Problem: whatever is not listed here."""
+def compiled(
+    node: ast.expr,
+    names: list[Name],
+    switches: Collection[tuple[str, ...]] = (),
+    functions: Mapping[str, Callable[..., float]] = NO_FUNCTIONS,
+) -> Value:
+    """A node as a function of the config; adds to `names`. Raises Problem: whatever is not listed here.
+
+    `functions`: those of numbers that may be called, by name.
+    """
     if isinstance(node, ast.BoolOp):
-        parts = [compiled(each, names, switches) for each in node.values]
+        parts = [compiled(each, names, switches, functions) for each in node.values]
         combine = all if isinstance(node.op, ast.And) else any
         return lambda config: combine(part(config) for part in parts)
     if isinstance(node, ast.Compare):
-        return _comparison(node, names, switches)
+        return _comparison(node, names, switches, functions)
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        left, right = (compiled(each, names, switches) for each in (node.left, node.right))
+        left, right = (compiled(each, names, switches, functions) for each in (node.left, node.right))
         compute = _ARITHMETIC[type(node.op)]
         return lambda config: compute(_number(left(config)), _number(right(config)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-        inner, is_not = compiled(node.operand, names, switches), isinstance(node.op, ast.Not)
+        inner, is_not = compiled(node.operand, names, switches, functions), isinstance(node.op, ast.Not)
         return lambda config: not inner(config) if is_not else -_number(inner(config))
     if isinstance(node, ast.Constant) and type(node.value) in (int, float, str, bool, type(None)):
         constant = node.value
@@ -177,6 +186,8 @@ def compiled(node: ast.expr, names: list[Name], switches: Collection[tuple[str, 
     if isinstance(node, ast.Name) and node.id in _CONSTANTS:
         known = _CONSTANTS[node.id]
         return lambda config: known
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
+        return _call(node, names, functions)
     name = _name(node)
     names.append(name)
     if tuple(map(str, name)) in switches:
@@ -184,8 +195,21 @@ def compiled(node: ast.expr, names: list[Name], switches: Collection[tuple[str, 
     return lambda config: value_at(config, name)
 
 
-def _comparison(node: ast.Compare, names: list[Name], switches: Collection[tuple[str, ...]]) -> Value:
-    values = [compiled(each, names, switches) for each in (node.left, *node.comparators)]
+def _call(node: ast.Call, names: list[Name], functions: Mapping[str, Callable[..., float]]) -> Value:
+    if node.keywords or not node.args:
+        raise Problem(f"{ast.unparse(node)!r} is not a call of numbers", "write sqrt(a) or max(a, b)")
+    function = functions[ast.unparse(node.func)]
+    values = [compiled(each, names, (), functions) for each in node.args]
+    return lambda config: function(*(_number(value(config)) for value in values))
+
+
+def _comparison(
+    node: ast.Compare,
+    names: list[Name],
+    switches: Collection[tuple[str, ...]],
+    functions: Mapping[str, Callable[..., float]],
+) -> Value:
+    values = [compiled(each, names, switches, functions) for each in (node.left, *node.comparators)]
     compares = []
     for op in node.ops:
         if type(op) not in _COMPARISONS:
