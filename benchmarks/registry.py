@@ -178,6 +178,12 @@ _ALL: Final = (
     _named("search-failures", "failures", ray=False, tiny=_HUNT | {"ours": ("auto",)}, why_left_out=_LONG),
     _named("search-simplex", "simplexes", ray=False, tiny=_HUNT | {"searches": ("tpe",)}, why_left_out=_LONG),
     _named("search-priors", "beliefs", ray=False, tiny=_HUNT | {"searches": ("tpe",)}, why_left_out=_LONG),
+    _named(
+        "transfer-law",
+        "transfer_law",
+        ray=False,
+        tiny={"draws": 2, "counts": (12,), "kinds": ("random", "asha")},
+    ),
     _named("drift", "drift", ray=False, tiny={"seeds": 1, "nights": 18, "jump": 3}),
     _named("import", "imports", ray=False, tiny={"least": 1}),
     _named("report", "report", ray=False, tiny={"sizes": ((20, 3),), "has_browser": False}),
