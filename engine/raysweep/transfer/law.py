@@ -20,7 +20,7 @@ from raysweep.transfer.trials import read_scale, read_trials
 
 Verdict = Literal["carries", "edge", "does not carry", "too few"]
 EDGE: Final = 0.25
-"""From this probability on that the optimum is outside the space, the verdict is `edge`."""
+"""From this probability on that the optimum is at a bound or beyond, the verdict is `edge`."""
 FEWEST: Final = 6
 """A law requires so many trials beyond one for each scale, and two for each number beyond two."""
 
@@ -137,7 +137,9 @@ class Law:
         yield from self._too_few(point)
         yield from self._disagreements()
         for at, number in point.numbers:
-            for share, bound, side in zip(point.outside(at), (0.0, 1.0), ("below", "above"), strict=True):
+            for share, bound, side in zip(
+                point.outside(at), (0.0, 1.0), ("at or below", "at or above"), strict=True
+            ):
                 if share > EDGE and point.matters(at):
                     value, end = point.optima[number.name], number.raw(bound)
                     yield Reason(

@@ -20,6 +20,8 @@ PART: Final = 0.8
 """Which part of the probability an interval holds."""
 SCORE_NOISE: Final = 0.1
 """The standard deviation of a full run's score, in units."""
+MARGIN: Final = 0.05
+"""An optimum this near to a bound, as a part of the range, is at the bound."""
 MOST_ROUNDS: Final = 200
 
 
@@ -81,11 +83,11 @@ class Point:
         return np.sqrt(np.diag(self._surface.optimum_covariance(self._features)))
 
     def outside(self, at: int) -> tuple[float, float]:
-        """The probabilities that the optimum of a number is below and above its bounds."""
+        """The probabilities that the optimum of a number is at or beyond its lower and its upper bound."""
         if not self._parameters.numbers[at].is_bounded:
             return 0.0, 0.0
         normal = NormalDist(float(self.optimum[at]), max(float(self.sds[at]), 1e-9))
-        return normal.cdf(0.0), 1.0 - normal.cdf(1.0)
+        return normal.cdf(MARGIN), 1.0 - normal.cdf(1.0 - MARGIN)
 
     def matters(self, at: int) -> bool:
         """Whether half the range of a number moves the score by more than an error."""
