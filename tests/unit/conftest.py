@@ -72,3 +72,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str],
 def store(request: pytest.FixtureRequest, store_url: Callable[[str], str]) -> Store:
     """An empty store, of each kind in turn."""
     return open_store(store_url(request.param))
+
+
+@pytest.fixture(autouse=True)
+def no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stores here list what they hold: a segment that is taken away is missing at once."""
+    monkeypatch.setattr("raysweep.storage.journal.objects.LAG_S", 0.2)

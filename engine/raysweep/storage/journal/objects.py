@@ -5,14 +5,17 @@
 
 Objects may overlap while controllers compact; what one number holds is the same in all of them, so reading
 takes the widest. A listing is no snapshot: an object may be merged and deleted between listing and reading,
-and what is merged while a listing runs may be in it neither by itself nor merged. Then we list again: only
-what is missing every time is damage, and the end is only where the next listing shows nothing merged either.
+and what is merged while a listing runs may be in it neither by itself nor merged. In some stores and network
+file systems a listing also lags by seconds: a new object is not in it yet, a deleted one still is. So what is
+missing is read by its name, and we list again: only what stays missing for `LAG_S` is damage, and the end is
+only where the next listing shows nothing merged either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from time import sleep
+from time import monotonic, sleep
+from typing import Final
 
 from raysweep.errors import JournalDamagedError, SegmentExistsError
 from raysweep.storage.journal.compaction import compact
@@ -20,7 +23,9 @@ from raysweep.storage.journal.names import SegmentObject, cover, parse_name
 from raysweep.storage.journal.segment import RESTORE_FIX, Segment, split_merged
 from raysweep.storage.objects.store import Store
 
-_RELISTINGS = 4
+LAG_S: Final = 5.0
+"""How long a listing may lag behind what was written."""
+_PAUSE_S: Final = 0.05
 
 
 class ObjectJournal:
@@ -59,7 +64,7 @@ class ObjectJournal:
         self._next = number + 1
 
     def read_from(self, number: int) -> Iterator[Segment]:
-        position, fruitless = number, 0
+        position, since, pause_s = number, monotonic(), 0.0
         damaged: dict[tuple[int, int], JournalDamagedError] = {}
         while True:
             objects = [item for item in self.list_objects() if (item.first, item.last) not in damaged]
@@ -84,10 +89,22 @@ class ObjectJournal:
                 is_end = not any(item.last >= position for item in objects)
                 if is_end and not (objects and self._was_merged(position, damaged.keys(), listings=1)):
                     return
-            fruitless = fruitless + 1 if (position, len(damaged)) == (start, bad) else 0
-            if fruitless >= _RELISTINGS:
+            if (position, len(damaged)) == (start, bad) and (found := self._unlisted(position)) is not None:
+                yield found
+                position += 1
+            if (position, len(damaged)) != (start, bad):
+                since, pause_s = monotonic(), 0.0
+            elif monotonic() - since >= LAG_S:
                 raise self._gap(position)
-            sleep(0.05 * fruitless)
+            else:
+                pause_s = min(1.0, 2 * pause_s + _PAUSE_S)
+                sleep(pause_s)
+
+    def _unlisted(self, position: int) -> Segment | None:
+        """The segment at `position`, if it is there although the listing lacks it."""
+        item = SegmentObject(first=position, last=position)
+        segments = self._load(item, position, frozenset())
+        return segments[0] if segments else None
 
     def compact(self) -> Iterator[None]:
         return compact(self)
