@@ -14,7 +14,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-versions test-all faults chaos storms mutants structure check bench docs pictures tutorial tour release constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-programs test-trackers test-pythons test-versions test-all faults chaos storms mutants structure check bench everyday docs pictures tutorial tour release constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -286,6 +286,11 @@ BENCH ?=
 ## bench: beside Ray Tune and bare Ray in one run, as JSON (BENCH=noop)
 bench: setup
 	@$(BIN)/python -m benchmarks $(BENCH)
+
+AGAINST ?=
+## everyday: figures of daily use, beside another checkout of this repository: every night and before a release (AGAINST=../before)
+everyday: setup
+	@$(BIN)/python -m benchmarks everyday $(if $(AGAINST),--against '$(AGAINST)')
 
 ## docs: the documentation in site/
 docs: setup

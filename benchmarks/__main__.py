@@ -1,5 +1,7 @@
 """`python -m benchmarks [NAME …] [--rounds N] [--json FILE] [--tiny] [--list]`
 
+`python -m benchmarks everyday --help` has options of its own.
+
 Each benchmark runs in a process of its own; JSON on stdout, progress on stderr.
 
 Exit codes: 0 every benchmark ran (whether its targets were met, the JSON says), 1 one failed, 2 bad input.
@@ -17,6 +19,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.everyday.__main__ import main as everyday
 from benchmarks.measure import Json, machine
 from benchmarks.registry import BENCHMARKS, left_out
 
@@ -27,6 +30,8 @@ USUAL = [name for name, benchmark in BENCHMARKS.items() if not benchmark.is_extr
 
 def main() -> int:
     """Run what was asked for, print the JSON, return the exit code."""
+    if sys.argv[1:2] == ["everyday"]:
+        return everyday(sys.argv[2:])
     asked = parse(sys.argv[1:])
     if asked.list:
         for name, benchmark in BENCHMARKS.items():

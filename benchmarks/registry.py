@@ -90,6 +90,13 @@ _ALL: Final = (
         is_long=True,
         why_left_out="takes a quarter of an hour",
     ),
+    _named(
+        "everyday",
+        "everyday.tiny",
+        ray=False,
+        tiny={"is_tiny": True},
+        why_left_out="compares with another tree: make everyday AGAINST=TREE",
+    ),
     _named("outcome-scale", "outcome_scale", ray=False, tiny={"trials": 50}),
     _named(
         "storage-year",

@@ -35,10 +35,15 @@ def calls(operation: Callable[[], object], name: str = "") -> int:
 
 
 def exponent(operation: Callable[[int], object], fewer: int, more: int) -> float:
-    """The power of n with which the calls grow between two sizes.
+    """As `exponent_prepared`, of an operation that takes its size."""
+    return exponent_prepared(lambda size: partial(operation, size), fewer, more)
+
+
+def exponent_prepared(prepare: Callable[[int], Callable[[], object]], fewer: int, more: int) -> float:
+    """The power of n with which the calls of what `prepare(n)` returns grow between two sizes.
 
     What every call costs, whatever the size, is that of the size 1, and is left out.
     """
-    operation(1)  # what is imported and cached at the first call is no growth
-    fixed, few, many = (calls(partial(operation, size)) for size in (1, fewer, more))
+    prepare(1)()  # what is imported and cached at the first call is no growth
+    fixed, few, many = (calls(prepare(size)) for size in (1, fewer, more))
     return math.log(max(many - fixed, 1) / max(few - fixed, 1)) / math.log(more / fewer)
