@@ -43,7 +43,8 @@ def run_inside(
     may."""
     space = {"size_bytes": size_bytes, "reports": reports, "step_s": 0.0, "inside_s": inside_s}
     space |= {"is_s3": False}
-    shown, samples = compare([own(space, is_handed=True), tune(space)], rounds, "checkpoint")
+    contenders = [own(space, is_handed=True), tune(space)]
+    shown, samples = compare(contenders, rounds, "checkpoint", own="handed")
     blocked = {name: _median(each, "blocked_s") for name, each in samples.items()}
     return {
         "what": f"{reports} checkpoints of {size_bytes / MB:.0f} MB, {inside_s} s of work before each report",
