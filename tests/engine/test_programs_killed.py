@@ -163,3 +163,36 @@ def test_a_deadline_ends_a_program_and_the_reopened_sweep_resumes_it(
     assert rows[-1]["epoch"] == EPOCHS
     assert rows[: len(before)] == before
     assert not running(str(script))
+
+
+def test_a_line_that_a_kill_cuts_is_no_score_and_reaches_no_target(
+    ray_cluster: RayConnection, storage: Path, tmp_path: Path
+) -> None:
+    """`loss=1` of `loss=14.9` would end the sweep as a success."""
+    script = tmp_path / "cut.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "done = sys.argv[1]\n"
+        "if not os.path.exists(done):\n"
+        "    open(done, 'w').close()\n"
+        "    os.write(1, b'loss=15.2\\nloss=1')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "os.write(1, b'loss=15.2\\nloss=14.9\\n')\n"
+    )
+    spec = rs.SweepSpec(
+        name="t",
+        command=["{python}", str(script), f"{tmp_path}/done-{{number}}"],
+        program={"metrics": {"stdout": r"loss=(?P<loss>\S+)"}},
+        param_space={"x": {"uniform": [0, 1]}},
+        metric="loss",
+        mode="min",
+        num_samples=2,
+        stop={"target": 2.0},
+        storage_path=str(storage),
+    )
+    outcome = rs.run_sweep(spec, key="k")
+    assert outcome.status == "completed"
+    assert [(trial.state, trial.num_attempts, trial.score) for trial in outcome.trials] == [
+        ("completed", 2, 14.9)
+    ] * 2
+    assert 1.0 not in [row["loss"] for trial in (0, 1) for row in rows_of(storage, trial)]
