@@ -23,6 +23,8 @@ def plain(value: Any, path: Path = (), *, keeps_tuples: bool = False) -> Any:
     Tuples become lists and numpy scalars become numbers. Raises Problem for anything else, with the path.
     `keeps_tuples`: tuples stay tuples, and `{"tuple": [...]}` becomes one (see `raysweep.documents.tuples`).
     """
+    if type(value) is int and -(2**63) <= value < 2**63:  # most values of a long choice
+        return value
     value = unwrap_number(value)
     if value is None or isinstance(value, bool):
         return value

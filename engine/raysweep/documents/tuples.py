@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 MARK: Final = "tuple"
+SCALARS: Final = frozenset({int, float, str, bool, type(None)})
+"""The types of most values, which hold no others: they are passed over quickly."""
 Tuples = Sequence[Sequence[Any]]
 """For each parameter with tuples: its path in a config, and those of its values that hold tuples, marked."""
 
@@ -23,6 +25,8 @@ def is_marked(value: Any) -> bool:
 
 def has_tuple(value: Any) -> bool:
     """Whether a tuple is anywhere in a Python value."""
+    if type(value) in SCALARS:
+        return False
     if isinstance(value, Mapping):
         return any(map(has_tuple, value.values()))
     return isinstance(value, tuple) or (isinstance(value, list) and any(map(has_tuple, value)))
@@ -30,6 +34,8 @@ def has_tuple(value: Any) -> bool:
 
 def marked(value: Any) -> Any:
     """A Python value as JSON, each tuple as `{"tuple": [...]}`."""
+    if type(value) in SCALARS:
+        return value
     if isinstance(value, Mapping):
         return {key: marked(item) for key, item in value.items()}
     if isinstance(value, tuple):
@@ -39,6 +45,8 @@ def marked(value: Any) -> Any:
 
 def unmarked(value: Any) -> Any:
     """The Python value of what `marked` gave."""
+    if type(value) in SCALARS:
+        return value
     if is_marked(value):
         return tuple(unmarked(item) for item in value[MARK])
     if isinstance(value, Mapping):
@@ -48,6 +56,8 @@ def unmarked(value: Any) -> Any:
 
 def as_lists(value: Any) -> Any:
     """A value with a list for each tuple, marked or not: the form in which configs are stored."""
+    if type(value) in SCALARS:
+        return value
     if is_marked(value):
         return [as_lists(item) for item in value[MARK]]
     if isinstance(value, Mapping):

@@ -52,6 +52,8 @@ _WANDB_KEYS: Final = frozenset(
     {"distribution", "values", "value", "probabilities", "min", "max", "q", "mu", "sigma", "a", "b"}
 )
 _OPTUNA_KEYS: Final = frozenset({"type", "name", "low", "high", "step", "log", "q"})
+_TELLING: Final = frozenset({"_type", "parameterType", "distribution", "values", "low", "type", *_ALIASES})
+"""Each search space of another tool has one of these keys."""
 _CALL: Final = re.compile(r"(?:tune\.)?([a-z_]+)\((.*)\)", re.DOTALL)
 _HYDRA: Final = {"choice": "choice", "interval": "uniform", "range": "randint"}
 
@@ -126,6 +128,8 @@ def _of_bounds(value: Mapping[Any, Any]) -> dict[str, Any] | None:
 
 def _of_mapping(value: Mapping[Any, Any]) -> Translation | None:
     keys = set(value)
+    if keys.isdisjoint(_TELLING):
+        return None
     if keys == {"_type", "_value"} and isinstance(value["_type"], str):
         return "NNI", _numeric(_NNI.get(value["_type"], value["_type"]), value["_value"])
     if {"parameterType", "feasibleSpace"} <= keys and isinstance(value["feasibleSpace"], Mapping):

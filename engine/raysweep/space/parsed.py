@@ -28,7 +28,7 @@ from typing import Any
 from raysweep.documents.code import ray_objects
 from raysweep.documents.code.trainable import load_function, trainable_ref
 from raysweep.documents.json_values import plain, text_key, unwrap_number
-from raysweep.documents.tuples import Tuples, as_lists, is_marked, marked
+from raysweep.documents.tuples import SCALARS, Tuples, as_lists, is_marked, marked
 from raysweep.documents.validation import Path, Problem, did_you_mean, dotted, nearest, show
 from raysweep.errors import SpecError
 from raysweep.space.bounds import NUMERIC, WHOLE, read_numbers
@@ -59,7 +59,7 @@ from raysweep.space.held_tuples import same_in_json, tuples_of
 from raysweep.space.other_tools import refuse_space_of_another_tool
 from raysweep.space.priors import number_prior, read_prior, weights_of
 from raysweep.space.simplex import read_simplex, simplex_of
-from raysweep.space.vocabulary import BESIDE, LISTS, PRIOR, VOCABULARY, word_of
+from raysweep.space.vocabulary import BESIDE, LISTS, PRIOR, VOCABULARY, WORDS, word_of
 
 MAX_DRAWS = 10_000
 """How many configs are drawn to find one that satisfies `where`."""
@@ -325,7 +325,7 @@ def _normal(value: Any, path: Path) -> Any:
 
 
 def _normal_mapping(value: Mapping[Any, Any], path: Path) -> dict[str, Any]:
-    words = [key for key in value if key in VOCABULARY]
+    words = [key for key in value if key in WORDS]
     if words and word_of(value) is None:
         _refuse_beside(words[0], value, path)
     if words:
@@ -469,6 +469,8 @@ def _refuse_domain_inside(value: Any, path: Path) -> None:
 
 
 def _hides_domain(value: Any) -> bool:
+    if type(value) in SCALARS:
+        return False
     if ray_objects.is_tune_domain(value):
         return True
     if isinstance(value, Mapping):
@@ -480,6 +482,8 @@ def space_to_json(space: Mapping[str, Any]) -> dict[str, Any]:
     """A normalised space as JSON: functions as references, tuples marked."""
 
     def written(value: Any) -> Any:
+        if type(value) in SCALARS:
+            return value
         if isinstance(value, dict):
             return {key: written(item) for key, item in value.items()}
         if isinstance(value, list):

@@ -9,6 +9,7 @@ from raysweep.space.bounds import NUMERIC
 
 LISTS: Final = ("choice", "grid_search")
 VOCABULARY: Final[tuple[str, ...]] = (*NUMERIC, *LISTS, "simplex", "const", "sample_from")
+WORDS: Final = frozenset(VOCABULARY)
 PRIOR: Final = "prior"
 BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
     "simplex": ("min", "step"),
@@ -20,10 +21,13 @@ BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
 
 def word_of(node: Any) -> str | None:
     """The word of the domain that a node of a space is; None: it is no domain."""
-    if not isinstance(node, Mapping):
+    if type(node) is not dict and not isinstance(node, Mapping):
         return None
-    words = [key for key in node if key in VOCABULARY]
+    words = WORDS.intersection(node)
     if len(words) != 1:
         return None
-    beside = BESIDE.get(words[0], ())
-    return words[0] if all(key == words[0] or key in beside for key in node) else None
+    (word,) = words
+    if len(node) == 1:
+        return word
+    beside = BESIDE.get(word, ())
+    return word if all(key == word or key in beside for key in node) else None

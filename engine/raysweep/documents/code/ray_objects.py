@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from raysweep.documents.validation import Path, Problem, show
 
 
 def _is_a(value: Any, module: str, names: tuple[str, ...]) -> bool:
-    return any(base.__name__ in names and base.__module__.startswith(module) for base in type(value).__mro__)
+    kind: type = type(value)
+    return _has_base(kind, module, names)
+
+
+@lru_cache(256)
+def _has_base(kind: type, module: str, names: tuple[str, ...]) -> bool:
+    return any(base.__name__ in names and base.__module__.startswith(module) for base in kind.__mro__)
 
 
 def is_tune_domain(value: Any) -> bool:
