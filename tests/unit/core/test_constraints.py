@@ -8,7 +8,7 @@ import pytest
 
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.state.invariants import check
-from raysweep.core.views.scores import current_best, ranked
+from raysweep.core.views.scores import best_of, ranked
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SweepFailedError
@@ -52,7 +52,7 @@ def outcome_of(sweep: Sweep) -> SweepOutcome:
 def test_what_breaks_a_constraint_is_never_the_best_and_stands_behind() -> None:
     sweep = bounded(4)
     done(sweep, 0, (0.1, 50.0))
-    assert current_best(sweep.state) is None, "no trial satisfies it yet"
+    assert best_of(sweep.state, sweep.state.trials.values()) is None, "no trial satisfies it yet"
     done(sweep, 1, (0.5, 20.0))
     done(sweep, 2, (0.2, 21.0))
     done(sweep, 3, (0.9, 3.0))
@@ -182,7 +182,9 @@ def test_a_scheduler_compares_by_the_metric_alone() -> None:
     commands = report(sweep, 1, (0.5, 10.0))
     assert [c.trial for c in commands if isinstance(c, cmd.StopTrial)] == [1]
     sweep.stopped(1)
-    assert current_best(sweep.state) is sweep.state.trials[1], "it is the one that satisfies it"
+    assert best_of(sweep.state, sweep.state.trials.values()) is sweep.state.trials[1], (
+        "it is the one that satisfies it"
+    )
 
 
 def test_the_trials_that_keep_checkpoints_are_first_those_that_satisfy_them() -> None:
@@ -201,6 +203,6 @@ def test_a_state_that_was_stored_goes_on_with_the_same_best() -> None:
     done(sweep, 1, (0.5, 10.0))
     again = SweepState.from_json(sweep.state.to_json())
     assert again.to_json() == sweep.state.to_json()
-    best = current_best(again)
+    best = best_of(again, again.trials.values())
     assert best is not None
     assert best.number == 1

@@ -10,7 +10,7 @@ import pytest
 from raysweep.core import SweepState, explain, make_outcome
 from raysweep.core.handlers import transitions
 from raysweep.core.views.result import trial_outcome
-from raysweep.core.views.scores import current_best, ranked
+from raysweep.core.views.scores import best_of, ranked
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
@@ -129,17 +129,17 @@ def test_a_sweep_that_has_not_ended_has_no_outcome() -> None:
 def test_the_best_so_far_is_of_ended_cancelled_and_running_trials() -> None:
     world = World(make_spec(num_samples=3), length=5)
     world.start(capacity=3)
-    assert current_best(world.state) is None
+    assert best_of(world.state, world.state.trials.values()) is None
     world.until(lambda: len(world.state.trials) == 3)
     world.until(lambda: all(trial.results.reports for trial in world.state.trials.values()))
     expected = min(
         world.state.trials.values(), key=lambda trial: (trial.results.last_score or 0.0, trial.number)
     )
-    assert current_best(world.state) is expected
+    assert best_of(world.state, world.state.trials.values()) is expected
     world.send(ev.CancelRequested(at=world.now))
     world.drain()
     assert set(world.state.line.counts) >= {"cancelled"}
-    assert current_best(world.state) is ranked(world.state)[0]
+    assert best_of(world.state, world.state.trials.values()) is ranked(world.state)[0]
 
 
 def test_the_state_as_json() -> None:

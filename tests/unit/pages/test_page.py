@@ -16,13 +16,13 @@ import pytest
 from benchmarks import report as report_benchmark
 from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
 from raysweep.pages import write_report
-from raysweep.pages.dashboard import server
+from raysweep.pages.dashboard import app
 from raysweep.pages.page import SCRIPTS, STYLE, as_block, render
 from tests.unit.pages.sweeps import store, unfinished
 
 ROOT = Path(__file__).parents[3]
 
-PARTS = {*SCRIPTS, *server.SCRIPTS, STYLE}
+PARTS = {*SCRIPTS, *app.SCRIPTS, STYLE}
 
 
 def block(text: str) -> Any:
