@@ -13,6 +13,7 @@ from raysweep.space.branches import LeafPath
 from raysweep.space.domains import Choice, Domain, Float, Integer, Normal
 from raysweep.space.parsed import Space
 from raysweep.space.units import within
+from raysweep.transfer.trials import as_float
 
 FEWEST_NUMBERS: Final = 3
 """A choice between fewer numbers is a choice between categories."""
@@ -49,10 +50,10 @@ class Number:
 
     def coordinate(self, value: Any, field: str) -> float:
         """The coordinate of a value. Raises SpecError."""
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or (self.is_log and value <= 0):
+        found = as_float(value)
+        if found is None or not math.isfinite(found) or (self.is_log and found <= 0):
             raise SpecError(field, f"{show(value)} is not in its domain", "give the value that the trial had")
-        at = math.log(value) if self.is_log else float(value)
+        at = math.log(found) if self.is_log else found
         return (at - self.low) / self.width
 
     def raw(self, coordinate: float) -> float:

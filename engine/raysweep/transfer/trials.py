@@ -91,6 +91,9 @@ def _check(trial: Any, field: str) -> None:
     for key in KEYS[:2]:
         if not isinstance(trial[key], Mapping) or not trial[key]:
             raise SpecError(f"{field}.{key}", f"expected names and values, got {show(trial[key])}", EXAMPLE)
+    for name in trial["scale"]:
+        if not isinstance(name, str):
+            raise SpecError(f"{field}.scale", f"the name of a scale is a text, got {show(name)}", EXAMPLE)
 
 
 def _scale(given: Mapping[str, Any], names: Sequence[str], field: str) -> tuple[float, ...]:
@@ -106,19 +109,30 @@ def _scale(given: Mapping[str, Any], names: Sequence[str], field: str) -> tuple[
 
 
 def _positive(value: Any, field: str) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 < value < math.inf:
+    found = as_float(value)
+    if found is None or not 0 < found < math.inf:
         raise SpecError(field, f"must be a number > 0, got {show(value)}", "give the size, as 20000")
-    return float(value)
+    return found
 
 
 def _score(value: Any, mode: Mode, field: str) -> float:
     """Less is better; what is not finite diverged."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    found = as_float(value)
+    if found is None:
         raise SpecError(field, f"expected a number or null, got {show(value)}", "give the trial's metric")
-    if not math.isfinite(value):
+    if not math.isfinite(found):
         return math.inf
-    return float(value) if mode == "min" else -float(value)
+    return found if mode == "min" else -found
+
+
+def as_float(value: Any) -> float | None:
+    """A number as a float, infinite where it is too large for one; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _longest(given: Sequence[Mapping[str, Any]], scales: Sequence[tuple[float, ...]]) -> dict[Any, float]:

@@ -32,6 +32,11 @@ def changed(number: int, **fields: Any) -> list[dict[str, Any]]:
         (changed(3, scale={"rows": 5, "tokens": 1}), "trials[3].scale", "'tokens' is not a scale"),
         (changed(3, scale={"rows": 0}), "trials[3].scale.rows", "must be a number > 0, got 0"),
         (changed(3, scale={"rows": "many"}), "trials[3].scale.rows", "got 'many'"),
+        (changed(3, scale={"rows": 10**400}), "trials[3].scale.rows", "must be a number > 0"),
+        (changed(3, scale={"rows": 5, 7: 1}), "trials[3].scale", "the name of a scale is a text, got 7"),
+        (changed(0, scale={"rows": 5, None: 1}), "trials[0].scale", "is a text, got None"),
+        (changed(3, status="stopped", step=10**400), "trials[3].step", "must be a number > 0"),
+        (changed(3, config={"lr": 10**400, "width": 1.0}), "trials[3].config.lr", "is not in its domain"),
         (changed(3, score="good"), "trials[3].score", "expected a number or null, got 'good'"),
         (changed(3, config={"lr": 0.01}), "trials[3].config", "has no 'width'"),
         (changed(3, config={"lr": "x", "width": 1.0}), "trials[3].config.lr", "'x' is not in its domain"),
@@ -64,6 +69,7 @@ def test_a_space_or_a_mode_that_is_none() -> None:
         ({}, "has no 'rows'"),
         ({"row": 5}, "has no 'rows'"),
         ({"rows": 5, "tokens": 7}, "'tokens' is not a scale of the trials"),
+        ({"rows": 10**400}, "must be a number > 0"),
         ({"rows": -5}, "must be a number > 0, got -5"),
         (7, "expected a mapping, got 7"),
     ],
@@ -79,3 +85,10 @@ def test_all_scores_alike_are_refused_by_the_verdict() -> None:
     carried = fit([trial | {"score": 0.5} for trial in TRIALS], space=SPACE, mode="min").at({"rows": 1e6})
     assert carried.verdict == "does not carry"
     assert carried.score == pytest.approx(0.5, abs=1.0)
+
+
+def test_a_score_too_large_for_a_float_is_one_that_diverged() -> None:
+    given = changed(3, score=10**400)
+    assert fit(given, space=SPACE, mode="min").at({"rows": 1e6}) == fit(
+        changed(3, score=math.inf), space=SPACE, mode="min"
+    ).at({"rows": 1e6})
