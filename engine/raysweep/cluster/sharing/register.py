@@ -209,9 +209,18 @@ class Register:
 
 
 def _check(claim: Claim) -> None:
-    """Refuse what no controller of this version writes. Raises: ValueError, TypeError."""
+    """Refuse what no controller of this version writes: it would fail in the division, in each controller.
+
+    Raises: ValueError, TypeError, AttributeError.
+    """
+    texts, counts = [claim.owner, *claim.off], [claim.wants, claim.holds, claim.needed]
+    counts += [claim.priority, *claim.places.values()]
+    is_dated = claim.deadline is None or math.isfinite(claim.deadline)
+    if not (all(isinstance(each, str) for each in texts) and all(type(each) is int for each in counts)):
+        raise TypeError(f"{claim} is not a claim")
     numbers = [claim.weight, claim.wants, claim.holds, claim.needed, claim.used]
     numbers += [*claim.bundle.values(), *claim.held.values(), *claim.places.values()]
     numbers += [amount for bundle in claim.shape for amount in bundle.values()]
-    if not all(math.isfinite(number) and number >= 0 for number in numbers) or claim.weight <= 0:
+    are_amounts = all(math.isfinite(number) and number >= 0 for number in numbers)
+    if not are_amounts or not is_dated or claim.weight <= 0:
         raise ValueError(f"{claim} is not a claim")

@@ -88,6 +88,19 @@ def test_the_lease_of_an_earlier_controller_of_the_sweep_counts_for_nothing() ->
         '{"renewals": 1, "owner": "x", "bundle": {"CPU": -1}, "wants": 5}',
         '{"renewals": 1, "owner": "x", "bundle": {"CPU": 1}, "wants": NaN}',
         '{"renewals": 1, "owner": "x", "bundle": {"CPU": 1}, "wants": "5"}',
+        *(
+            json.dumps({"renewals": 1, "owner": "x", "bundle": {"CPU": 1}, "wants": 5} | odd)
+            for odd in (
+                {"owner": 5},
+                {"priority": None},
+                {"priority": "x"},
+                {"deadline": "tomorrow"},
+                {"off": None},
+                {"off": [["node"]]},
+                {"holds": 2.5},
+                {"places": {"node": 1.5}},
+            )
+        ),
     ],
 )
 def test_a_lease_that_cannot_be_read_is_passed_over(text: str) -> None:
