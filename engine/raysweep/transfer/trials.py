@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from raysweep.documents.json_values import unwrap_number
 from raysweep.documents.mode import MODES, Mode
 from raysweep.documents.validation import did_you_mean, show
 from raysweep.errors import SpecError
@@ -126,7 +127,8 @@ def _score(value: Any, mode: Mode, field: str) -> float:
 
 
 def as_float(value: Any) -> float | None:
-    """A number as a float, infinite where it is too large for one; None for anything else."""
+    """A number, of NumPy too, as a float, infinite where it is too large for one; None for anything else."""
+    value = unwrap_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

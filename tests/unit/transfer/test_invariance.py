@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,3 +80,19 @@ def test_parameters_of_other_names(seed: int) -> None:
     assert second.verdict == first.verdict
     expected = {"z": first.config["lr"], "a": first.config["width"]}
     assert second.config == pytest.approx(expected, rel=0.03)
+
+
+def test_numbers_of_numpy_as_a_data_frame_has_them() -> None:
+    trials = Bowl(moves=0.05).trials(1)
+    numpy = [
+        {
+            "scale": {name: np.int64(size) for name, size in trial["scale"].items()},
+            "config": {
+                name: np.int64(value) if isinstance(value, int) else np.float64(value)
+                for name, value in trial["config"].items()
+            },
+            "score": np.float64(trial["score"]),
+        }
+        for trial in trials
+    ]
+    same(carried(trials), carried(numpy, target={"rows": np.int64(300_000)}))
