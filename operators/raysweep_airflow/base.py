@@ -41,6 +41,8 @@ class JobOperator(BaseOperator):
     """What the fields with templates are; empty for any JSON."""
     accept_partial: bool = True
     deadline_from: str = "now"
+    is_job_operator: ClassVar[bool] = True
+    """Whether `upstream` reads a job of it."""
     takes_job: bool = False
     """Whether it takes the job of the sweep before it where it is given none."""
 

@@ -52,9 +52,7 @@ def _expanded(task: Any) -> Any:
 
 def _job_of(task: Any) -> Any:
     """The job of one of raysweep's tasks, mapped or not; None for any other task."""
-    from raysweep_airflow.base import JobOperator
-
     kind = task.operator_class if task.is_mapped else type(task)
-    if not (isinstance(kind, type) and issubclass(kind, JobOperator)):
+    if not getattr(kind, "is_job_operator", False):
         return None
     return task.partial_kwargs.get("job") if task.is_mapped else task.job

@@ -57,12 +57,23 @@ class _Nodes:
         """Take a bundle where it fits; else clear the node that is best for it. No node: nothing is done."""
         nodes = self._free.keys() - set(claim.off)
         node = min(nodes, key=lambda node: (*self._moves(claim, bundle, node), node), default=None)
-        if node is None or self._moves(claim, bundle, node)[0] == inf:
+        if node is None or self._moves(claim, bundle, node)[0] == inf or self._comes_next(claim, bundle):
             return
         for other in self._others(claim, is_over=True) + self._others(claim, is_over=False):
             self._give_back(other, bundle, node)
         for name, amount in bundle.items():
             self._free[node][name] = self._free[node].get(name, 0.0) - amount
+
+    def _comes_next(self, claim: Claim, bundle: Bundle) -> bool:
+        """Whether it lacks room that the next slot of a sweep beyond its share gives, wherever that lies."""
+        if any(not _lack(bundle, room) for room in self._free.values()):
+            return False
+        return any(
+            not _lack(bundle, _sum(self._free[node], other.bundles[0]))
+            for other in self._others(claim, is_over=True)
+            for node, slots in self._slots[other.owner].items()
+            if slots and node in self._free
+        )
 
     def _moves(self, claim: Claim, bundle: Bundle, node: str) -> tuple[float, float, float]:
         """What a bundle lacks there: of sweeps within their share, of all; and what is left beside it.
@@ -113,6 +124,10 @@ class _Nodes:
         for name, amount in freed.items():
             room[name] = room.get(name, 0.0) + count * amount
         self._slots[other.owner][node] = self.kept.setdefault(other.owner, {})[node] = slots - count
+
+
+def _sum(room: Bundle, bundle: Bundle) -> dict[str, float]:
+    return {name: room.get(name, 0.0) + bundle.get(name, 0.0) for name in {*room, *bundle}}
 
 
 def _lack(bundle: Bundle, room: Bundle) -> float:
