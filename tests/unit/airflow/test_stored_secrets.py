@@ -53,7 +53,7 @@ def mapped(dag: DAG) -> Any:
 
 
 def mapped_gate(dag: DAG) -> Any:
-    return GateOperator.partial(task_id="t", spec={}, job=JOB, dag=dag).expand(outcome=[{}, {}])
+    return GateOperator.partial(task_id="t", spec="t.yaml", job=JOB, dag=dag).expand(outcome=[{}, {}])
 
 
 def mapped_training(dag: DAG) -> Any:

@@ -153,12 +153,10 @@ def test_sweep_specs(
     [
         ({"framework": "jax"}, "framework", "use one of 'data_parallel', 'torch', 'lightgbm'"),
         ({"scaling": {"num_workers": 0}}, "scaling.num_workers", "give a number >= 1"),
-        ({"num_workers": 2}, "num_workers", "did you mean 'scaling.num_workers'?"),
         ({"config": [1]}, "config", "give the config of a trial"),
         ({"trainable": ABSENT}, "trainable", "add it"),
         ({"trainable": "no_such_module:train"}, "trainable", "put its folder on PYTHONPATH"),
         ({"failure": {"max_failures": -1}}, "failure.max_failures", "give a number >= 0"),
-        ({"max_failures": 2}, "max_failures", "did you mean 'failure.max_failures'?"),
         ({"warm_start_checkpoint": "/nowhere/0"}, "warm_start_checkpoint", "give outcome.best.checkpoint_uri"),
     ],
 )  # fmt: skip

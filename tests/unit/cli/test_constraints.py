@@ -46,7 +46,8 @@ def test_the_best_is_one_that_satisfies_them(cli: Cli, tmp_path: Path) -> None:
     best = cli("best", *where)
     assert (best.code, best.err) == (0, "")
     assert best.out.startswith("loss 1  trial 00001\n")
-    assert "satisfies   latency_ms <= 20" in best.out
+    assert "  by          lowest loss, " in best.out
+    assert "latency_ms <= 20" in best.out
     found = json.loads(cli("best", *where, "--json").out)
     assert (found["number"], found["constraints"]) == (1, ["latency_ms <= 20"])
     assert found["violations"] == {"latency_ms <= 20": 0.0}
@@ -71,7 +72,7 @@ def test_without_one_that_satisfies_them_it_is_said(command: str, cli: Cli, tmp_
     said = "no trial satisfies latency_ms < 0; the nearest is trial 00003 with loss 3"
     if command == "best":
         assert (ran.code, ran.out) == (1, "")
-        assert f"{ID}: {said}; see raysweep trials" in ran.err
+        assert f"{ID} has no best trial: {said}; see raysweep trials" in ran.err
     else:
         assert ran.code == 0
         assert f"none: {said}" in " ".join(ran.out.split())

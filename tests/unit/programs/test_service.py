@@ -221,7 +221,7 @@ def test_a_port_at_which_another_server_listens_is_refused_before_the_start(
     with stranger(host) as port:
         message = refusal(run(fixed(["sleep", "20"], ready.format(at)), {"port": port}))
     assert re.search(
-        rf"^program\.service\.ready: \S+ \(process {os.getpid()}\) listens on port {port}", message
+        rf"^program\.service\.ready: .+ \(process {os.getpid()}\) listens on port {port}", message
     )
     assert message.endswith("and would be measured: write {port}, or end it")
 

@@ -161,7 +161,6 @@ def test_a_point_outside_the_space_is_refused_before_the_start(points: Any, mess
             {"points": [POINT], "search": {"configs": {"configs": [{"a": 1}]}}},
             r"points: cannot .* configs search",
         ),
-        ({"points_to_evaluate": [POINT]}, r"did you mean 'points'"),
     ],
 )
 def test_what_is_wrong_without_a_look_at_domains_is_told_at_once(fields: Any, message: str) -> None:
