@@ -113,12 +113,13 @@ def table_of(runs: Sequence[Run], parameters: Parameters) -> Table:
     """The trials as arrays. Raises SpecError: a config does not fit the space."""
     read = [_read(run.config, parameters, number) for number, run in enumerate(runs)]
     cells = sorted({(run.scale, run.progress) for run in runs if run.has_score})
-    kept = [number for number, run in enumerate(runs) if (run.scale, run.progress) in set(cells)]
     numbers = {cell: number for number, cell in enumerate(cells)}
+    kept = [number for number, run in enumerate(runs) if (run.scale, run.progress) in numbers]
     chosen = [runs[number] for number in kept]
     cell = np.array([numbers[run.scale, run.progress] for run in chosen], dtype=np.int64)
     scores = np.array([run.score for run in chosen])
-    best = np.array([scores[cell == number].min() for number in range(len(cells))])
+    best = np.full(len(cells), np.inf)
+    np.minimum.at(best, cell, scores)
     excess = scores - best[cell]
     unit = _unit(excess, cell, len(cells))
     return Table(
