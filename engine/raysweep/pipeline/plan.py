@@ -163,12 +163,14 @@ def _notes(store: Store, line: Line, record: ChampionRecord) -> list[str]:
     """Whether the name has champions already, and none of this line: the metric may have been renamed."""
     if record.history:
         return []
-    others = [each.line for each in list_champions(store, line.name) if each.line != line]
+    lines = list_champions(store, line.name)
+    unread = [f"another line of champion {line.name!r} cannot be read: {error}" for error in lines.damaged]
+    others = [each.line for each in lines if each.line != line]
     if not others:
-        return []
+        return unread
     known = " and ".join(map(str, others))
     text = f"champion {line.name!r} has {known}; this gate compares {line} and begins a new line"
-    return [text]
+    return [text, *unread]
 
 
 def as_confirmed(champion: Champion | None) -> Confirmed | None:

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from raysweep.errors import SpecError
+from raysweep.errors import SpecError, StorageError
 from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline.approval import champion_line
-from raysweep.runs.across_runs.champions import Line, list_records
+from raysweep.runs.across_runs.champions import Line, read_records
 from raysweep.runs.across_runs.past_nights import past_line
 from raysweep.runs.across_runs.registrations import add_model, release_id, sync
 from raysweep.runs.across_runs.verdicts import read_verdict
@@ -84,13 +84,18 @@ def find_line(store: Store, name: str, sweep_id: str, gate_id: str) -> Line | No
         name: The sweep's, where it is known; its gate may have named another champion.
         sweep_id, gate_id: The gate.
 
-    Raises: StorageError.
+    Raises: StorageError: No line that can be read has it, and one is damaged.
     """
+    damaged: tuple[StorageError, ...] = ()
     for which in (name, None) if name else (None,):
-        for record in list_records(store, which):
+        records, damaged = read_records(store, which)
+        for record in records:
             if record.night(sweep_id, gate_id) is not None:
                 return record.champion.line if record.champion is not None else None
-    return past_line(store, "", sweep_id, gate_id)
+    line = past_line(store, "", sweep_id, gate_id)
+    if line is None and damaged:
+        raise damaged[0]
+    return line
 
 
 def _register(

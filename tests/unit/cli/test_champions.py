@@ -16,6 +16,7 @@ from raysweep.runs.across_runs.releases import add_night
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.sealed import seal
+from tests.unit.cli.nights import Nights
 from tests.unit.pipeline.gates import night
 from tests.unit.runs.across_runs.nights import LINE
 from tests.unit.runs.across_runs.registry_contract import FakeRegistry
@@ -215,3 +216,13 @@ def test_the_registry_is_named_by_an_argument(
     assert server.aliases["flights"] == {"champion": "2"}
     wrong = cli("register", "flights", "--storage", storage, "--registry", "mlfow")
     assert (wrong.code, "mlfow" in wrong.err) == (2, True)
+
+
+def test_nights_names_a_damaged_line_beside_the_champions_of_others(cli: Cli, storage: str) -> None:
+    Nights(Path(storage)).add("2026-11-26", name="flights")
+    other = Line(name="flights", metric="loss", mode="min")
+    open_store(storage).put(other.key, b"{")
+    ran = cli("nights", "flights", "--storage", storage)
+    assert (ran.code, ran.err) == (0, "")
+    assert "auc 0.701, of the night of 2026-11-25" in ran.out
+    assert "loss.min.json: is damaged" in ran.out

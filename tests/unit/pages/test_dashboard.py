@@ -77,7 +77,7 @@ def test_all_runs_are_listed(address: str, root: Path) -> None:
     assert (row["status"], row["ended"], row["num_trials"], row["metric"]) == ("completed", 24, 24, "auc")
     assert rows["broken-0123abcd"]["status"] == "damaged"
     assert rows["broken-0123abcd"]["problem"]
-    assert (shown["left"], shown["champions"]) == (0, [])
+    assert (shown["left"], shown["champions"], shown["damaged"]) == (0, [], [])
 
 
 def test_a_run_is_the_document_of_its_report_and_is_sent_once(address: str, root: Path) -> None:

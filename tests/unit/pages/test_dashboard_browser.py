@@ -13,6 +13,7 @@ from raysweep.pages.dashboard import Access, serving
 from raysweep.storage.logs import log_name
 from tests.browsers import Watched, chromium, wait_until
 from tests.unit.pages.sweeps import first_half, nights, second_half, store
+from tests.unit.runs.across_runs.nights import add
 
 TRY_IT = "</script><img src=x onerror=window.broken=1>"
 
@@ -79,6 +80,29 @@ def test_in_a_browser_it_follows_a_sweep(
         with page.expect_response(lambda answer: "/api/runs/" in answer.url) as asked:
             pass
         assert asked.value.status == 204
+        page.close()
+    assert watched.problems == []
+
+
+def test_in_a_browser_a_damaged_champion_is_named_beside_the_others(browser: Any, tmp_path: Path) -> None:
+    folder, *_ = nights(tmp_path, (6, 9))
+    add(folder.store, folder.sweep_id, 0.75)
+    damaged = f"champions/flights/{'l' * 60}.min.json"
+    folder.store.put(damaged, b"{torn")
+    with serving(str(tmp_path), Access(), 0) as (address, _):
+        watched = Watched(browser, viewport={"width": 390, "height": 844})
+        for path, rows in (("", 2), ("name/night", 2)):
+            page = watched.open(address + path)
+            assert page.locator("tbody tr").count() == rows + 1
+            assert "0.75" in page.inner_text("#champions tbody")
+            problem = page.inner_text("#champions .problem")
+            assert problem.startswith(f"A champion cannot be read: {folder.store.url}/{damaged}: is damaged")
+            assert "restore" in problem
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        folder.store.delete("champions/flights/auc.max.json")
+        page = watched.open(address)
+        assert page.locator("#champions table").count() == 0
+        assert page.locator("#champions .problem").count() == 1
         page.close()
     assert watched.problems == []
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from raysweep.errors import StorageError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.across_runs.champions import Champion, Night
 from raysweep.runs.across_runs.releases import add_night
@@ -74,6 +75,11 @@ def test_nights_are_told_and_the_rest_is_named(tmp_path: Path) -> None:
     )
     only = recall(store, make_spec(tmp_path, warm_start="champion"), own)
     assert only == WarmStart(first=config(lr=0.05, rows=100))
+    store.put("champions/flights/loss.min.json", b"{torn")
+    assert recall(store, make_spec(tmp_path, warm_start="champion"), own) == only, "of another metric"
+    store.put("champions/flights/auc.max.2026.json", b"{torn")
+    with pytest.raises(StorageError, match=r"auc\.max\.2026\.json: is damaged"):
+        recall(store, make_spec(tmp_path, warm_start="champion"), own)
 
 
 def test_earlier_trials_are_judged_by_tonights_constraints(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import command
 from raysweep.cli.tables import Listing
-from raysweep.errors import StorageError, SweepNotFoundError
+from raysweep.errors import SweepNotFoundError
 from raysweep.numeric.shown import show_number
 from raysweep.outcome.showing.formatting import show_column
 from raysweep.runs.across_runs.champions import Champion, list_champions
@@ -40,10 +40,8 @@ def show_nights(name: str, storage: str | None, last: int | None, is_json: bool)
     if is_json:
         print_json([_row(night, why) for night, why in shown])
         return DONE
-    try:
-        champions = [_show(champion) for champion in list_champions(store, found[0].run.name)]
-    except StorageError as error:
-        champions = [f"cannot be read: {error}"]
+    lines = list_champions(store, found[0].run.name)
+    champions = [*map(_show, lines), *(f"cannot be read: {error}" for error in lines.damaged)]
     _print(shown, champions, len(found), store.url)
     return DONE
 

@@ -77,7 +77,7 @@ class Runs:
             self._pending = {name: each for name, each in self._pending.items() if not each.done()}
             rows = sorted(self._rows.values(), key=lambda row: (-(row["started_at"] or 0.0), row["id"]))
             left = len(self._pending)
-        shown = {"storage": self.store.url, "runs": rows, "left": left, "champions": self._champions()}
+        shown = {"storage": self.store.url, "runs": rows, "left": left, **self._champions()}
         return answer({**shown, "poll_s": 1.0 if left else LIST_POLL_S})
 
     def _refresh(self) -> None:
@@ -125,11 +125,14 @@ class Runs:
         ids = [row["id"] for row in found]
         with self._nights_lock:
             shown = self._nights.read(name, ids)
-        champions = [each for each in self._champions() if each["name"] == name or each["sweep"] in ids]
-        return answer({**shown, "champions": champions, "poll_s": LIST_POLL_S})
+        every = self._champions()
+        champions = [each for each in every["champions"] if each["name"] == name or each["sweep"] in ids]
+        return answer({**shown, **every, "champions": champions, "poll_s": LIST_POLL_S})
 
-    def _champions(self) -> list[dict[str, Any]]:
-        return [
+    def _champions(self) -> dict[str, Any]:
+        """The champions, and what is wrong with the lines that cannot be read."""
+        lines = list_champions(self.store)
+        champions = [
             {
                 "name": each.name,
                 "metric": each.metric,
@@ -138,8 +141,9 @@ class Runs:
                 "sweep": each.sweep_id,
                 "config": config_pairs(dict(each.config)),
             }
-            for each in list_champions(self.store)
+            for each in lines
         ]
+        return {"champions": champions, "damaged": [str(error) for error in lines.damaged]}
 
     # --- one run
 

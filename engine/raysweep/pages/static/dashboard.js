@@ -55,9 +55,10 @@
     document.getElementById("count").textContent = `${rs.thousands(found.length)} of ${rs.many(runs.runs.length, "run")}${runs.left ? `, ${rs.thousands(runs.left)} are still read` : ""}`;
   }
 
-  rs.champions = (found) => {
-    if (!found.length) return null;
-    return rs.panel("champions", "Champions", { class: "wide" }, rs.table("Champions", ["name", "metric", "mean>", "sweep", "config"], found.map((each) => [
+  rs.champions = ({ champions: found, damaged }) => {
+    if (!found.length && !damaged.length) return null;
+    const unread = damaged.map((problem) => el("p", { class: "problem", text: `A champion cannot be read: ${problem}` }));
+    return rs.panel("champions", "Champions", { class: "wide" }, unread, !found.length ? null : rs.table("Champions", ["name", "metric", "mean>", "sweep", "config"], found.map((each) => [
       text(each.name), text(`${each.metric} (${each.mode})`), text(rs.number(each.mean)),
       el("a", { href: `/run/${encodeURIComponent(each.sweep)}`, class: "mono", text: each.sweep }),
       el("span", { class: "pairs" }, each.config.map(([name, value]) => el("span", { class: "pair", text: `${name}=${value}` }))),
@@ -89,7 +90,7 @@
     }
     const focused = document.activeElement && document.activeElement.getAttribute("href");
     fill();
-    championHost.replaceChildren(...[rs.champions(runs.champions)].filter(Boolean));
+    championHost.replaceChildren(...[rs.champions(runs)].filter(Boolean));
     if (focused) page.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 

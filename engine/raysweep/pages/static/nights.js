@@ -75,7 +75,7 @@
       el("header", { class: "head" }, el("h1", { text: answer.name }), el("p", { class: "verdict", text: `${rs.many(answer.of, "sweep")} of this name${first ? `; the best has ${first.metric} ${rs.number(first.best)}` : ""}.` })),
       ...[found ? rs.panel("bests", `Best ${drawn[0].metric} so far`, { class: "wide", controls: found.controls, lead: `${older}A line for each sweep; the stronger its colour, the newer. Click a line to open the sweep.` }, found.plot.node) : null,
         rs.panel("nights", "Side by side", { class: "wide", lead: "The best one is bold." }, rows(nights, nights.some((night) => night.cost))),
-        rs.champions(answer.champions)].filter(Boolean));
+        rs.champions(answer)].filter(Boolean));
     page.removeAttribute("aria-busy");
     page.dataset.view = "nights";
     document.title = `${answer.name} · ${rs.many(answer.of, "sweep")}`;

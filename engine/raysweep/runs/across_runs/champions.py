@@ -21,12 +21,13 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from raysweep.documents.stored_paths import to_reference, to_uri
-from raysweep.errors import StorageError
+from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.outcome import Decision, Undone
 from raysweep.outcome.places import Change
 from raysweep.specs.identity import file_name
 from raysweep.storage.formats import other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.sealed import has_seal, seal
 from raysweep.storage.objects.store import Store
 
@@ -209,21 +210,60 @@ def read_champion(store: Store, line: Line) -> ChampionRecord:
     return decode_record(store, line.key, store.get(line.key))
 
 
-def list_champions(store: Store, name: str | None = None) -> tuple[Champion, ...]:
-    """The champions of all lines of this name, the newest first; without a name, of all names.
+class Champions(tuple[Champion, ...]):
+    """The champions of several lines, the newest first."""
+
+    damaged: tuple[StorageError, ...] = ()
+    """The lines that cannot be read: each names its file, what is wrong with it, and the fix."""
+
+
+def list_champions(store: Store, name: str | None = None) -> Champions:
+    """The champions of all lines of this name; without a name, of all names. A damaged line hides no other.
+
+    Raises:
+        StorageError: The storage does not answer.
+    """
+    records, damaged = read_records(store, name)
+    found = [each.champion for each in records if each.champion is not None]
+    champions = Champions(sorted(found, key=lambda champion: -champion.at))
+    champions.damaged = damaged
+    return champions
+
+
+def list_records(store: Store, name: str | None = None) -> tuple[ChampionRecord, ...]:
+    """The files of all lines of this name; without a name, of all names.
 
     Raises:
         StorageError: One cannot be read, is damaged, or has another format.
     """
-    found = [each.champion for each in list_records(store, name) if each.champion is not None]
-    return tuple(sorted(found, key=lambda champion: -champion.at))
+    records, damaged = read_records(store, name)
+    if damaged:
+        raise damaged[0]
+    return records
 
 
-def list_records(store: Store, name: str | None = None) -> tuple[ChampionRecord, ...]:
-    """The files of all lines of this name; without a name, of all names. Raises: as `list_champions`."""
+def read_records(
+    store: Store, name: str | None = None
+) -> tuple[tuple[ChampionRecord, ...], tuple[StorageError, ...]]:
+    """As `list_records`, of those that can be read; and what is wrong with each other one.
+
+    Raises:
+        StorageError: The storage does not answer.
+    """
     folder = FOLDER if name is None else f"{FOLDER}/{file_name(name)}"
     keys = sorted(info.key for info in store.list(folder) if info.key.endswith(".json"))
-    return tuple(decode_record(store, key, store.get(key)) for key in keys)
+    read = each_of(store, lambda key: _try_record(store, key), keys)
+    records = tuple(each for each in read if isinstance(each, ChampionRecord))
+    return records, tuple(each for each in read if isinstance(each, StorageError))
+
+
+def _try_record(store: Store, key: str) -> ChampionRecord | StorageError:
+    try:
+        return decode_record(store, key, store.get(key))
+    except StorageUnavailableError:
+        raise
+    except StorageError as error:
+        return error
 
 
 def encode_record(store: Store, record: ChampionRecord) -> bytes:

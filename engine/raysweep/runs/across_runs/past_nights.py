@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.outcome import Decision
 from raysweep.runs.across_runs.champions import EVIDENCE, FOLDER, Line
 from raysweep.runs.across_runs.evidence import Evidence, lines_of, read_chain, read_line
@@ -32,8 +33,14 @@ def past_line(store: Store, name: str, sweep_id: str, gate: str) -> Line | None:
     )
     for folder in folders:
         for stem in lines_of(store, folder):
-            line = read_line(store, folder, stem)
-            if next(_entries(store, line, sweep_id, gate), None) is not None:
+            try:
+                line = read_line(store, folder, stem)
+                found = next(_entries(store, line, sweep_id, gate), None)
+            except StorageUnavailableError:
+                raise
+            except StorageError:
+                continue  # `raysweep verify` names it
+            if found is not None:
                 return line
     return None
 

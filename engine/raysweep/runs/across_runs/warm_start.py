@@ -6,14 +6,14 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from raysweep.core.state.compiled_parts import cost_rule
 from raysweep.core.views.scores import cost_of
 from raysweep.errors import StorageError
 from raysweep.outcome import SweepOutcome, TrialOutcome
-from raysweep.runs.across_runs.champions import list_champions
+from raysweep.runs.across_runs.champions import Champion, Line, list_champions
 from raysweep.runs.folder import SweepFolder
 from raysweep.schedulers import make_scheduler
 from raysweep.search import WarmStart
@@ -40,10 +40,7 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
     """
     if spec.warm_start is None:
         return None
-    # On any data set: tonight's scores are measured anew.
-    goal = (spec.name, spec.metric, spec.mode)
-    champions = list_champions(store, spec.name)
-    champion = next((each for each in champions if (each.name, each.metric, each.mode) == goal), None)
+    champion = _champion(store, spec)
     nights = _nights(store, spec, own_id)
     space, left_out = spec.space, []
     first: dict[str, Any] | None = None
@@ -69,6 +66,17 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
         left_out=tuple(left_out[:_LEFT_OUT_SHOWN]),
         anchors=_anchors(spec, entries, completed, first),
     )
+
+
+def _champion(store: Store, spec: SweepSpec) -> Champion | None:
+    """The newest of the sweep's goal, on any data set: tonight's scores are measured anew."""
+    line = Line(name=spec.name, metric=spec.metric, mode=spec.mode)
+    lines = list_champions(store, spec.name)
+    of_goal = f"{store.url}/{line.key.removesuffix('json')}"
+    for error in lines.damaged:
+        if error.path.startswith(of_goal):
+            raise error
+    return next((each for each in lines if replace(each.line, data="") == line), None)
 
 
 def _nights(store: Store, spec: SweepSpec, own_id: str) -> list[SweepOutcome]:

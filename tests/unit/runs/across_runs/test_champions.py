@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import StorageError
+from raysweep.pipeline.registering import find_line
 from raysweep.runs.across_runs.champions import (
     NIGHTS_KEPT,
     Champion,
@@ -17,6 +18,7 @@ from raysweep.runs.across_runs.champions import (
     Line,
     Night,
     list_champions,
+    list_records,
     read_champion,
 )
 from raysweep.runs.across_runs.releases import add_night
@@ -161,7 +163,7 @@ def test_a_file_of_another_format_is_refused_and_not_rewritten(store: Store, ver
     for refused in (
         lambda: add(store, "n2", 0.9),
         lambda: read_champion(store, LINE),
-        lambda: list_champions(store),
+        lambda: list_records(store),
     ):
         with pytest.raises(StorageError, match=wanted):
             refused()
@@ -217,3 +219,28 @@ def test_a_sweep_has_the_champion_of_other_sweeps_beside_it(store: Store) -> Non
     assert last is not None
     assert last.replaced is not None
     assert (last.replaced.sweep_id, last.replaced.replaced) == ("n2", None), "one before it, not all of them"
+
+
+def test_a_damaged_line_hides_no_other_and_is_named_with_the_fix(store: Store) -> None:
+    for number, name in enumerate(("flights", "trains", "ships")):
+        add(store, "n1", number / 10, name)
+    broken = line("trains")
+    store.put(broken.key, b"{")
+    found = list_champions(store)
+    assert [each.name for each in found] == ["flights", "ships"]
+    [damage] = found.damaged
+    assert damage.path == f"{store.url}/{broken.key}"
+    assert (damage.problem[:10], damage.fix[:7]) == ("is damaged", "restore")
+    assert list_champions(store, "flights").damaged == ()
+    assert list_champions(store, "trains") == ()
+
+
+def test_the_line_of_a_gate_is_found_beside_damaged_ones(store: Store) -> None:
+    for name in ("flights", "prod"):
+        add(store, f"{name}-1", 0.5, name)
+    # As a gate names another champion than its sweep: each line is looked at.
+    assert find_line(store, "other", "prod-1", "") == line("prod")
+    store.put(line("flights").key, b"{")
+    assert find_line(store, "other", "prod-1", "") == line("prod")
+    with pytest.raises(StorageError, match=r"champions/flights/auc\.max\.json: is damaged"):
+        find_line(store, "other", "flights-1", "")
