@@ -203,6 +203,15 @@ def steps(config: Config) -> None:
             die(config["how"])
 
 
+def steps_at_scale(config: Config) -> None:
+    """Steps with a loss that is larger at a larger `size`, which a search of several scales names."""
+    context = start(config)
+    for step in range(1, 5):
+        time.sleep(config["pause"])
+        rs.report({"loss": config["size"] + config["x"] + config["y"] / step, "size": config["size"]})
+    note(config, "end", context.number)
+
+
 def die(how: str) -> None:
     if how == "raise":
         raise ValueError("as asked\nsecond line")

@@ -2,7 +2,8 @@
 
 A trial that may be the best did not fail, satisfies the constraints, has a value of each metric, and its
 score stands: it has ended, and no failure of the sweep cut it. While none has ended, the best of those that
-run is `ahead`, and nothing more: with `score: last` its next report may be worse.
+run is `ahead`, and nothing more: with `score: last` its next report may be worse. One of a larger scale is
+better than any of a smaller one.
 
 `core.views.scores` ranks the trials of a state, which is not made of outcomes, in the same order.
 """
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 class Ranked(NamedTuple):
     """Where a trial ranks: the smallest is the best, equal ones keep their order."""
 
+    larger_scales: int
     violation: float
     point: Point
     place: int
@@ -59,6 +61,7 @@ def ranked(
             continue
         point = point_of(trial.metrics, modes) if len(modes) > 1 else (sign * score,)
         yield Ranked(
+            trial.larger_scales,
             trial.violation if point is not None else math.inf,
             point if point is not None else (sign * score,),
             index,

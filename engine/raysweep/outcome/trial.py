@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+from pydantic import Field
+
 from raysweep.documents.json_numbers import Metrics, Number
 from raysweep.documents.json_values import leaves
 from raysweep.outcome.record import ErrorInfo, Record
@@ -12,6 +14,10 @@ from raysweep.outcome.showing.html import trial_html
 from raysweep.specs.scheduled_config import ScheduledConfig
 
 TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]
+
+
+def _is_empty(value: object) -> bool:
+    return not value
 
 
 class AttemptOutcome(Record):
@@ -45,6 +51,10 @@ class TrialOutcome(Record):
     """Counts from 0 in the order in which the configs were drawn."""
     state: TrialState
     config: dict[str, Any] = {}
+    scale: dict[str, int | float] = Field(default={}, exclude_if=_is_empty)
+    """The size at which it ran, by name; empty in a sweep without scales."""
+    larger_scales: int = Field(default=0, exclude_if=_is_empty)
+    """How many scales of the sweep are larger: only of the largest one is a trial the best."""
     metrics: Metrics = {}
     """The last report."""
     best_metrics: Metrics = {}

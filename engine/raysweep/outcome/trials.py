@@ -49,6 +49,7 @@ class TrialRow(Struct, frozen=True, kw_only=True):
     state: str
     ended_at: float | None = None
     attempts: list[AttemptRow] = []
+    larger_scales: int = 0
     stored_score: float | str | None = field(default=None, name="score")
     stored_metrics: Raw = field(default=Raw(b"{}"), name="metrics")
     stored_violations: dict[str, float | str | None] = field(default_factory=dict, name="violations")

@@ -324,6 +324,9 @@ def _spec(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, plan: GatePlan
         name=f"{spec.name}-gate",
         search={"configs": {"configs": configs, "seeds": gate.seeds, "seed_param": seed_param}},
         repeat=None,
+        # All have one scale: that of the best trial.
+        scale={name: configs[0][name] for name in spec.largest_scale},
+        scales=(),
         scheduler="fifo",
         num_samples=len(configs) * gate.seeds,
         # New seeds: others than the sweep's own.

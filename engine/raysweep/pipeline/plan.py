@@ -78,10 +78,11 @@ def gate_id(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> str:
 
 
 def distinct(outcome: SweepOutcome, count: int) -> list[TrialOutcome]:
-    """The best `count` trials of different configs, of those that satisfy the constraints."""
+    """The best `count` trials of different configs and one scale, of those that satisfy the constraints."""
     found: list[TrialOutcome] = []
     for trial in outcome.top(len(outcome.trials)):
-        if len(found) == count or not trial.is_feasible:
+        is_smaller = bool(found) and trial.larger_scales > found[0].larger_scales
+        if len(found) == count or not trial.is_feasible or is_smaller:
             break
         if all(trial.config != other.config for other in found):
             found.append(trial)
@@ -129,11 +130,13 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
     record = read_newest(store, line)
     to_beat = record.champion_beside(outcome.sweep_id)
     champion = as_confirmed(to_beat)
+    best = distinct(outcome, gate.confirm_top_k + 1)
     if champion is not None:
-        fitted = as_lists(at_constants(spec.param_space, champion.config))
+        scale = best[0].scale if best else spec.largest_scale
+        fitted = as_lists(at_constants(spec.space_at(scale), champion.config))
         champion = champion.model_copy(update={"config": fitted})
     known = champion.config if champion is not None else None
-    top = [trial for trial in distinct(outcome, gate.confirm_top_k + 1) if as_lists(trial.config) != known]
+    top = [trial for trial in best if as_lists(trial.config) != known]
     candidates = [
         Confirmed(
             config=as_lists(trial.config),

@@ -8,8 +8,10 @@ from typing import Any, Protocol
 from raysweep.documents.mode import Mode
 from raysweep.schedulers.base import PolicySetup, Scheduler
 from raysweep.schedulers.judge import Judged, load_judge
+from raysweep.schedulers.machinery.scaled import ScaledScheduler
 from raysweep.schedulers.plugin import PLUGINS
 from raysweep.schedulers.spec import SchedulerSpec
+from raysweep.space.scales import Scale
 
 
 class Scheduled(Protocol):
@@ -38,6 +40,11 @@ class Scheduled(Protocol):
     @property
     def param_space(self) -> Mapping[str, Any]:
         """The search space."""
+        ...
+
+    @property
+    def proxy_scales(self) -> tuple[dict[str, float], ...]:
+        """The values of its scales, the smallest first."""
         ...
 
     @property
@@ -75,11 +82,19 @@ def make_scheduler(spec: Scheduled, seed: int | None = None) -> Scheduler:
     Raises:
         SpecError: it is of a class that was not loaded, or that does not take these options.
     """
+    scales = spec.proxy_scales
+    if len(scales) > 1 and spec.scheduler.options.decides:
+        return ScaledScheduler(scales, [_make_at(spec, seed, scale) for scale in scales])
+    return _make_at(spec, seed, scales[0] if scales else {})
+
+
+def _make_at(spec: Scheduled, seed: int | None, scale: Scale) -> Scheduler:
+    """The scheduler of the trials at one scale."""
     return spec.scheduler.make(
         PolicySetup(
             mode=spec.compared[1],
             seed=seed if seed is not None else spec.seed or 0,
-            param_space=spec.param_space,
+            param_space={**spec.param_space, **scale},
             where=spec.where,
             modes=tuple(spec.objectives.values()),
         )

@@ -65,6 +65,8 @@ class SweepSpec(SweepFields):
             mode: str | Sequence[str] | None = None,
             others: Mapping[str, str] = ...,
             constraints: str | Sequence[str] = (),
+            scale: Mapping[str, float] = ...,
+            scales: Sequence[Mapping[str, float]] = (),
             num_samples: int | None = 1,
             repeat: int | Mapping[str, Any] | None = None,
             seed: int | None = None,
@@ -125,6 +127,9 @@ class SweepSpec(SweepFields):
             fields.pop("evaluate", None)
         if self.share is None:
             fields.pop("share", None)
+        for name in ("scale", "scales"):
+            if not getattr(self, name):
+                fields.pop(name, None)
         return join_metrics(fields, self.others)
 
     def to_stored(self) -> dict[str, Any]:
@@ -198,8 +203,13 @@ class SweepSpec(SweepFields):
 
     @property
     def space(self) -> Space:
-        """`param_space`, parsed. Raises TrainableImportError for a `sample_from` that cannot be imported."""
-        return parse(self.param_space, self.where)
+        """`config_space`, parsed. Raises TrainableImportError for a `sample_from` that cannot be imported."""
+        return parse(self.config_space, self.where)
+
+    @property
+    def parameter_space(self) -> Space:
+        """`param_space` alone, parsed: without scales and `where`. Raises as `space`."""
+        return parse(self.param_space)
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
@@ -19,6 +19,7 @@ from raysweep.search.spec import SearchSpec
 from raysweep.space.amounts import USUAL, Need, Needs
 from raysweep.space.constraints import Constraints
 from raysweep.space.parsed import is_domain
+from raysweep.space.scales import Scale, ScaleField, ScalesField, without_share
 from raysweep.space.where import Where
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
 from raysweep.specs.identity import Kind
@@ -89,6 +90,17 @@ class SweepFields(SpecDocument):
     """Whether the metric is better when it is larger (`max`) or smaller (`min`); to be said with a metric.
 
     Of several one for each, in their order; here is then that of the first.
+    """
+    scale: ScaleField = Field(default_factory=dict)
+    """The size at which all trials run, by names of your own: `{rows: 80000}`. Each config has these values.
+
+    A training says its own; by the two, `transfer` carries parameters from one to the other.
+    """
+    scales: ScalesField = ()
+    """Several such sizes, each with a `share` of `num_samples`: `[{rows: 20000}, {rows: 40000, share: 0.5}]`.
+
+    The smaller ones run first, the larger ones begin with the best of those. The best trial is one of the
+    largest. Without `share`, each gets an equal part of the rest.
     """
     others: dict[str, Mode] = Field(default_factory=dict)
     """The metrics after the first, by name, each with its mode; written as lists of `metric` and `mode`."""
@@ -221,7 +233,32 @@ class SweepFields(SpecDocument):
         """Whether a metric ranks the trials."""
         return bool(self.metric)
 
+    @cached_property
+    def proxy_scales(self) -> tuple[dict[str, float], ...]:
+        """The values of all its scales, the smallest first; empty where it names none."""
+        return (self.scale,) if self.scale else tuple(map(without_share, self.scales))
+
+    @property
+    def has_several_scales(self) -> bool:
+        """Whether its trials have different scales."""
+        return len(self.proxy_scales) > 1
+
+    @property
+    def largest_scale(self) -> dict[str, float]:
+        """The scale of its best trial; empty where it names none."""
+        return self.proxy_scales[-1] if self.proxy_scales else {}
+
+    @cached_property
+    def config_space(self) -> dict[str, Any]:
+        """`param_space`, and beside its parameters the scales that a config can have."""
+        values = {name: [each[name] for each in self.proxy_scales] for name in self.largest_scale}
+        return self.param_space | {name: {"choice": list(dict.fromkeys(all))} for name, all in values.items()}
+
+    def space_at(self, scale: Scale) -> dict[str, Any]:
+        """`param_space` with the values of one scale as constants."""
+        return {**self.param_space, **scale}
+
     @property
     def parameter_paths(self) -> list[str]:
-        """The dotted paths of its parameters; those inside a branch have the branch's path."""
-        return [path for path, _ in leaves(self.param_space, is_leaf=is_domain)]
+        """The dotted paths of its configs; those inside a branch have the branch's path."""
+        return [path for path, _ in leaves(self.config_space, is_leaf=is_domain)]

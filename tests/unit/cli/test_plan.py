@@ -300,3 +300,13 @@ def test_earlier_nights_say_when_it_ends_and_what_to_change(plan: Cli, tmp_path:
     # What came true on each of these nights, within a fifth.
     took_s = plain["estimate"]["end_at"]["expected"] - plain["estimate"]["made_at"]
     assert took_s == pytest.approx(610, rel=0.2)
+
+
+def test_so_is_which_part_of_the_trials_each_scale_gets(plan: Cli) -> None:
+    scales = [{"rows": 40000, "share": 0.5}, {"rows": 20000}]
+    said = plan(scales=scales)
+    assert "scale       rows=20000: 3 trials, 50%" in said
+    assert "scale       rows=40000: 3 trials, 50%" in said
+    found = json.loads(plan("--json", scales=scales))["scales"]
+    assert found[0] == {"scale": {"rows": 20000}, "trials": 3, "share": 0.5}
+    assert "scale       rows=80000: 6 trials, 100%" in plan(scale={"rows": 80000})

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Trial
-from raysweep.core.views.scores import score_of
+from raysweep.core.views.scores import larger_scales, score_of
 from raysweep.core.views.wilcoxon import p_greater
 from raysweep.numeric.means import mean_of, sum_of_squares
 from raysweep.schedulers import Stop
@@ -75,7 +75,14 @@ def ranked_groups(state: SweepState) -> list[Group]:
     groups = [group for number in range(count) if (group := group_of(state, number)).scores]
     sign = -1.0 if state.rules.objective.is_max else 1.0
     return sorted(
-        groups, key=lambda each: (_RANKS[each.state], -len(each.scores), sign * each.mean, each.number)
+        groups,
+        key=lambda each: (
+            larger_scales(state, each.trials[0]),
+            _RANKS[each.state],
+            -len(each.scores),
+            sign * each.mean,
+            each.number,
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from raysweep.schedulers import Judge, Scheduler, make_judge
 from raysweep.search.options import CostRule
 from raysweep.space.amounts import Need
 from raysweep.space.constraints import Constraint
+from raysweep.space.scales import Scale
 from raysweep.specs import SweepSpec
 from raysweep.specs.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau, TrialWilcoxon
 
@@ -41,6 +42,8 @@ class Objective:
     """The reported value that is the scheduler's unit of time."""
     compared: str
     """The metric by which the scheduler compares trials, where that is another; else empty."""
+    scales: tuple[Scale, ...]
+    """The scales of trials, the smallest first, where there are several: the best is one of the largest."""
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Objective:
@@ -53,6 +56,7 @@ class Objective:
             ranks_by_best=spec.score == "best",
             time_attr=scheduler.time_attr,
             compared=_compared(spec),
+            scales=spec.proxy_scales if spec.has_several_scales else (),
         )
 
 
@@ -218,7 +222,7 @@ class SearchRules:
         options = spec.search.options
         repeats = spec.repeat.times if spec.repeat is not None else 1
         return cls(
-            is_blind=not options.is_adaptive,
+            is_blind=not (options.is_adaptive or spec.has_several_scales),
             max_trials=spec.num_samples * repeats if options.is_bounded and spec.num_samples else None,
             repeats=repeats,
             configs_a_seed=options.configs_per_seed,

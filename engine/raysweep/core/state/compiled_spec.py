@@ -73,6 +73,7 @@ def _looks_at_order(spec: SweepSpec, scheduler: Scheduler) -> bool:
     stop = spec.stop
     return (
         spec.search.options.is_adaptive
+        or spec.has_several_scales
         or bool(scheduler.moves)
         or (stop.target, stop.plateau, spec.failure.max_failed_fraction) != (None, None, None)
         or stop.trial_wilcoxon is not None

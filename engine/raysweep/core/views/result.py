@@ -9,7 +9,14 @@ from raysweep.core.handlers.sweep_end import usage, wanted_trials
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.state.trial_parts import Attempt
-from raysweep.core.views.scores import best_ranked, first_ranked, may_be_best, score_of, violations
+from raysweep.core.views.scores import (
+    best_ranked,
+    first_ranked,
+    larger_scales,
+    may_be_best,
+    score_of,
+    violations,
+)
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.core.vocabulary.lifecycle import FINAL, Cause
 from raysweep.documents.stored_paths import to_uri
@@ -205,6 +212,8 @@ def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:
         config=trial.config,
         metrics=results.last,
         best_metrics=results.best,
+        scale={name: trial.config[name] for name in state.spec.largest_scale if name in trial.config},
+        larger_scales=larger_scales(state, trial),
         score=score_of(state, trial),
         violations={
             constraint.text: far

@@ -6,6 +6,8 @@ the nearest first. Of a trial's reports, too, any that satisfies them is better 
 
 `outcome.ranking` says whose score stands: only such a trial is the best.
 
+In a sweep of several scales each trial of a larger scale is ahead of all of smaller ones.
+
 With several metrics the first one ranks; the others tell equal ones apart, one after the other. So the best
 is on the Pareto front, which is for others to find. A trial without a value of one of them is never the best.
 """
@@ -26,13 +28,14 @@ from raysweep.core.vocabulary.failures import is_by_config
 from raysweep.core.vocabulary.lifecycle import ToldEnd, TrialEnd, TrialState
 from raysweep.outcome.ranking import is_standing
 from raysweep.search.options import TRIAL_TIME, CostRule
+from raysweep.space.scales import place_of
 
 _TOLD_AS: Final[dict[TrialState, TrialEnd]] = {
     "completed": "completed",
     "stopped": "stopped",
     "failed": "failed",
 }
-Place = tuple[bool, float, tuple[float, ...], int]
+Place = tuple[int, bool, float, tuple[float, ...], int]
 
 
 class Ran(Protocol):
@@ -199,20 +202,32 @@ def is_better_report(state: SweepState, trial: Trial, score: float, report: Metr
     return is_better(state, score, results.best_score)
 
 
+def larger_scales(state: SweepState, trial: Trial) -> int:
+    """How many of the sweep's scales are larger than the trial's."""
+    scales = state.rules.objective.scales
+    if not scales:
+        return 0
+    found = place_of(trial.config, scales)
+    return len(scales) - 1 - (-1 if found is None else found)
+
+
 def place(state: SweepState, trial: Trial) -> Place:
-    """Sorts trials, the best first: those that satisfy the constraints by score, the others by distance."""
-    objective = state.rules.objective
+    """Sorts trials, the best first: those that satisfy the constraints by score, the others by distance.
+
+    Those of a larger scale come first.
+    """
+    objective, below = state.rules.objective, larger_scales(state, trial)
     distance = violation(state, ranking_report(state, trial)) if objective.constraints else 0.0
     sign = -1.0 if objective.is_max else 1.0
     score = sign * (score_of(state, trial) or 0.0)
     if not objective.others:
-        return distance > 0.0, distance, (score,), trial.number
+        return below, distance > 0.0, distance, (score,), trial.number
     others = other_values(state, trial)
     if None in others:
         distance = inf
     signs = (sign for _, sign in objective.others)
     rest = (sign * (value or 0.0) for sign, value in zip(signs, others, strict=True))
-    return distance > 0.0, distance, (score, *rest), trial.number
+    return below, distance > 0.0, distance, (score, *rest), trial.number
 
 
 def best_of(state: SweepState, trials: Iterable[Trial]) -> Trial | None:
@@ -227,7 +242,7 @@ def consider_best(state: SweepState, trial: Trial) -> None:
     score = trial.results.best_score if objective.ranks_by_best else trial.results.last_score
     if score is None:
         return
-    if best is not None and not objective.others:
+    if best is not None and not (objective.others or objective.scales):
         # As `_is_ahead` has it; nearly every trial ends here.
         known = score_of(state, state.trials[best])
         if known is not None and (score < known if objective.is_max else score > known):
@@ -240,7 +255,7 @@ def _is_ahead(state: SweepState, trial: Trial, other: Trial) -> bool:
     """Whether a trial is better than another, of two that may be the best: as their places are, sooner."""
     score, known = score_of(state, trial), score_of(state, other)
     assert score is not None, "it may be the best"
-    if state.rules.objective.others and score == known:
+    if state.rules.objective.scales or (state.rules.objective.others and score == known):
         return place(state, trial) < place(state, other)
     return is_better(state, score, known) or (score == known and trial.number < other.number)
 

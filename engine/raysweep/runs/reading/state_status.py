@@ -117,10 +117,10 @@ def _front_first(state: SweepState) -> tuple[list[Trial], list[Trial]]:
     if not state.rules.objective.others:
         return found, []
     first = [trial for trial in found if may_be_best(state, trial)]
-    points = [place(state, trial)[2] for trial in first]
+    points = [place(state, trial)[3] for trial in first]
     found[: len(first)] = [first[number] for number in front_first(points)]
     ended = [trial for trial in first if _counts(state, trial)]
-    return found, [ended[number] for number in find_front([place(state, trial)[2] for trial in ended])]
+    return found, [ended[number] for number in find_front([place(state, trial)[3] for trial in ended])]
 
 
 def _counts(state: SweepState, trial: Trial) -> bool:

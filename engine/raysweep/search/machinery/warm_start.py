@@ -27,6 +27,7 @@ from raysweep.search.machinery.cells import LeafPath
 from raysweep.search.machinery.points import FirstPoints, holds
 from raysweep.space.branches import switch_of
 from raysweep.space.parsed import Space, has_domain
+from raysweep.space.scales import Scale, is_at
 from raysweep.space.simplex import Simplex
 from raysweep.space.vocabulary import word_of
 
@@ -59,6 +60,23 @@ class WarmStart:
         """What runs before all else: the champion, then the anchors."""
         champion = () if self.first is None else (self.first,)
         return champion if self.anchors is None else (*champion, *self.anchors.configs)
+
+    def at_scale(self, scale: Scale, *, is_first: bool) -> WarmStart | None:
+        """What the search of one scale begins with: its own trials, and the champion where it is the first.
+
+        None: with nothing.
+        """
+        first = {**self.first, **scale} if is_first and self.first is not None else None
+        here = [place for place, (config, _) in enumerate(self.told) if is_at(config, scale)]
+        if first is None and not here:
+            return None
+        return replace(
+            self,
+            first=first,
+            told=tuple(self.told[place] for place in here),
+            violations=tuple(self.violations[place] for place in here if self.violations),
+            costs=tuple(self.costs[place] for place in here if self.costs),
+        )
 
     @property
     def results(self) -> tuple[Result, ...]:

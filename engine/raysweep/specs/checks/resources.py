@@ -57,7 +57,7 @@ def check_driver(spec: SweepFields) -> None:
 def check_by_config(spec: SweepFields) -> None:
     """See that what trials take by their configs follows from parameters. Raises Problem."""
     for need in spec.needs:
-        check_amount(need.amount, spec.param_space, tuple(need.field.split(".")))
+        check_amount(need.amount, spec.config_space, tuple(need.field.split(".")))
     if any(need.name != "memory" for need in spec.needs) and spec.stop.budget.model_dump(exclude_none=True):
         fix = "use stop.time_budget_s or stop.deadline, or leave by_config out"
         raise Problem(

@@ -16,6 +16,7 @@ from raysweep.specs.checks.resources import (
     check_scaling,
     check_share,
 )
+from raysweep.specs.checks.scales import check_scales
 from raysweep.specs.checks.search import (
     check_costs,
     check_grid,
@@ -34,11 +35,12 @@ def check_sweep(spec: SweepFields) -> None:
     check_command(spec)
     check_unranked(spec)
     check_pair(spec)
+    check_scales(spec)
     check_scaling(spec)
     check_driver(spec)
     check_several(spec)
     check_costs(spec)
-    check_where(spec.where, spec.param_space)
+    check_where(spec.where, spec.config_space)
     if spec.where and spec.search.options.is_listed:
         raise Problem("is not used with a list of configs", "leave it out", ("where",))
     check_by_config(spec)

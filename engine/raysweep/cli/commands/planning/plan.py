@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_cha
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
+from raysweep.space.scales import counts_of, show_scale
 from raysweep.specs import Const, RunRequest, Space, SweepSpec
 from raysweep.specs.changes import Changes
 from raysweep.specs.pipeline import PipelineSpec
@@ -49,7 +50,8 @@ class Plan:
     `by_config`: what some trials take more than `resources` says, as expressions of the others. `at_once` is
     counted without. `packing`: what fits on the nodes, a line for each kind; `never`: what no node can hold.
     `estimate`: when it would end if it began now, by `nights` earlier nights or by the time of a step.
-    `suggestions`: what these nights say about the spec.
+    `suggestions`: what these nights say about the spec. `scales`: of each scale its values, how many trials
+    run at it, and which part of them that is.
     """
 
     sweep_id: str
@@ -77,6 +79,7 @@ class Plan:
     estimate: Estimate | None = None
     nights: int = 0
     suggestions: tuple[str, ...] = ()
+    scales: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,7 @@ def show_plan(
     each = " + ".join(_show_bundle(bundle) for bundle in plan.resources)
     facts = [
         ("trials", plan.shown_trials),
+        *(("scale", _show_part(part)) for part in plan.scales),
         ("each takes", f"{'at least ' if plan.by_config else ''}{each}"),
         *(("by config", f"{name}: {amount}") for name, amount in plan.by_config.items()),
         ("at once", f"{'at most ' if plan.by_config else ''}{plan.at_once} on {plan.where}{_limit(plan)}"),
@@ -140,7 +144,7 @@ def show_plan(
 
 def _as_json(plan: Plan) -> dict[str, Any]:
     shown = {name: value for name, value in asdict(plan).items() if name != "shown_trials"}
-    lists = ("changes", "warnings", "steps", "packing", "never", "suggestions")
+    lists = ("changes", "warnings", "steps", "packing", "never", "suggestions", "scales")
     estimate = plan.estimate.model_dump(mode="json") if plan.estimate is not None else None
     return shown | {name: list(shown[name]) for name in lists} | {"estimate": estimate}
 
@@ -205,7 +209,7 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         state=state,
         changes=differences,
         trials=trials,
-        distinct_configs=distinct_configs(spec.space),
+        distinct_configs=distinct_configs(spec.parameter_space),
         shown_trials=show_trials(spec, trials),
         limited_by="num_samples" if trials is not None and trials < at_once else limited_by,
         warnings=warnings_of(spec),
@@ -222,8 +226,27 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         estimate=estimate,
         nights=len(nights) if asked.step_s is None else 0,
         suggestions=suggestions(spec, nights),
+        scales=_parts(spec, trials),
         by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
+
+
+def _parts(spec: SweepSpec, trials: int | None) -> tuple[dict[str, Any], ...]:
+    """How the trials are spread over the scales."""
+    if not spec.has_several_scales or spec.num_samples is None:
+        return tuple({"scale": scale, "trials": trials, "share": 1.0} for scale in spec.proxy_scales)
+    times = spec.repeat.times if spec.repeat is not None else 1
+    counts = counts_of(spec.scales, spec.num_samples)
+    return tuple(
+        {"scale": scale, "trials": count * times, "share": count / spec.num_samples}
+        for scale, count in zip(spec.proxy_scales, counts, strict=True)
+    )
+
+
+def _show_part(part: Mapping[str, Any]) -> str:
+    count = part["trials"]
+    many = "as many trials as there is time for" if count is None else f"{count} trials"
+    return f"{show_scale(part['scale'])}: {many}, {part['share']:.0%}"
 
 
 def _isolation(spec: SweepSpec) -> str:

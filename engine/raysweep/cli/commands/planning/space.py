@@ -20,12 +20,12 @@ def show_trials(spec: SweepSpec, trials: int | None) -> str:
     """`40, about 12 distinct of 12 configs: samples are drawn with replacement, …`."""
     if trials is None:
         return "as many as there is time for"
-    size = distinct_configs(spec.space)
-    if size is None or not spec.space.searched:
+    size = distinct_configs(spec.parameter_space)
+    if size is None or not spec.space.searched or spec.has_several_scales:
         return str(trials)
     if not _repeats(spec):
         return f"{trials} of {size} distinct configs"
-    if _is_grid_alone(spec.space):
+    if _is_grid_alone(spec.parameter_space):
         each = f", each {trials // size} times" if trials > size else ""
         return f"{trials} of {size} distinct configs{each}"
     expected = round(size * (1 - (1 - 1 / size) ** trials))
@@ -35,7 +35,7 @@ def show_trials(spec: SweepSpec, trials: int | None) -> str:
 
 def warnings_of(spec: SweepSpec) -> tuple[str, ...]:
     """What a person should change before it runs."""
-    space = spec.space
+    space = spec.parameter_space
     has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
     if spec.search.options.is_listed or space.searched or spec.repeat is not None or has_functions:
         return ()
