@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from raysweep.from_tune.tuner import from_tuner
     from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
     from raysweep.run import run_sweep, run_training
-    from raysweep.runs.reading.history import load
     from raysweep.runs.reading.summaries import sweeps
     from raysweep.specs.sweep import SweepSpec
     from raysweep.specs.train import TrainSpec
     from raysweep.specs.trial.resources import Resources
     from raysweep.specs.trial.scaling import Scaling
+    from raysweep.stored import StoredSweep, load
     from raysweep.trial import get_checkpoint, get_context, new_checkpoint, report, should_checkpoint
     from raysweep.version import __version__
 
@@ -28,13 +28,13 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.errors": ("Infeasible", "RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
     "raysweep.outcome": ("SweepOutcome", "TrainOutcome", "TrialOutcome"),
     "raysweep.run": ("run_sweep", "run_training"),
-    "raysweep.runs.reading.history": ("load",),
     "raysweep.runs.reading.summaries": ("sweeps",),
     "raysweep.from_tune.tuner": ("from_tuner",),
     "raysweep.specs.trial.resources": ("Resources",),
     "raysweep.specs.trial.scaling": ("Scaling",),
     "raysweep.specs.sweep": ("SweepSpec",),
     "raysweep.specs.train": ("TrainSpec",),
+    "raysweep.stored": ("StoredSweep", "load"),
     "raysweep.trial": ("get_checkpoint", "get_context", "new_checkpoint", "report", "should_checkpoint"),
     "raysweep.version": ("__version__",),
 }
@@ -49,6 +49,7 @@ __all__ = [
     "Resources",
     "Scaling",
     "SpecError",
+    "StoredSweep",
     "SweepFailedError",
     "SweepOutcome",
     "SweepSpec",

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from raysweep.documents.wall_clock import check_scheduled_at, resolve_deadline
 from raysweep.errors import SpecError, SweepInterrupted
 from raysweep.jobs.connection import is_jobs_address
-from raysweep.outcome import NOTHING_RAN, SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.outcome.showing.formatting import is_notebook
 from raysweep.specs import RunRequest, SweepSpec, TrainSpec
+from raysweep.stored import StoredSweep
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
@@ -46,7 +47,7 @@ def run_sweep(
     restart: bool = False,
     job: JobOptions | None = None,
     progress: bool | None = None,
-) -> SweepOutcome:
+) -> StoredSweep:
     """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
 
     Args:
@@ -141,17 +142,16 @@ def _run_and_show(
     wants_table: bool | None,
     num_cpus: float | None,
     scheduled_at: datetime | None,
-) -> SweepOutcome:
+) -> StoredSweep:
     with _showing(step.request.run.name, wants_table) as table:
         outcome = step.run(
             on_progress=_both(table, on_progress), num_cpus=num_cpus, scheduled_at=scheduled_at
         )
-    assert isinstance(outcome, SweepOutcome)
+    assert isinstance(outcome, StoredSweep)
     if table is not None:
         table.conclude(outcome)
-    for note in outcome.notes:
-        if note.startswith(NOTHING_RAN):
-            log.warning("%s: %s", outcome.sweep_id, note)
+    if outcome.nothing_ran:
+        log.warning("%s: %s", outcome.sweep_id, outcome.nothing_ran)
     return outcome
 
 

@@ -32,6 +32,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.provision import NightCluster, bring_up
 from raysweep.provision.lifetime import ended, remove_after
 from raysweep.specs import RunRequest, SweepSpec
+from raysweep.stored import StoredSweep
 from raysweep.threads import on_thread
 from raysweep_prefect.identity import default_key
 from raysweep_prefect.parameters import JobSettings
@@ -103,7 +104,7 @@ class RayCluster(CredentialsBlock):
         return JobsClient(self.get_connection())
 
 
-class SweepJobRun(JobRun[SweepOutcome]):
+class SweepJobRun(JobRun[StoredSweep]):
     """A sweep on a cluster. Any process can take it up again: the same spec and key attach to it."""
 
     def __init__(
@@ -117,9 +118,9 @@ class SweepJobRun(JobRun[SweepOutcome]):
         self._night = night
         self._connection = connection
         self._settings = settings
-        self._outcome: SweepOutcome | None = None
+        self._outcome: StoredSweep | None = None
 
-    async def await_for_completion(self) -> SweepOutcome:
+    async def await_for_completion(self) -> StoredSweep:
         """Wait until the sweep has ended, whichever way.
 
         Raises:
@@ -140,15 +141,15 @@ class SweepJobRun(JobRun[SweepOutcome]):
         assert isinstance(outcome, SweepOutcome)
         if self._night is not None and self._outcome is None:
             await on_thread(partial(remove_after, self._night, self.job.run_id))
-        self._outcome = outcome
-        return outcome
+        self._outcome = StoredSweep.of(outcome)
+        return self._outcome
 
     @async_dispatch(await_for_completion)
-    def wait_for_completion(self) -> SweepOutcome:  # type: ignore[override]
+    def wait_for_completion(self) -> StoredSweep:  # type: ignore[override]
         """As `await_for_completion`."""
         return run_sync(self.await_for_completion)
 
-    async def afetch_result(self) -> SweepOutcome:
+    async def afetch_result(self) -> StoredSweep:
         """The outcome; waits for it if necessary.
 
         Raises:
@@ -159,7 +160,7 @@ class SweepJobRun(JobRun[SweepOutcome]):
         return outcome.raise_for_status()
 
     @async_dispatch(afetch_result)
-    def fetch_result(self) -> SweepOutcome:  # type: ignore[override]
+    def fetch_result(self) -> StoredSweep:  # type: ignore[override]
         """As `afetch_result`."""
         return run_sync(self.afetch_result)
 
@@ -173,7 +174,7 @@ class SweepJobRun(JobRun[SweepOutcome]):
         return run_sync(partial(self.acancel, reason))
 
 
-class SweepJob(JobBlock[SweepOutcome]):
+class SweepJob(JobBlock[StoredSweep]):
     """A sweep on a Ray cluster, ready to be triggered."""
 
     _block_type_name: ClassVar[str] = "Sweep Job"

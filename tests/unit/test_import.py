@@ -124,7 +124,7 @@ def test_the_public_names_are_few() -> None:
         *("SweepSpec", "TrainSpec", "Resources", "Scaling"),
         *("run_sweep", "run_training", "load", "sweeps", "from_tuner"),
         *("report", "get_checkpoint", "new_checkpoint", "get_context", "should_checkpoint"),
-        *("SweepOutcome", "TrainOutcome", "TrialOutcome"),
+        *("StoredSweep", "SweepOutcome", "TrainOutcome", "TrialOutcome"),
         *("Infeasible", "RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
         "__version__",
     }

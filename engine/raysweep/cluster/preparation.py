@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
 from raysweep.cluster.trial_logs import log_limit
-from raysweep.core.handlers.missing_metrics import NOTHING_REPORTED
 from raysweep.core.state.compiled_parts import checkpoint_metric
 from raysweep.core.state.compiled_spec import reported_names
 from raysweep.core.state.sweep import SweepState
@@ -287,8 +286,7 @@ def spec_fault(state: SweepState) -> SpecError:
     """The error for a sweep that cannot give a result as it was asked for."""
     end = state.end
     if end.fault_field == "trainable":
-        why = end.why.removeprefix("TrainableImportError: ").removeprefix("trainable: ")
-        return TrainableImportError("trainable", why)
+        return TrainableImportError("trainable", end.why)
     if end.fault_field == "resources":
         return InfeasibleResourcesError("resources", end.why)
     fix = f"set {end.fault_field} to a name that the trainable reports"
@@ -296,7 +294,7 @@ def spec_fault(state: SweepState) -> SpecError:
         fix = "have the program call raysweep emit, or write in program.metrics where it says its metrics"
     if end.fault_field == "constraints":
         fix = "report it beside the metric, or name in constraints what the trainable reports"
-    if NOTHING_REPORTED in end.why:
+    if end.fault_field == "metric" and not state.reports.keys:
         name = state.spec.metric
         fix = f'call raysweep.report({{"{name}": value}}) in it, or return {{"{name}": value}} or the value'
     return MetricNeverReportedError(end.fault_field, end.why, fix)

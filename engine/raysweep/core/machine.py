@@ -34,6 +34,7 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.commands import Command, ExcludeNode
 from raysweep.core.vocabulary.failures import classify
 from raysweep.core.vocabulary.lifecycle import ON_SLOT
+from raysweep.errors import TrainableImportError
 from raysweep.space.other_tools import space_notes
 from raysweep.specs import SweepSpec
 from raysweep.specs.code_digest import is_other_code
@@ -200,21 +201,22 @@ def _count_failed_start(state: SweepState, event: ev.SlotFailed | ev.SlotLost, n
     """A worker failed before it had a trial: after several in a row, no more are started."""
     room = state.room
     failure = event.failure
-    text = f"{failure.type}: {failure.message}".strip(": ")
     if classify(failure) == "preempted":
         return
     room.slot_failures += 1
     # What loads on other nodes is not at fault itself.
     elsewhere = any(count for other, count in state.tally.nodes.items() if other != node)
     if node and elsewhere:
-        transitions.note(state, f"a worker on node {node} could not be started: {text}")
+        transitions.note(state, f"a worker on node {node} could not be started: {failure}")
         attempts.blame_node(state, -event.slot - 1, node, out)
         room.slot_failures -= node in room.excluded
     # A cluster or an environment that cannot run workers says nothing about the sweep: leave it resumable.
     if failure.is_fatal and not (node and elsewhere):
-        transitions.interrupt(state, text, out, fault="spec", fault_field="trainable")
+        # The error that the sweep raises has this class itself.
+        why = failure.message if failure.type == TrainableImportError.__name__ else str(failure)
+        transitions.interrupt(state, why, out, fault="spec", fault_field="trainable")
     elif room.slot_failures >= transitions.MAX_SLOT_FAILURES:
-        why = f"{room.slot_failures} workers in a row could not be started: {text}"
+        why = f"{room.slot_failures} workers in a row could not be started: {failure}"
         if state.slots:
             # Others work, or may yet: continue with these, and open no more until something changes.
             transitions.note(state, why)
@@ -381,9 +383,9 @@ def _on_checkpoint_damaged(state: SweepState, event: ev.CheckpointDamaged, out: 
 def _on_trial_noted(state: SweepState, event: ev.TrialNoted, out: Out) -> None:
     if event.trial not in state.trials:
         return
-    if event.is_shared and any(line.endswith(f": {event.text}") for line in state.notes):
+    if event.is_shared and any(each.text == event.text for each in state.noted):
         return
-    transitions.note(state, f"trial {event.trial}: {event.text}", event.count)
+    transitions.note(state, event.text, trial=event.trial, count=event.count)
 
 
 def _on_trial_returned(state: SweepState, event: ev.TrialReturned, out: Out) -> None:

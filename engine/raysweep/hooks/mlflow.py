@@ -54,13 +54,18 @@ _STATUS: Final = {"completed": "FINISHED", "stopped": "FINISHED", "failed": "FAI
 
 def check_address(uri: str) -> str:
     """The address of a server. Raises: Problem."""
+    return _checked(uri, repr(uri))
+
+
+def _checked(uri: str, shown: str) -> str:
+    """The address; `shown`: what a message calls it. Raises: Problem."""
     parts = urlsplit(uri)
     if parts.username or parts.password:
         fix = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
         raise Problem("has credentials in it, and would be stored", fix)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Problem(
-            f"{uri!r} is not a web address", "write http://host:5000, the address of an MLflow server"
+            f"{shown} is not a web address", "write http://host:5000, the address of an MLflow server"
         )
     return uri.rstrip("/")
 
@@ -108,10 +113,10 @@ class MlflowOptions(CallbackOptions):
             fix = f"write tracking_uri: http://host:5000, or set {VARIABLE} where the sweep runs"
             raise SpecError("callbacks.mlflow.tracking_uri", f"is not given, and {VARIABLE} is not set", fix)
         try:
-            return check_address(found)
+            return _checked(found, "its value")
         except Problem as problem:
             issue = problem.issues[0]
-            raise SpecError(VARIABLE, issue.problem.replace(found, "its value"), issue.fix) from None
+            raise SpecError(VARIABLE, issue.problem, issue.fix) from None
 
 
 class _Run:

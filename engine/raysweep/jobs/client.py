@@ -325,10 +325,10 @@ def _failed(error: BaseException) -> Answer:
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return Answer(failure="certificate", detail=one_line(cause.verify_message or str(cause), 300))
-        if isinstance(cause, ssl.SSLError) and "alert" in str(cause).lower():
+        if isinstance(cause, ssl.SSLError) and "_ALERT_" in (cause.reason or ""):
             # The server speaks TLS and refused this side: it asks for a client certificate.
             return Answer(failure="certificate", detail=one_line(str(cause), 300))
-        if isinstance(cause, ssl.SSLError) and "WRONG_VERSION_NUMBER" in str(cause):
+        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
             return Answer(failure="unreachable", detail="the server does not speak TLS; is it http://?")
     texts = [str(cause).strip() for cause in causes if str(cause).strip()]
     name = type(error).__name__

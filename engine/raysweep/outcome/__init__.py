@@ -17,7 +17,6 @@ from raysweep.outcome.record import (
 )
 from raysweep.outcome.summary import RunSummary
 from raysweep.outcome.sweep import (
-    NOTHING_RAN,
     TRIAL_TIMES,
     EndedBy,
     SweepOutcome,
@@ -38,7 +37,6 @@ from raysweep.outcome.trials import Trials
 from raysweep.outcome.usage import Usage
 
 __all__ = [
-    "NOTHING_RAN",
     "TRACEBACK_CHARACTERS",
     "TRIAL_TIMES",
     "Approval",

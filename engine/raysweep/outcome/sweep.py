@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from raysweep.documents.json_numbers import Counts
 from raysweep.errors import RaysweepError, SweepFailedError, one_line
@@ -19,7 +16,6 @@ from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
 from raysweep.outcome.gate import GateOutcome
-from raysweep.outcome.plots import Plots, write_report
 from raysweep.outcome.ranking import Ranked, best_first, is_allowed, is_standing, ranked
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.showing.best import why_no_best
@@ -39,8 +35,11 @@ UnfinishedStatus = Literal["running", "interrupted"]
 AnyStatus = Literal[
     "completed", "deadline", "budget", "target", "plateau", "cancelled", "failed", "running", "interrupted"
 ]  # fmt: skip
-NOTHING_RAN: Final = "nothing ran: "
-"""How a note begins that says why an outcome of earlier was handed on, and what can be done."""
+
+
+def is_empty(text: str) -> bool:
+    """Whether a field is left out of documents."""
+    return not text
 
 
 class EndedBy(Record):
@@ -61,7 +60,8 @@ class EndedBy(Record):
 class SweepOutcome(Record):
     """One sweep; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds.
 
-    It has ended, unless `rs.load` made it of a sweep before its end: then `has_ended` is False.
+    It has ended, unless `rs.load` made it of a sweep before its end: then `has_ended` is False. `rs.load` and
+    `rs.run_sweep` return a `StoredSweep`: an outcome with the reports and charts of its sweep.
     """
 
     sweep_id: str
@@ -71,6 +71,8 @@ class SweepOutcome(Record):
     """How it ended; `running` or `interrupted`: it has not."""
     why: str = ""
     """One line on how it ended: the counts of its trials, `reason`, the best, the gate's verdict."""
+    own_why: Annotated[str, Field(exclude_if=is_empty)] = ""
+    """`why` without the gate's verdict; empty where it has none."""
     reason: str = ""
     """Why it ended, without the counts and the best; where none is stored, `why`."""
     ended_by: EndedBy | None = None
@@ -120,6 +122,8 @@ class SweepOutcome(Record):
     """Of the trainable's own code, as it ran last; empty where that is not known."""
     notes: tuple[str, ...] = ()
     """What a person should know besides: nodes that were excluded, checkpoints that were not stored, ..."""
+    nothing_ran: Annotated[str, Field(exclude_if=is_empty)] = ""
+    """Of an outcome of earlier that was handed on, why nothing ran, and what can be done; also in `notes`."""
     raysweep_version: str = ""
     format_version: int = 1
 
@@ -289,51 +293,6 @@ class SweepOutcome(Record):
             raise SweepFailedError(self)
         return self
 
-    def reports(self) -> Iterator[dict[str, Any]]:
-        """Every report of every trial, oldest first, streamed from the journal where the sweep is stored.
-
-        Each has `trial_id`, `number`, `attempt`, `iteration` (its place in the trial, from 1), `at` (UTC
-        seconds), `overrun` (it came after the trial was told to stop, and ranks nothing) and the metrics by
-        name. An attempt that resumes from a checkpoint reports again what came after that checkpoint.
-
-        Raises:
-            StorageError, JournalDamagedError: The journal cannot be read from here.
-        """
-        if not self.uri:
-            raise RaysweepError(f"the outcome of {self.sweep_id!r} does not say where the sweep is stored")
-        # What replays a journal lies above this module and imports it: it is found by its name.
-        history = import_module("raysweep.runs.reading.history")
-        found: Iterator[dict[str, Any]] = history.read_reports(self.uri)
-        return found
-
-    def report(
-        self, path: str | os.PathLike[str] | None = None, *, compare: Sequence[SweepOutcome | str] = ()
-    ) -> Path:
-        """Write a report of the sweep: one HTML file that needs nothing else. Returns the file.
-
-        Args:
-            path: The file, or its folder. Default: `<sweep_id>.html` in the working directory.
-            compare: Other sweeps to show beside it: outcomes, ids of the same storage path, or URIs.
-
-        Raises:
-            SpecError: The file cannot be written.
-            StorageError, SweepNotFoundError: A sweep cannot be read from here.
-        """
-        return write_report(self, path, compare)
-
-    @property
-    def plot(self) -> Plots:
-        """Charts for notebooks and files: `outcome.plot.history().save("history.png")`; see `Plots`."""
-        return Plots(self)
-
-    def history(self) -> pandas.DataFrame:
-        """`reports()` as a DataFrame, one row a report, `at` as a timestamp. Needs pandas.
-
-        `history().drop_duplicates(["trial_id", "iteration"], keep="last")` is each trial's curve;
-        `.merge(outcome.to_dataframe(), on="trial_id")` puts the configs beside it.
-        """
-        return make_frame(self.reports(), times=("at",), call="history()")
-
     def to_dataframe(self) -> pandas.DataFrame:
         """One row a trial: its metrics by name, its config as `config/<path>`. Needs pandas.
 
@@ -350,9 +309,20 @@ def _best_or_why(outcome: SweepOutcome) -> TrialOutcome | None:
     return outcome.found_best
 
 
-# Over the field of the same name, which stays in documents: in a script `outcome.best.config` comes next,
-# and 'NoneType' object has no attribute 'config' does not help.
-SweepOutcome.best = property(_best_or_why)  # type: ignore[assignment]
+class _BestOrWhy:
+    """Stands over the field `best`, which stays in documents.
+
+    In a script `outcome.best.config` comes next; 'NoneType' object has no attribute 'config' does not help.
+    """
+
+    def __get__(self, outcome: SweepOutcome | None, owner: type[SweepOutcome]) -> TrialOutcome | None:
+        return None if outcome is None else _best_or_why(outcome)  # of the class: the field's default
+
+    def __set__(self, outcome: SweepOutcome, value: object) -> None:
+        raise AttributeError("an outcome is frozen")
+
+
+SweepOutcome.best = _BestOrWhy()  # type: ignore[assignment]
 
 
 def show_infeasible(

@@ -49,9 +49,7 @@ def _entry(entry: Evidence) -> Iterator[str]:
     yield f"## {markdown(_title(entry))}"
     yield ""
     if entry.why:
-        # What waits for approval is not promoted yet, though it passed.
-        why = entry.why if entry.promoted else entry.why.removeprefix("promoted: ")
-        yield f"{paragraph(why)}."
+        yield f"{paragraph(_why(entry))}."
         yield ""
     if entry.facts is not None:
         yield from _scores(entry.facts.verdict)
@@ -60,6 +58,13 @@ def _entry(entry: Evidence) -> Iterator[str]:
     for name, value in _rows(entry):
         yield f"| {name} | {markdown(value)} |"
     yield ""
+
+
+def _why(entry: Evidence) -> str:
+    verdict = entry.facts.verdict if entry.facts is not None else None
+    # What waits for approval is not promoted yet, though it passed.
+    is_waiting = verdict is not None and verdict.approval is not None
+    return verdict.finding if verdict is not None and is_waiting and not entry.promoted else entry.why
 
 
 def _title(entry: Evidence) -> str:

@@ -94,8 +94,7 @@ def find_candidate(given: Any) -> Candidate | None:
 
 def _with_verdict(given: Mapping[str, Any], verdict: GateOutcome) -> dict[str, Any]:
     gate = dict(given["gate"])
-    before, why = str(gate["why"]), verdict.why
     approval = verdict.approval.model_dump(mode="json") if verdict.approval is not None else None
-    gate |= {"promoted": verdict.promoted, "why": why, "approval": approval}
-    text = str(given.get("why", "")).replace(before, why)
-    return {**given, "promoted": verdict.promoted, "gate": gate, "why": text}
+    gate |= {"promoted": verdict.promoted, "why": verdict.why, "approval": approval}
+    why = "; ".join(part for part in (given.get("own_why"), verdict.why) if part)
+    return {**given, "promoted": verdict.promoted, "gate": gate, "why": why}

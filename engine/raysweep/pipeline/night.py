@@ -67,7 +67,7 @@ def run_pipeline(
     with shared(address, run_id) as there:
         place: dict[str, Any] = {"address": there, "job": job}
         with _one_ray(there):
-            outcome = run_sweep(spec.sweep, key=key, **place, **watch).raise_for_status()
+            outcome: SweepOutcome = run_sweep(spec.sweep, key=key, **place, **watch).raise_for_status()
             ends_at = night_end(spec.deadline, outcome)
             verdict = None
             if spec.gate is not None:
@@ -104,9 +104,9 @@ def _train(
 
 def with_gate(outcome: SweepOutcome, gate: GateOutcome) -> SweepOutcome:
     """The sweep's outcome with the gate's verdict, and its `why` with the gate's."""
-    return outcome.model_copy(
-        update={"promoted": gate.promoted, "gate": gate, "why": f"{outcome.why}; {gate.why}"}
-    )
+    own = outcome.own_why or outcome.why
+    update = {"promoted": gate.promoted, "gate": gate, "own_why": own, "why": f"{own}; {gate.why}"}
+    return outcome.model_copy(update=update)
 
 
 def train_best(

@@ -12,7 +12,7 @@ from raysweep.storage.formats import other_format
 from raysweep.storage.objects.sealed import seal_parts, sealed_start
 from raysweep.storage.objects.store import Store
 
-SNAPSHOT_FORMAT = 6
+SNAPSHOT_FORMAT = 7
 """Raise it with any change of the fields of the state."""
 SNAPSHOTS_KEPT = 2
 _STATE: Final = b',"state":'

@@ -79,9 +79,9 @@ def check_repeatable(make: Callable[[], Searcher]) -> None:
         try:
             if config is not None:
                 second.restore(number, config)
-        except SpecError as error:
+        except SpecError:
             problem = f"{first.wrapped.__name__} suggests something else each time that it is asked"
-            raise SpecError("search", problem, error.fix.partition(", and begin")[0]) from None
+            raise SpecError("search", problem, _seed_fix(first.wrapped)) from None
         except Exception:  # noqa: BLE001  what it raises fails trials, in the sweep
             return
 

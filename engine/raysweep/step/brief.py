@@ -34,12 +34,12 @@ def brief(
 
     Returns:
         Of a sweep: kind, status, why, counts, metric, mode, best (trial_id, config, metrics, score,
-        checkpoint_uri; None where there is none), top_k (as `best`, and `violated`, the constraints that one
-        does not satisfy, where there are such; `schedule`, the configs that a population's trial had, None
-        where it was left out), promoted, gate, sweep_id, name, key, uri, outcome_uri, cut; with several
-        metrics others (those after the first, with their modes) and pareto (the ids of the trials on the
-        front, at most 50). Of a training run: kind, status, why, metrics, config, model_uri, checkpoint_uri,
-        run_id, name, key, uri, outcome_uri, cut.
+        checkpoint_uri; None where there is none), own_why (with a gate: why without its verdict), top_k (as
+        `best`, and `violated`, the constraints that one does not satisfy, where there are such; `schedule`,
+        the configs that a population's trial had, None where it was left out), promoted, gate, sweep_id,
+        name, key, uri, outcome_uri, cut; with several metrics others (those after the first, with their
+        modes) and pareto (the ids of the trials on the front, at most 50). Of a training run: kind, status,
+        why, metrics, config, model_uri, checkpoint_uri, run_id, name, key, uri, outcome_uri, cut.
     """
     fields = _sweep(outcome, top_k) if isinstance(outcome, SweepOutcome) else _training(outcome)
     cut: list[str] = []
@@ -158,6 +158,7 @@ def _sweep(outcome: SweepOutcome, top_k: int) -> dict[str, Any]:
         "kind": "sweep",
         "status": outcome.status,
         "why": one_line(outcome.why, 4 * _TEXT),
+        **({"own_why": one_line(outcome.own_why, 4 * _TEXT)} if outcome.own_why else {}),
         "counts": dict(outcome.counts),
         "metric": outcome.metric,
         "mode": outcome.mode,
@@ -234,7 +235,7 @@ def _steps(fields: dict[str, Any]) -> Iterator[tuple[str, Callable[[], bool]]]:
     while len(top) > 1:
         yield f"top_k: {len(top) - 1} of {asked}", lambda: top.pop() is not None
     yield "top_k: 0 of " + str(asked), lambda: bool(top) and top.pop() is not None
-    yield "why", lambda: _shorten(fields, "why")
+    yield "why", lambda: sum(_shorten(fields, name) for name in ("why", "own_why") if name in fields) > 0
     yield "best.config" if best else "config", lambda: _without_config(best if best else fields)
     yield "key", lambda: _shorten(fields, "key")
     yield "name", lambda: _shorten(fields, "name")

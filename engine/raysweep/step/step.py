@@ -22,6 +22,7 @@ from raysweep.runs.ownership.reopening import told
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.step.verdict import complete
+from raysweep.stored import StoredSweep, stored
 
 Address = str | ClusterConnection | NightCluster | Night | Mapping[str, Any] | None
 """Where something runs: see `raysweep.run_sweep`."""
@@ -127,9 +128,9 @@ class Step:
             if job is not None:
                 outcome = self.cluster.wait(job, on_progress=take, lease_ttl_s=self.options.lease_ttl_s)
                 if job.how == "finished" and isinstance(outcome, SweepOutcome):
-                    return told(outcome, code="", now=time.time())
-                return outcome
-            return self._run_here(take, num_cpus, scheduled_at)
+                    outcome = told(outcome, code="", now=time.time())
+                return stored(outcome)
+            return stored(self._run_here(take, num_cpus, scheduled_at))
 
     def ended(self) -> Outcome | None:
         """The outcome, where the step has one and does not continue: no cluster is needed for it.
@@ -137,7 +138,9 @@ class Step:
         Raises: SpecChangedError, StorageError.
         """
         outcome = ended_outcome(self.request, self.options)
-        return told(outcome, code="", now=time.time()) if isinstance(outcome, SweepOutcome) else outcome
+        if isinstance(outcome, SweepOutcome):
+            return StoredSweep.of(told(outcome, code="", now=time.time()))
+        return outcome
 
     def _run_here(
         self, on_progress: OnProgress | None, num_cpus: float | None, scheduled_at: datetime | None

@@ -185,16 +185,16 @@ def _find_gaps(backend: ObjectJournal, folder: SweepFolder, known: set[str]) -> 
 
 
 def _note_repairs(journal: Journal, folder: SweepFolder, found: JournalCheck) -> None:
-    for text in journal.repairs:
-        source, _, what = text.partition(": ")
-        is_repaired = "(repaired by generation" in what
+    for repair in journal.repairs:
+        by = repair.generation
+        repaired = f"{repair.problem}, lost {repair.lost} (repaired by generation {by})"
         found.findings.append(
             Finding(
-                severity="note" if is_repaired else "damage",
-                object=_name(folder, source),
-                problem=what.partition(", lost ")[0] if not is_repaired else what,
-                lost="nothing more" if is_repaired else what.partition(", lost ")[2],
-                fix="" if is_repaired else RESUME_FIX,
+                severity="damage" if by is None else "note",
+                object=_name(folder, repair.source),
+                problem=repair.problem if by is None else repaired,
+                lost=repair.lost if by is None else "nothing more",
+                fix=RESUME_FIX if by is None else "",
             )
         )
 

@@ -18,7 +18,15 @@ from raysweep import messages as msg
 from raysweep import trial as trial_api
 from raysweep.documents.code.allow_list import check_found, check_named
 from raysweep.documents.tuples import with_tuples
-from raysweep.errors import Infeasible, ProgramFailedError, RaysweepError, TrialStopped, message_of
+from raysweep.errors import (
+    Infeasible,
+    ProgramFailedError,
+    RaysweepError,
+    TrainableImportError,
+    TrialStopped,
+    message_of,
+    one_line,
+)
 from raysweep.messages import End, FailureFacts, Interrupt, Job, Order
 from raysweep.trial.owners import ENDED
 from raysweep.worker.gang import surroundings
@@ -274,12 +282,19 @@ def describe(
     return FailureFacts(
         origin=origin,
         type=type(error).__name__,
-        message=_encodable(message_of(error)[:1000]),
+        message=_encodable(_message_of(error)[:1000]),
         traceback=_traceback(error, max_chars),
         bases=tuple(cls.__name__ for cls in type(error).__mro__),
         exit_code=error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
         is_fatal=is_fatal,
     )
+
+
+def _message_of(error: BaseException) -> str:
+    # The controller raises the same error anew, which then begins with the field.
+    if isinstance(error, TrainableImportError) and error.field == "trainable":
+        return one_line(f"{error.problem}; {error.fix}" if error.fix else error.problem)
+    return message_of(error)
 
 
 def _traceback(error: BaseException, max_chars: int) -> str:

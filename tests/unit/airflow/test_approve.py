@@ -279,6 +279,17 @@ def test_where_the_gate_hands_a_decision_on_meanwhile_it_goes_by_that(task: Task
     assert task.complete(told, TIMEOUT) == told
 
 
+def test_a_decision_replaces_the_verdict_in_the_reason_whatever_the_verdict_says(task: Task) -> None:
+    outcome = task.outcome()
+    task.decide(outcome, approved=True)
+    cut = {**outcome, "gate": outcome["gate"] | {"why": outcome["gate"]["why"][:20] + "…"}}
+    candidate = find_candidate(cut)
+    assert candidate is not None
+    told = candidate.told(cut)
+    assert "approved by cli" in told["gate"]["why"]
+    assert told["why"] == f"{outcome['own_why']}; {told['gate']['why']}"
+
+
 @pytest.mark.parametrize("given", [None, {}, {"uri": "/s/n1", "gate": None}])
 def test_what_no_gate_handed_on_is_refused(task: Task, given: Any) -> None:
     with pytest.raises(AirflowFailException, match=r"outcome: .*outcome=gate\.output"):

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from raysweep.cluster.preparation import check_new
+from raysweep.cluster.preparation import check_new, spec_fault
+from raysweep.core.state.sweep import SweepState
 from raysweep.errors import SpecError
 from raysweep.specs import SweepSpec
 
@@ -35,3 +36,29 @@ def test_relations_between_parameters_of_branches_are_tried_too() -> None:
     with pytest.raises(SpecError, match="cannot be computed"):
         new(["kind.a.c < 30"], space)
     new(["kind.b.d < 30"], space)
+
+
+@pytest.mark.parametrize(
+    ("keys", "field", "fix"),
+    [
+        (("loss",), "metric", "set metric to a name that the trainable reports"),
+        ((), "metric", "call raysweep.report"),
+        ((), "constraints", "report it beside the metric"),
+    ],
+)
+def test_the_fix_follows_from_what_was_reported_and_not_from_the_words(
+    keys: tuple[str, ...], field: str, fix: str
+) -> None:
+    fields = {"name": "s", "trainable": "m:f", "param_space": MIXED, "metric": "m", "mode": "min"}
+    state = SweepState.create(SweepSpec.model_validate(fields), 0)
+    state.reports.keys = keys
+    state.end.fault_field = field
+    state.end.why = "the trainable returned without reporting anything" if keys else "'m' was never reported"
+    assert fix in spec_fault(state).fix
+
+
+def test_a_problem_of_the_trainable_is_kept_as_it_is() -> None:
+    fields = {"name": "s", "trainable": "m:f", "param_space": MIXED, "metric": "m", "mode": "min"}
+    state = SweepState.create(SweepSpec.model_validate(fields), 0)
+    state.end.fault_field, state.end.why = "trainable", "trainable: is no word to cut off"
+    assert spec_fault(state).problem == "trainable: is no word to cut off"

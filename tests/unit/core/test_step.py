@@ -259,6 +259,21 @@ def test_what_a_worker_counts_is_noted_once_with_the_highest_count() -> None:
     assert sweep.state.notes == ("trial 0: no place", "trial 0: stray calls (8 times)")
 
 
+def test_a_note_that_ends_like_another_is_another() -> None:
+    sweep = running(2)
+    sweep.send(ev.TrialNoted, trial=0, attempt=1, text="of Ray: no place", is_shared=True)
+    sweep.send(ev.TrialNoted, trial=1, attempt=1, text="no place", is_shared=True)
+    sweep.send(ev.TrialNoted, trial=0, attempt=1, text="no place", is_shared=True)
+    sweep.send(ev.TrialNoted, trial=0, attempt=1, text="stray calls (many of them)", count=3)
+    sweep.send(ev.TrialNoted, trial=0, attempt=1, text="stray calls", count=2)
+    assert sweep.state.notes == (
+        "trial 0: of Ray: no place",
+        "trial 1: no place",
+        "trial 0: stray calls (many of them) (3 times)",
+        "trial 0: stray calls (2 times)",
+    )
+
+
 # -- late and doubled -------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from raysweep.pages.document import make_document
 from raysweep.runs.reading.whole_sweep import read_whole
 from raysweep.simulate.kills import Kill
 from raysweep.storage.objects.opening import open_store
+from raysweep.stored import StoredSweep
 from tests.unit.pages.sweeps import learn, store, unfinished
 
 CODES = {"f4": "f", "f8": "d", "u1": "B", "u2": "H", "u4": "I"}
@@ -55,7 +56,7 @@ def test_curves_are_the_reports_of_the_journal(tmp_path: Path) -> None:
     folder, outcome = store(tmp_path)
     whole = read_whole(folder)
     reported: dict[int, list[float]] = {}
-    for row in outcome.reports():
+    for row in StoredSweep.of(outcome).reports():
         if not row["overrun"]:
             reported.setdefault(row["number"], []).append(row["auc"])
     assert {number: list(curve.values["auc"]) for number, curve in whole.curves.items()} == {

@@ -19,6 +19,7 @@ from raysweep.errors import RaysweepError, SpecError
 from raysweep.outcome import SweepOutcome
 from raysweep.outcome.figure import Figure, find_browser
 from raysweep.pages import figures
+from raysweep.stored import StoredSweep
 from tests.browsers import Watched, chromium, wait_until
 from tests.sampling import first_of
 from tests.unit.pages.sweeps import learn, store
@@ -57,7 +58,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> SweepOutcome:
     folder, found = store(
         root, metric=["auc", "latency_ms"], mode=["max", "min"], scheduler="fifo", num_samples=40
     )
-    return found.model_copy(update={"uri": folder.uri})
+    return StoredSweep.of(found.model_copy(update={"uri": folder.uri}))
 
 
 def figure_of(outcome: SweepOutcome, name: str) -> Figure:
@@ -106,7 +107,7 @@ def test_in_a_browser_a_hostile_sweep_stays_in_its_frame(browser: Any, tmp_path:
         return {"auc": config["x"], TRY_IT: 1.0} if iteration < 3 else None
 
     folder, found = store(tmp_path, curve, param_space=space, scheduler="fifo")
-    hostile = found.model_copy(update={"uri": folder.uri, "name": TRY_IT})
+    hostile = StoredSweep.of(found.model_copy(update={"uri": folder.uri, "name": TRY_IT}))
     folder.store.delete(f"{folder.sweep_id}/outcome.json")
     folder.write_outcome_if_absent(hostile)
     watched = Watched(browser)
@@ -184,7 +185,7 @@ def test_what_cannot_be_saved_is_said(
 
 def test_what_a_sweep_has_not_is_said(tmp_path: Path) -> None:
     folder, found = store(tmp_path, num_samples=6)
-    small = found.model_copy(update={"uri": folder.uri})
+    small = StoredSweep.of(found.model_copy(update={"uri": folder.uri}))
     with pytest.raises(SpecError, match=r"plot\.pareto: .* the sweep has one metric, auc"):
         small.plot.pareto()
     with pytest.raises(SpecError, match=r"plot\.importances: "):
@@ -194,12 +195,12 @@ def test_what_a_sweep_has_not_is_said(tmp_path: Path) -> None:
         raise ValueError("no")
 
     folder, found = store(tmp_path, silent, name="silent", num_samples=3)
-    silent_one = found.model_copy(update={"uri": folder.uri})
+    silent_one = StoredSweep.of(found.model_copy(update={"uri": folder.uri}))
     for name in ("history", "importances", "curves", "pareto"):
         with pytest.raises(SpecError, match=rf"plot\.{name}: "):
             getattr(silent_one.plot, name)()
     with pytest.raises(RaysweepError, match="does not say where the sweep is stored"):
-        found.model_copy(update={"uri": ""}).plot.history()
+        StoredSweep.of(found.model_copy(update={"uri": ""})).plot.history()
 
 
 def test_other_sweeps_are_drawn_beside_it_and_a_second_chart_reads_nothing(
@@ -207,8 +208,8 @@ def test_other_sweeps_are_drawn_beside_it_and_a_second_chart_reads_nothing(
 ) -> None:
     folder, found = store(tmp_path, name="one", num_samples=12)
     other, other_found = store(tmp_path, name="two", num_samples=12)
-    one = found.model_copy(update={"uri": folder.uri})
-    two = other_found.model_copy(update={"uri": other.uri})
+    one = StoredSweep.of(found.model_copy(update={"uri": folder.uri}))
+    two = StoredSweep.of(other_found.model_copy(update={"uri": other.uri}))
     by_outcome, by_id = one.plot.history(compare=[two]), one.plot.history(compare=[other.sweep_id])
     for figure in (by_outcome, by_id):
         assert f'"id":"{other.sweep_id}"' in figure.page
@@ -219,7 +220,7 @@ def test_other_sweeps_are_drawn_beside_it_and_a_second_chart_reads_nothing(
 
 def test_a_sweep_that_went_on_is_read_again(tmp_path: Path) -> None:
     folder, found = store(tmp_path, learn, num_samples=12)
-    one = found.model_copy(update={"uri": folder.uri})
+    one = StoredSweep.of(found.model_copy(update={"uri": folder.uri}))
     assert '"status":"completed"' in one.plot.history().page
     folder.store.delete(f"{folder.sweep_id}/outcome.json")
     folder.write_outcome_if_absent(found.model_copy(update={"status": "deadline"}))
@@ -229,8 +230,7 @@ def test_a_sweep_that_went_on_is_read_again(tmp_path: Path) -> None:
 def test_what_draws_is_imported_when_it_is_asked_for() -> None:
     code = (
         "import sys, raysweep as rs\n"
-        "from raysweep.outcome import SweepOutcome\n"
-        "SweepOutcome.plot\n"
+        "rs.StoredSweep.plot\n"
         "print(sorted(each for each in sys.modules if each.startswith('raysweep.pages')))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

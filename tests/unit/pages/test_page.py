@@ -18,6 +18,7 @@ from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
 from raysweep.pages import write_report
 from raysweep.pages.dashboard import app
 from raysweep.pages.page import SCRIPTS, STYLE, as_block, render
+from raysweep.stored import StoredSweep
 from tests.unit.pages.sweeps import store, unfinished
 
 ROOT = Path(__file__).parents[3]
@@ -89,7 +90,7 @@ def test_a_report_of_an_ended_and_of_an_unfinished_sweep(tmp_path: Path) -> None
     assert path == tmp_path / f"{folder.sweep_id}.html"
     assert block(path.read_text())["sweep"]["status"] == "completed"
     assert path.stat().st_size < 250_000
-    again = outcome.model_copy(update={"uri": folder.uri}).report(tmp_path / "a.html")
+    again = StoredSweep.of(outcome.model_copy(update={"uri": folder.uri})).report(tmp_path / "a.html")
     assert again == tmp_path / "a.html"
     unfinished(folder)
     write_report(folder.sweep_id, again, storage=str(tmp_path / "store"))
@@ -117,7 +118,7 @@ def test_what_cannot_be_written_or_found_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SweepNotFoundError):
         write_report("unknown", tmp_path, storage=str(tmp_path / "store"))
     with pytest.raises(RaysweepError, match="does not say where"):
-        outcome.model_copy(update={"uri": ""}).report()
+        StoredSweep.of(outcome.model_copy(update={"uri": ""})).report()
     assert not list(tmp_path.glob(".*"))
 
 

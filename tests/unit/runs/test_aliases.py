@@ -29,6 +29,7 @@ from raysweep.specs.continuing import Continue
 from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
 from raysweep.storage.objects.identity import is_same_store
 from raysweep.storage.objects.opening import open_store
+from raysweep.stored import StoredSweep
 from raysweep.verify import verify_sweep
 from tests.unit.verify.stored import Stored, make_asked, resume, store_sweep
 
@@ -111,7 +112,7 @@ def test_what_has_ended_comes_back_with_places_that_are_there(
     restore_uri(now.uri(0), root / "restored")
     assert (root / "restored/weights.bin").exists()
     assert RunRequest.of(now.asked.spec, None).run == RunRequest.of(stored.asked.spec, None).run
-    assert len(list(outcome.reports())) == len(list(read_reports(now.folder.uri))) > 0
+    assert len(list(StoredSweep.of(outcome).reports())) == len(list(read_reports(now.folder.uri))) > 0
     assert verify_sweep(now.folder).is_sound
     for status in (SweepReader(called, now.folder.sweep_id).read(), None):
         if status is not None and status.best is not None:

@@ -49,7 +49,7 @@ from tests.unit.verify.stored import Stored, make_asked, store_sweep
 VERSIONS: Final = {
     "journal segment": (segment.FORMAT_VERSION, 1),
     "rules of the core, in the journal": (events.BEHAVIOUR, 1),
-    "snapshot": (snapshots.SNAPSHOT_FORMAT, 6),
+    "snapshot": (snapshots.SNAPSHOT_FORMAT, 7),
     "sealed object": (sealed.FORMAT_VERSION, 1),
     "sweep.json": (folder.FORMAT_VERSION, 1),
     "train.json and attempts": (training.FORMAT_VERSION, 1),
@@ -62,7 +62,7 @@ VERSIONS: Final = {
 }
 """By format its version, and the version that this test was written for."""
 
-STATE: Final = "3dd72675a5d4d4ac"
+STATE: Final = "41baeca70da9487c"
 """The digest of the fields of snapshots of `SNAPSHOT_FORMAT`."""
 
 
@@ -242,10 +242,10 @@ def test_a_snapshot_of_another_version_is_left_aside(tmp_path: Path) -> None:
     body = decode_sealed(stored.folder.store.get(key) or b"")
     assert body is not None
     for each in [info.key for info in stored.folder.store.list(f"{stored.folder.sweep_id}/snapshots")]:
-        stored.folder.store.put(each, encode_sealed(body | {"format": 7}))
+        stored.folder.store.put(each, encode_sealed(body | {"format": snapshots.SNAPSHOT_FORMAT + 1}))
     other = stored.folder.snapshots.read_newest()
     assert other.state is None
-    assert "has format 7; this version" in other.notes[0]
+    assert f"has format {snapshots.SNAPSHOT_FORMAT + 1}; this version" in other.notes[0]
 
 
 def test_a_sealed_object_of_another_version_is_not_read() -> None:

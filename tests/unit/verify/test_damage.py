@@ -134,8 +134,8 @@ def check_torn_tail(lab: Lab, cut: int, states: list[dict[str, object]], *, veri
         held = resume(lab.stored)
         assert isinstance(held, Ownership)
         (repair,) = held.journal.repairs
-        assert name in repair
-        assert "cut short" in repair
+        assert name in repair.source
+        assert "cut short" in str(repair)
         assert held.state.to_json() in states[-3:]  # of the last segment's records, those that are whole
         if verifies:
             report = verify_sweep(lab.stored.folder)

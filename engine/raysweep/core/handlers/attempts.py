@@ -452,7 +452,7 @@ def _tell_end(state: SweepState, trial: Trial) -> Decisions:
 
 def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
     """Why the sweep is failing as a whole; empty if it is not."""
-    last = f"trial {trial.number}: {failure.type}: {failure.message}".strip(": ")
+    last = f"trial {trial.number}: {failure}"
     policy, counts = state.spec.failure, state.line.counts
     if classify(failure) == "infeasible":
         return ""

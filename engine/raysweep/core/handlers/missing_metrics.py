@@ -13,7 +13,6 @@ NO_CONSTRAINED = "ConstraintMetricNotReported"
 NO_OTHER = "OtherMetricNotReported"
 NOT_BESIDE = {NO_CONSTRAINED: "constraints", NO_OTHER: "metric"}
 """Other values that a report can lack, and the field of the spec that names each."""
-NOTHING_REPORTED = "the trainable returned without reporting anything"
 
 
 def non_finite(metric: str) -> Failure:
@@ -42,7 +41,8 @@ def missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Fai
         problem = f"{metric!r} was not reported by trial {trial.number} within stop.trial_time_s={limit:g}"
         return Failure(origin="exception", type="TrialTimeLimit", message=problem)
     else:
-        problem = f"{metric!r} was never reported by trial {trial.number}; {NOTHING_REPORTED}"
+        problem = f"{metric!r} was never reported by trial {trial.number}; "
+        problem += "the trainable returned without reporting anything"
     return Failure(origin="exception", type=NO_METRIC, message=problem)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from raysweep.core.handlers import sequential
 from raysweep.core.state.sweep import SweepState
-from raysweep.core.state.sweep_parts import Fault
+from raysweep.core.state.sweep_parts import Fault, Note
 from raysweep.core.state.trial import Slot, Trial
 from raysweep.core.views import lineage
 from raysweep.core.views.scores import consider_best
@@ -269,18 +269,18 @@ def recalling(state: SweepState, slot: Slot) -> list[int]:
     ]
 
 
-def note(state: SweepState, text: str, count: int = 0) -> None:
+def note(state: SweepState, text: str, *, trial: int | None = None, count: int = 0) -> None:
     """Keep a line for the user, once; a storage that is down all night must not fill the state.
 
     `count`: with how often that was so, in the place of a lower number.
     """
+    noted = Note(text=text, trial=trial, count=count)
     if count:
-        known = [line for line in state.notes if line.startswith(f"{text} (")]
-        state.notes = tuple(line for line in state.notes if line not in known)
-        count = max(count, *(int(line[len(text) + 2 :].split()[0]) for line in known), 0)
-        text = f"{text} ({count} time{'s' * (count > 1)})"
-    if text not in state.notes and len(state.notes) < MAX_NOTES:
-        state.notes += (text,)
+        known = [each for each in state.noted if each.count and (each.text, each.trial) == (text, trial)]
+        state.noted = tuple(each for each in state.noted if each not in known)
+        noted = max([noted, *known], key=lambda each: each.count)
+    if noted not in state.noted and len(state.noted) < MAX_NOTES:
+        state.noted += (noted,)
 
 
 def ask_to_end(

@@ -16,6 +16,7 @@ from raysweep.core.state.sweep_parts import (
     Clock,
     ControllerRun,
     Meter,
+    Note,
     Ranking,
     Reports,
     Room,
@@ -51,7 +52,7 @@ class SweepState:
     """Every trial by its number, in the order of suggestion."""
     slots: dict[int, Slot] = field(default_factory=dict)
     """Every slot by its number."""
-    notes: tuple[str, ...] = ()
+    noted: tuple[Note, ...] = ()
     """Lines for the user, each once."""
     line: TrialLine = field(default_factory=TrialLine)
     """Where trials stand."""
@@ -91,6 +92,11 @@ class SweepState:
         rules = Rules.of(spec, scheduler)
         clock = Clock(deadline_at=rules.ends.deadline)
         return cls(spec=spec, seed=seed, scheduler=scheduler, rules=rules, clock=clock)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the user, as they are shown."""
+        return tuple(map(str, self.noted))
 
     def to_json(self) -> dict[str, JsonValue]:
         """Plain JSON that shares nothing with the state, and from which `from_json` makes an equal state."""

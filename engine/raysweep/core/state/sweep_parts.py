@@ -19,6 +19,23 @@ from raysweep.schedulers import Verdict
 Fault = Literal["user", "infrastructure", "spec"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A line for the user."""
+
+    text: str
+    """The line without the rest of these."""
+    trial: int | None = None
+    """The trial that it is about, unless the text names it."""
+    count: int = 0
+    """How often that was so; 0: that is not counted."""
+
+    def __str__(self) -> str:
+        head = "" if self.trial is None else f"trial {self.trial}: "
+        times = f" ({self.count} time{'s' * (self.count > 1)})" if self.count else ""
+        return f"{head}{self.text}{times}"
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class TrialLine:
     """Where trials stand: which wait for a slot, which slots wait for a trial, how many are in each state."""

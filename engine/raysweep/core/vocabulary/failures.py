@@ -92,6 +92,9 @@ class Failure:
     memory_bytes: int | None = None
     traceback_uri: str = ""
 
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.type, self.message) if part)
+
 
 def classify(failure: Failure) -> FailureKind:
     """The class of a failure (see the table in the module docstring)."""

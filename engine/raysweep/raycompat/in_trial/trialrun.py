@@ -58,7 +58,7 @@ _LEFT_OUT: Final = ("PlacementGroupCleanerCallback", "StateManagerCallback", "Da
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a trainer asks for. `refused`: what of it a trial cannot give, each with what to do."""
+    """What a trainer asks for. `refused`: what a trial cannot give: field, what, what to do."""
 
     num_workers: int
     bundle: dict[str, float]
@@ -69,7 +69,7 @@ class Asked:
     """How many data sets are split among the workers."""
     whole: int = 0
     """How many each worker reads for itself."""
-    refused: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[str, str, str], ...] = ()
     validation: ValidationAsked | None = None
     """What its `validation_config` asks for; None: it has none."""
 
@@ -93,12 +93,14 @@ def asked_by(trainer: DataParallelTrainer) -> Asked:
     refused = [
         (
             scaling.num_workers == 0,
+            "ScalingConfig",
             "num_workers=0, which trains in the calling process",
             "give num_workers=1",
         ),
-        (scaling.use_tpu, "use_tpu", "run it outside of a sweep"),
+        (scaling.use_tpu, "trainer", "use_tpu", "run it outside of a sweep"),
         (
             scaling.label_selector,
+            "trainer",
             "ScalingConfig.label_selector",
             "write it into the spec, as resources.label_selector",
         ),
@@ -112,7 +114,7 @@ def asked_by(trainer: DataParallelTrainer) -> Asked:
             name: float(amount) for name, amount in scaling._resources_per_worker_not_none.items() if amount
         },
         strategy=scaling.placement_strategy,
-        refused=tuple((what, fix) for is_there, what, fix in refused if is_there),
+        refused=tuple((field, what, fix) for is_there, field, what, fix in refused if is_there),
         validation=validation_asked_by(validation) if validation is not None else None,
     )
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from raysweep.core.handlers.sweep_end import ENDS_THAT_STAY
 from raysweep.errors import SpecChangedError, SpecError, SweepDamagedError
-from raysweep.outcome import NOTHING_RAN, SweepOutcome
+from raysweep.outcome import SweepOutcome
 from raysweep.outcome.showing.formatting import show_age
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.replay import newest_spec
@@ -149,8 +149,9 @@ def check_whole(folder: SweepFolder, record: SweepRecord) -> None:
 
 def told(outcome: SweepOutcome, *, code: str, now: float) -> SweepOutcome:
     """An outcome of earlier, handed on: with what a person must know of it, as nothing has run this time."""
-    notes = [note for note in (_old_failure(outcome, now), _old_code(outcome, code)) if note]
-    return outcome.model_copy(update={"notes": (*outcome.notes, *notes)}) if notes else outcome
+    note = _old_failure(outcome, now) or _old_code(outcome, code)
+    update = {"notes": (*outcome.notes, note), "nothing_ran": note}
+    return outcome.model_copy(update=update) if note else outcome
 
 
 def _old_failure(outcome: SweepOutcome, now: float) -> str:
@@ -159,7 +160,7 @@ def _old_failure(outcome: SweepOutcome, now: float) -> str:
     name = shlex.quote(outcome.sweep_id)
     storage = _storage(outcome.uri.rpartition("/")[0])
     return (
-        f"{NOTHING_RAN}this is the sweep that failed {show_age(now - outcome.ended_at)} ago, with "
+        f"nothing ran: this is the sweep that failed {show_age(now - outcome.ended_at)} ago, with "
         f"{outcome.counts.get('failed', 0)} of {outcome.counts.total} trials failed. With its cause fixed, "
         f'`raysweep retry {name}{storage}` (in Python retry="failed") runs the failed trials again, '
         f"`raysweep restart {name}{storage}` (restart=True) puts it aside and begins anew"
@@ -174,7 +175,7 @@ def _old_code(outcome: SweepOutcome, code: str) -> str:
     failed = outcome.counts.get("failed", 0)
     retry = f"`raysweep retry {name}{storage}` runs its {failed} failed trials again, " if failed else ""
     return (
-        f"{NOTHING_RAN}the trainable's code was changed since, and this is what it gave before; {retry}"
+        f"nothing ran: the trainable's code was changed since, and this is what it gave before; {retry}"
         f"another key, or `raysweep restart {name}{storage}` (in Python restart=True), all of them"
     )
 

@@ -27,21 +27,7 @@ TIMES: Final = frozenset({"at"})
 
 
 def load(sweep: str, storage: str | None = None) -> SweepOutcome:
-    """A sweep with all its trials, from its storage.
-
-    Args:
-        sweep: Its id, an unambiguous beginning of the id, its name, `churn@latest`, `churn@2026-11-25` (a
-            date in the key, or the day on which it was started), `churn@KEY`, or the URI of its folder.
-        storage: The storage path; default: `~/raysweep`. A URI needs none.
-
-    Returns:
-        Its outcome, with the verdict of its newest gate. Of a sweep that has not ended, what its journal
-        holds: `has_ended` is False, `status` is `running` or `interrupted`, `raise_for_status()` raises.
-
-    Raises:
-        SweepNotFoundError: There is no such sweep, or there are several; lists them with key, status and age.
-        StorageError, SweepDamagedError, JournalDamagedError: It cannot be read.
-    """
+    """The outcome of a stored sweep; see `raysweep.load`."""
     folder = find_sweep(sweep, storage)
     outcome = folder.read_outcome()
     if outcome is not None:
@@ -53,7 +39,7 @@ def load(sweep: str, storage: str | None = None) -> SweepOutcome:
 
 
 def read_reports(uri: str) -> Iterator[dict[str, Any]]:
-    """Every report of the sweep at this URI, oldest first; see `SweepOutcome.reports`."""
+    """Every report of the sweep at this URI, oldest first; see `StoredSweep.reports`."""
     return reports_of(find_sweep(uri, None))
 
 

@@ -80,7 +80,7 @@ class RunningSweep:
             if self._is_strict:
                 raise
             return unread_status(record, heartbeat, uri, f"the journal cannot be read: {error}", held)
-        notes, now = tuple(journal.repairs), time.time()
+        notes, now = tuple(map(str, journal.repairs)), time.time()
         if is_starting(self._folder, state, heartbeat, now):
             return status_of_state(state, None, uri=uri, key=key, now=now, held="alive", notes=notes)
         expected = NOTHING

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from raysweep.errors import JournalDamagedError, SegmentExistsError
@@ -77,6 +77,29 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """A segment that was cut short, of which the whole records are read."""
+
+    source: str
+    number: int
+    kept: int
+    """How many records are read."""
+    lost: str
+    """What is gone: `2 of 5 records`."""
+    generation: int | None = None
+    """The generation that said so, and continued behind it; None: it is the last segment."""
+
+    @property
+    def problem(self) -> str:
+        """The repair without its source and without what is lost."""
+        return f"segment {self.number} was cut short; kept {self.kept}"
+
+    def __str__(self) -> str:
+        by = "" if self.generation is None else f" (repaired by generation {self.generation})"
+        return f"{self.source}: {self.problem}, lost {self.lost}{by}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalContents:
     """A journal read whole, for tools and tests; a controller reads segment by segment (`Journal.read`)."""
 
@@ -84,7 +107,7 @@ class JournalContents:
     last_number: int
     generation: int
     claims: tuple[Claim, ...]
-    repairs: tuple[str, ...]
+    repairs: tuple[Repair, ...]
 
 
 class Journal:
@@ -98,7 +121,7 @@ class Journal:
         self.last_number = 0
         self.generation = 0
         self.claims: list[Claim] = []
-        self.repairs: list[str] = []
+        self.repairs: list[Repair] = []
         self.lost_claims = 0
         """How many claims at the end were cut off so early that their generation cannot be read."""
         self._torn: _Torn | None = None
@@ -213,12 +236,12 @@ class Journal:
         if torn.is_read:
             return ()
         self._advance(torn.segment.number, torn.decoded.header)
-        self.repairs.append(f"{torn.note} (repaired by generation {header.generation})")
+        self.repairs.append(replace(torn.repair, generation=header.generation))
         return kept
 
     def _read_torn_end(self, torn: _Torn) -> Sequence[bytes]:
         torn.is_read = True
-        self.repairs.append(torn.note)
+        self.repairs.append(torn.repair)
         self._advance(torn.segment.number, torn.decoded.header)
         # It may have been a claim: its generation must not be given out twice.
         self.lost_claims = 1 if torn.decoded.header is None else 0
@@ -241,10 +264,10 @@ class _Torn:
         return f"{header.records - len(self.decoded.records)} of {header.records} records"
 
     @property
-    def note(self) -> str:
+    def repair(self) -> Repair:
         kept = len(self.decoded.records)
-        what = f"segment {self.segment.number} was cut short"
-        return f"{self.segment.source}: {what}; kept {kept}, lost {self.lost}"
+        source, number = self.segment.source, self.segment.number
+        return Repair(source=source, number=number, kept=kept, lost=self.lost)
 
 
 def claim(

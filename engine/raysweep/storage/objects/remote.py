@@ -301,5 +301,5 @@ def _refuse_after_fork(path: str) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    text = str(error).strip().split("\n", 1)[0] or type(error).__name__
+    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return text if len(text) <= 240 else f"{text[:240]}..."

@@ -53,10 +53,8 @@ def check_asked(asked: Asked, room: InnerRoom) -> int:
     Raises:
         SpecError: It is not; says what to write into the spec.
     """
-    for what, fix in asked.refused:
-        raise SpecError(
-            "ScalingConfig" if "num_workers" in what else "trainer", f"{what} does not work in a trial", fix
-        )
+    for field, what, fix in asked.refused:
+        raise SpecError(field, f"{what} does not work in a trial", fix)
     least = asked.num_workers if asked.min_workers is None else asked.min_workers
     wanted = f"{least} worker{'s' * (least > 1)} of {_show(asked.bundle)}"
     if asked.min_workers is not None:

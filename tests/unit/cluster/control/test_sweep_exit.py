@@ -22,7 +22,7 @@ class Rig:
         self.steps: list[str] = []
         self.failed: list[BaseException] = []
         self.lost = lost
-        why = "TrainableImportError: no module x"
+        why = "no module x"
         self.state = SimpleNamespace(end=SimpleNamespace(fault=fault, fault_field="trainable", why=why))
         self.due = due
 

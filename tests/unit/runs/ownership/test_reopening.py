@@ -19,7 +19,7 @@ from raysweep.errors import (
     SweepHeldError,
     SweepNotFoundError,
 )
-from raysweep.outcome import NOTHING_RAN, EndedBy, SweepOutcome
+from raysweep.outcome import EndedBy, SweepOutcome
 from raysweep.runs.across_runs.champions import Champion
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.ownership.holder import current_holder
@@ -224,7 +224,7 @@ def test_an_old_failure_says_how_old_it_is_and_what_to_do() -> None:
     outcome = told(make_outcome("failed", notes=("first",)), code="", now=1000.0 + 3 * 3600)
     first, note = outcome.notes
     assert first == "first"
-    assert note.startswith(NOTHING_RAN)
+    assert note == outcome.nothing_ran
     assert "failed 3 h ago" in note
     assert "12 of 20 trials failed" in note
     assert "raysweep retry night-0123456789 --storage /elsewhere" in note

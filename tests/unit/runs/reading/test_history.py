@@ -15,12 +15,12 @@ from raysweep.core import SweepState, encode, make_outcome, step
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import JournalDamagedError, RaysweepError, SweepNotFoundError
-from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.reading.history import metric_names, reports_of
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.journal.writer import JournalWriter
 from raysweep.storage.objects.opening import open_store
+from raysweep.stored import StoredSweep
 
 AT = 1_700_000_000.0
 BROKEN = Failure(origin="exception", type="OSError", message="gone", traceback="…")
@@ -98,7 +98,7 @@ def ran(tmp_path: Path) -> SweepFolder:
     return folder
 
 
-def outcome_of(folder: SweepFolder) -> SweepOutcome:
+def outcome_of(folder: SweepFolder) -> StoredSweep:
     return raysweep.load(folder.uri)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from raysweep.core.state.sweep_parts import Note
 from raysweep.core.vocabulary import events as ev
 from raysweep.outcome import Holder, SweepProgress
 from raysweep.runs.reading.progress import MAX_NOTES, MAX_RUNNING, make_progress
@@ -79,7 +80,7 @@ def test_it_is_stopped() -> None:
 
 def test_only_so_much_is_shown() -> None:
     sweep = running(1)
-    sweep.state.notes = tuple(f"note {number}" for number in range(30))
+    sweep.state.noted = tuple(Note(text=f"note {number}") for number in range(30))
     assert seen(sweep).notes == tuple(f"note {number}" for number in range(30 - MAX_NOTES, 30))
     many = running(MAX_RUNNING + 5)
     assert [trial.number for trial in seen(many).running] == list(range(MAX_RUNNING))

@@ -39,14 +39,14 @@ def test_a_last_segment_cut_at_every_byte_is_repaired_and_stays_so() -> None:
         records = list(journal.read())
         assert records == [_claim_record(1), *RECORDS][: len(records)]
         assert len(journal.repairs) == 1
-        assert "segment 2 was cut short" in journal.repairs[0]
+        assert "segment 2 was cut short" in str(journal.repairs[0])
         claimed = journal.claim(_claim_record)
         assert claimed.number == 3
         _append(backend, claimed.generation, claimed.next_number)
         contents = Journal(backend).contents()
         assert contents.records == [*records, _claim_record(claimed.generation), *RECORDS]
         assert contents.generation == claimed.generation
-        assert "repaired by generation" in contents.repairs[0]
+        assert "repaired by generation" in str(contents.repairs[0])
         # The one who read the torn end before the repair continues reading where it was.
         assert list(journal.read()) == RECORDS
 
