@@ -1,4 +1,4 @@
-"""Counts the structure of the code base: `make structure` prints it, `make check` holds six figures.
+"""Counts the structure of the code base: `make structure` prints it, `make check` holds eight figures.
 
 The figures come from the source alone: no code of the engine is imported. So the script also runs on another
 checkout (`python -m devtools.structure PATH`), to compare two versions.
@@ -17,7 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from devtools.prose import hidden_imports, reads_of
+
 PACKAGE: Final = "raysweep"
+FACES: Final = {"operators": "raysweep_airflow", "flows": "raysweep_prefect"}
+"""The other packages, by their folder."""
 # `--check` fails when one of these figures is larger. Lower a limit when a change makes its figure smaller.
 LIMITS: Final = {
     "import circles": 0,
@@ -26,6 +30,8 @@ LIMITS: Final = {
     "branches by behaviour": 0,
     "imports of a test module by another": 0,
     "files over 500 lines": 0,
+    "code that reads a sentence": 0,
+    "imports by a text outside registries": 0,
 }
 MAX_LINES: Final = 500
 SOURCES: Final = ("benchmarks", "dags", "devtools", "engine", "examples", "flows", "operators", "tests")
@@ -54,8 +60,8 @@ class Report:
         self.figures[name], self.places[name] = len(places), places
 
 
-def read_modules(engine: Path) -> list[Module]:
-    """Every module of the engine. `engine` is the folder that holds `raysweep/`."""
+def read_modules(engine: Path, package: str = PACKAGE) -> list[Module]:
+    """Every module of a package. `engine` is the folder that holds it."""
     return [
         Module(
             ".".join(path.relative_to(engine).with_suffix("").parts).removesuffix(".__init__"),
@@ -63,7 +69,7 @@ def read_modules(engine: Path) -> list[Module]:
             ast.parse(text := path.read_text(encoding="utf-8")),
             text.count("\n"),
         )
-        for path in sorted((engine / PACKAGE).rglob("*.py"))
+        for path in sorted((engine / package).rglob("*.py"))
     ]
 
 
@@ -280,6 +286,12 @@ def count(root: Path) -> Report:
     tests = read_tests(root)
     report.add("imports of a test module by another", list(imports_of_tests(tests)))
     report.add("files over 500 lines", list(long_files(root)))
+    faces = [*modules, *(each for room in FACES for each in read_modules(root / room, FACES[room]))]
+    reads = [place for each in faces for place in reads_of(each.name, each.tree)]
+    report.add("code that reads a sentence", reads)
+    packages = (PACKAGE, *FACES.values())
+    hidden = [place for each in faces for place in hidden_imports(each.name, each.tree, packages)]
+    report.add("imports by a text outside registries", hidden)
     decisions = [path.read_text(encoding="utf-8") for path in (root / "docs/adr").glob("[0-9]*.md")]
     pages = [path.read_text(encoding="utf-8") for path in (root / "docs").rglob("*.md")]
     report.figures |= {

@@ -26,6 +26,8 @@ def checkout(tmp_path: Path) -> Path:
         "cluster/peek.py": f"from {RAY} import state\n",
         "raycompat/__init__.py": f"from {RAY} import state\n",
         "core/__init__.py": "def f(rules):\n    return rules.behaviour >= 3\n",
+        "outcome.py": "def f(end):\n    return end.why.partition(':')\n",
+        "plots.py": "from importlib import import_module\nimport_module('raysweep.a')\n",
     }
     for name, text in files.items():
         path = tmp_path / "engine/raysweep" / name
@@ -57,8 +59,10 @@ def test_each_kind_is_counted_and_named(checkout: Path) -> None:
             "operators/work.py: 502 lines",
             "tests/unit/test_long.py: 501 lines",
         ],
+        "code that reads a sentence": ["raysweep.outcome:f:2: end.why.partition(':')"],
+        "imports by a text outside registries": ["raysweep.plots:2: import_module('raysweep.a')"],
     }
-    assert report.figures["loose modules at the top"] == 2
+    assert report.figures["loose modules at the top"] == 4
     assert report.figures["decisions (ADRs), and their words"] == "1 3"
 
 
@@ -72,5 +76,10 @@ def test_a_figure_over_its_limit_is_named_with_its_places(checkout: Path) -> Non
         (
             "files over 500 lines: 2, the limit is 0:\n"
             "  operators/work.py: 502 lines\n  tests/unit/test_long.py: 501 lines"
+        ),
+        "code that reads a sentence: 1, the limit is 0:\n  raysweep.outcome:f:2: end.why.partition(':')",
+        (
+            "imports by a text outside registries: 1, the limit is 0:\n"
+            "  raysweep.plots:2: import_module('raysweep.a')"
         ),
     ]
