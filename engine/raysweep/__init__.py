@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from raysweep.from_tune.tuner import from_tuner
     from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
     from raysweep.run import run_sweep, run_training
-    from raysweep.runs.reading.summaries import sweeps
+    from raysweep.runs.reading.listing import sweeps
     from raysweep.specs.sweep import SweepSpec
     from raysweep.specs.train import TrainSpec
     from raysweep.specs.trial.resources import Resources
@@ -28,7 +28,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.errors": ("Infeasible", "RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
     "raysweep.outcome": ("SweepOutcome", "TrainOutcome", "TrialOutcome"),
     "raysweep.run": ("run_sweep", "run_training"),
-    "raysweep.runs.reading.summaries": ("sweeps",),
+    "raysweep.runs.reading.listing": ("sweeps",),
     "raysweep.from_tune.tuner": ("from_tuner",),
     "raysweep.specs.trial.resources": ("Resources",),
     "raysweep.specs.trial.scaling": ("Scaling",),

@@ -15,11 +15,10 @@ import orjson
 from raysweep.documents.report_link import report_place
 from raysweep.jobs.attach import RunningJob
 from raysweep.numeric.shown import rounded, show_number
-from raysweep.outcome import TrialOutcome
+from raysweep.outcome import Standing, TrialOutcome
+from raysweep.outcome.curve import Dot
 from raysweep.outcome.showing.estimate_text import estimate_facts
 from raysweep.outcome.showing.formatting import show_config, show_counts, show_duration
-from raysweep.runs.reading.curve import Dot
-from raysweep.runs.reading.status import RunStatus
 from raysweep.specs.identity import slug
 
 ROWS: Final = 20
@@ -36,7 +35,7 @@ def artifact_key(name: str, kind: str) -> str:
     return f"raysweep-{slug(name)}-{kind}"
 
 
-def leaderboard(status: RunStatus) -> list[dict[str, Any]]:
+def leaderboard(status: Standing) -> list[dict[str, Any]]:
     """One row for each of the best trials."""
     rows = []
     for place, trial in enumerate(status.top[:ROWS], 1):
@@ -56,13 +55,13 @@ def _shown(value: Any) -> Any:
     return rounded(value) if isinstance(value, float) else value
 
 
-def table_text(status: RunStatus) -> str:
+def table_text(status: Standing) -> str:
     """The leaderboard as a table artifact: Prefect renders each text of it as Markdown."""
     rows = [{name: _harmless(value) for name, value in row.items()} for row in leaderboard(status)]
     return orjson.dumps(rows, default=str).decode() if rows else ""
 
 
-def report_text(status: RunStatus) -> str:
+def report_text(status: Standing) -> str:
     """The report in Markdown: what a person who is paged wants to see first stands first."""
     parts = [f"# {escape(status.name)}: {status.status}", _summary(status)]
     if status.why:
@@ -127,7 +126,7 @@ def _score_at(curve: Sequence[Dot], ended: int) -> float:
     return reached[-1] if reached else curve[0].score
 
 
-def _summary(status: RunStatus) -> str:
+def _summary(status: Standing) -> str:
     rows: list[tuple[str, str]] = [("trials", show_counts(status.counts, status.num_trials))]
     if status.elapsed_s is not None:
         rows.append(("running for" if status.is_running else "took", show_duration(status.elapsed_s)))
@@ -162,13 +161,13 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells)])
 
 
-def _commands(status: RunStatus) -> str:
+def _commands(status: Standing) -> str:
     where = f"{status.run_id} --storage {shlex.quote(_plain(status.storage))}"
     text = f"```\nraysweep status {where}\nraysweep trials {where}\n```"
     return f"{text}\n\nAll of it, with charts: {report_link(status.run_id, status.storage)}"
 
 
-def _log_command(status: RunStatus) -> str:
+def _log_command(status: Standing) -> str:
     """How to read what the first of the failed trials printed."""
     where = f"{status.run_id} --storage {shlex.quote(_plain(status.storage))}"
     return f"What it printed:\n\n```\nraysweep logs {where} --trial {status.failures[0].number}\n```"

@@ -25,10 +25,10 @@ from prefect.logging.loggers import get_logger
 from raysweep.errors import RaysweepError
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.outcome.ended import status_of_outcome
 from raysweep.outcome.ranking import is_better
 from raysweep.outcome.showing.formatting import show_progress
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.status import status_of_outcome
 from raysweep_prefect.artifacts import artifact_key, escape, links_text, report_text, table_text
 from raysweep_prefect.identity import Asker, find_asker
 from raysweep_prefect.listening import tell_listeners

@@ -18,7 +18,7 @@ from raysweep.core.vocabulary.events import SlotOpened, SpecChanged
 from raysweep.errors import SpecChangedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
-from raysweep.runs.stored_outcome import decode_outcome
+from raysweep.runs.stored_outcome import decode_head, outcome_of
 from raysweep.storage.checkpoints.store import restore_uri
 from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import Driver, wait_for
@@ -95,8 +95,9 @@ def test_it_ends_in_time_and_goes_on_where_it_was(
     assert again.generation == 2
     assert again.ended_at > outcome.ended_at
     (folder,) = storage.glob("t-*")
-    archived = (folder / "outcome-000001.json").read_bytes()
-    assert decode_outcome(archived, str(folder)) == outcome
+    archived = decode_head((folder / "outcome-000001.json").read_bytes())
+    trials = (folder / archived["trials_object"]).read_bytes()
+    assert outcome_of(archived, trials, str(folder)) == outcome
     assert SweepFolder(open_store(storage), folder.name).read_outcome() == again
     (changed,) = events(SpecChanged)
     assert changed.deadline == more.isoformat()

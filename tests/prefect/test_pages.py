@@ -19,7 +19,7 @@ import raysweep as rs
 from raysweep.jobs import JobOptions
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import BestTrial, Holder, SweepOutcome, SweepProgress, TrialOutcome
-from raysweep.runs.reading.status import status_of_outcome
+from raysweep.outcome.ended import status_of_outcome
 from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, report_text
 from raysweep_prefect.flows import Sweep, nightly_sweep, rollback_champion, sweep_many, train_best
 from raysweep_prefect.following import Follower

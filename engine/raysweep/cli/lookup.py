@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 
 from raysweep.errors import SweepNotFoundError
+from raysweep.outcome import Standing
 from raysweep.runs.reading.naming.lookup import DEFAULT_STORAGE
 from raysweep.runs.reading.naming.lookup import find_sweep as open_sweep
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.status import RunStatus
 from raysweep.storage.objects.opening import open_store
 
 __all__ = ["DEFAULT_STORAGE", "command", "open_sweep", "read_sweep"]
 
 
-def read_sweep(name: str, storage: str | None) -> tuple[RunStatus, SweepReader]:
+def read_sweep(name: str, storage: str | None) -> tuple[Standing, SweepReader]:
     """How the sweep of this name stands, and what reads the rest of it.
 
     Raises:

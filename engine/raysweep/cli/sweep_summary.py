@@ -14,16 +14,17 @@ from raysweep.cli.lookup import command
 from raysweep.documents.code.trainable import PYTHON_ONLY
 from raysweep.documents.report_link import report_url
 from raysweep.errors.runs import RESTART, RETRY
-from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.outcome import Standing, SweepOutcome, TrainOutcome
+from raysweep.outcome.ended import status_of_outcome
 from raysweep.outcome.showing.formatting import show_age, show_config, show_counts, show_duration, show_score
-from raysweep.runs.reading.status import INTERRUPTED, RunStatus, status_of_outcome
+from raysweep.outcome.standing import INTERRUPTED
 from raysweep.specs.identity import slug
 
 NOTES: Final = 3
 _COLOURS: Final = {"failed": "bold red", "cancelled": "bold yellow", INTERRUPTED: "bold yellow"}
 
 
-def print_status(console: Console, status: RunStatus) -> None:
+def print_status(console: Console, status: Standing) -> None:
     """Its status, why, its trials, the best, where it is all stored, and the command to run next."""
     colour = _COLOURS.get(status.status, "bold green")
     console.print(Text.assemble((status.status, colour), " ", status.run_id), soft_wrap=True)
@@ -57,7 +58,7 @@ def _nights(sweep: SweepOutcome) -> str:
     return command("nights", slug(sweep.name), storage)
 
 
-def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
+def _facts(status: Standing) -> Iterator[tuple[str, str]]:
     best = status.best
     if status.has_ended:
         took = show_duration(status.elapsed_s or 0.0)
@@ -100,19 +101,19 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
             yield "resume", _how_to_resume(status)
 
 
-def report_of(status: RunStatus) -> str:
+def report_of(status: Standing) -> str:
     """Where its report is, or the command that makes it."""
     return report_url(status.run_id) or f"{command('report', status.run_id, status.storage)} --open"
 
 
-def _how_to_resume(status: RunStatus) -> str:
+def _how_to_resume(status: Standing) -> str:
     if status.trainable.startswith(PYTHON_ONLY):
         # No import leads to it: the command would be refused.
         return f"run the program that started it again, with the key {status.key!r}"
     return command("resume", status.run_id, status.storage)
 
 
-def _failure_facts(status: RunStatus) -> Iterator[tuple[str, str]]:
+def _failure_facts(status: Standing) -> Iterator[tuple[str, str]]:
     """What made it fail, or its first failed trial; the line of user code; where the whole traceback is."""
     trial = status.first_failure
     error = trial.failure if trial is not None and trial.failure is not None else status.error
@@ -125,7 +126,7 @@ def _failure_facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "traceback", error.traceback_uri
 
 
-def _why_not_running(status: RunStatus) -> str:
+def _why_not_running(status: Standing) -> str:
     if status.why:
         return f"ended without an outcome: {status.why}"
     if status.holder is None:

@@ -9,11 +9,11 @@ from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
+from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_age, show_config, show_duration
-from raysweep.runs.reading.status import RunStatus
 
 
-def show_training(status: RunStatus, is_json: bool) -> int:
+def show_training(status: Standing, is_json: bool) -> int:
     """Show one training run: running, ended, or left by a process that is gone."""
     if is_json:
         print_json(_as_json(status))
@@ -25,7 +25,7 @@ def show_training(status: RunStatus, is_json: bool) -> int:
     return DONE
 
 
-def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
+def _facts(status: Standing) -> Iterator[tuple[str, str]]:
     yield "kind", "training run"
     done = status.training
     if done is not None:
@@ -48,7 +48,7 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "stored at", status.uri
 
 
-def _as_json(status: RunStatus) -> dict[str, Any]:
+def _as_json(status: Standing) -> dict[str, Any]:
     shown = status.model_dump(mode="json")
     same = ("kind", "run_id", "uri", "key", "status", "started_at", "ended_at", "error", "notes")
     return {

@@ -257,8 +257,6 @@ def _carry_through(
         first = (beside.note_until_done,) if notes is None else notes
         folder.write_outcome_if_absent(_noted(outcome, first))
         progress = controller.progress()
-        with suppress(StorageError):  # the outcome is there: it is not needed
-            folder.write_progress(progress)
         if metrics is not None:
             metrics.show(progress, is_last=True)
         if on_progress is not None:

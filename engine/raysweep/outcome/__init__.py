@@ -15,7 +15,7 @@ from raysweep.outcome.record import (
     ErrorInfo,
     Record,
 )
-from raysweep.outcome.summary import RunSummary
+from raysweep.outcome.standing import Standing
 from raysweep.outcome.sweep import (
     TRIAL_TIMES,
     EndedBy,
@@ -54,8 +54,8 @@ __all__ = [
     "Lease",
     "PipelineOutcome",
     "Record",
-    "RunSummary",
     "RunningTrial",
+    "Standing",
     "SweepOutcome",
     "SweepProgress",
     "SweepStatus",

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from raysweep.outcome.gate import Confirmed, GateOutcome
+from raysweep.outcome.standing import Standing
 from raysweep.outcome.sweep import SweepOutcome
 from raysweep.outcome.train import TrainOutcome
 from raysweep.outcome.trial_places import Change, error_with, trial_with
 
-__all__ = ["Change", "confirmed_with", "error_with", "gate_with", "sweep_with", "training_with", "trial_with"]
+__all__ = [
+    "Change",
+    "confirmed_with",
+    "error_with",
+    "gate_with",
+    "standing_with",
+    "sweep_with",
+    "training_with",
+    "trial_with",
+]
 
 
 def sweep_with(outcome: SweepOutcome, change: Change) -> SweepOutcome:
@@ -21,6 +31,19 @@ def sweep_with(outcome: SweepOutcome, change: Change) -> SweepOutcome:
             "gate": gate_with(outcome.gate, change) if outcome.gate is not None else None,
         }
     )
+
+
+def standing_with(standing: Standing, change: Change) -> Standing:
+    """How a sweep stands with each URI in it changed."""
+    update: dict[str, object] = {"uri": change(standing.uri), "error": error_with(standing.error, change)}
+    for name in ("top", "failures"):
+        update[name] = tuple(trial_with(trial, change) for trial in getattr(standing, name))
+    for name in ("best", "first_failure"):
+        trial = getattr(standing, name)
+        update[name] = trial_with(trial, change) if trial is not None else None
+    if standing.gate is not None:
+        update["gate"] = gate_with(standing.gate, change)
+    return standing.model_copy(update=update)
 
 
 def gate_with(gate: GateOutcome, change: Change) -> GateOutcome:

@@ -10,6 +10,8 @@ from raysweep.outcome.record import Record
 from raysweep.outcome.sweep import SweepStatus
 from raysweep.outcome.usage import Usage
 
+HolderState = Literal["alive", "gone", "stale"]
+"""Of a process that is, or was, at work on a run; one that lives and has left the run is gone too."""
 _AT_WORK: Final = frozenset({"starting", "running", "stopping"})
 
 

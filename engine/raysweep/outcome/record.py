@@ -6,7 +6,7 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import orjson
 from pydantic import (
@@ -60,11 +60,17 @@ class Record(Described):
         """From JSON text. Raises SpecError for what is none of this kind."""
         try:
             with without_collector():
-                return cls.model_validate(orjson.loads(text))
+                return cls.from_fields(orjson.loads(text))
         except orjson.JSONDecodeError as error:
             raise SpecError(
                 cls.__name__, f"not valid JSON: {error}", "read it from where it was written"
             ) from None
+
+    @classmethod
+    def from_fields(cls, fields: Any) -> Self:
+        """From what JSON text was parsed to. Raises SpecError for what is none of this kind."""
+        try:
+            return cls.model_validate(fields)
         except ValidationError as error:
             raise spec_error(issues_of(error, cls), cls.__name__) from None
 

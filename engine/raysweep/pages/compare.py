@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from raysweep.documents.json_values import leaves
+from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_config
 from raysweep.pages.columns import show_label
 from raysweep.runs.folder import SweepRecord
-from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.whole_sweep import WholeSweep
 from raysweep.space.parsed import is_domain
 
 MAX_DIFFERENCES: Final = 40
-Other = tuple[RunStatus, SweepRecord]
+Other = tuple[Standing, SweepRecord]
 """How another sweep stands, and what it was started with."""
 
 
@@ -23,7 +23,7 @@ def compared(sweep: WholeSweep, others: Sequence[Other]) -> list[dict[str, Any]]
     return [_row(sweep, status, record) for status, record in others]
 
 
-def _row(sweep: WholeSweep, status: RunStatus, record: SweepRecord) -> dict[str, Any]:
+def _row(sweep: WholeSweep, status: Standing, record: SweepRecord) -> dict[str, Any]:
     start = status.started_at or 0.0
     is_same = (status.metric, status.mode) == (sweep.status.metric, sweep.status.mode)
     best = status.best

@@ -13,6 +13,7 @@ from raysweep.documents.json_values import leaves
 from raysweep.outcome import GateOutcome, RunningTrial, TrialOutcome, TrialState
 from raysweep.outcome.ranking import best_first, is_allowed, is_standing
 from raysweep.outcome.record import ErrorInfo
+from raysweep.outcome.standing import MAX_PARETO
 from raysweep.pages.columns import Column, are_numbers, is_number, numbers, show_label, texts, whole
 from raysweep.pages.compare import Other, compared
 from raysweep.pages.curves import curve_columns
@@ -20,7 +21,6 @@ from raysweep.pages.failures import config_pairs, failure_groups
 from raysweep.pages.importances import importances
 from raysweep.pages.timeline import timeline_columns
 from raysweep.pages.words import certainty, sentence, verdict
-from raysweep.runs.reading.status import MAX_PARETO
 from raysweep.runs.reading.whole_sweep import WholeSweep, number_of
 from raysweep.space.domains import Float, Integer
 from raysweep.space.perturbation import mutable_leaves

@@ -12,12 +12,12 @@ from typing import Any, Final
 import orjson
 
 from raysweep.errors import SweepNotFoundError
+from raysweep.outcome import Standing
 from raysweep.pages.document import make_document
 from raysweep.pages.failures import config_pairs
 from raysweep.pages.page import as_json
 from raysweep.runs.across_runs.verdicts import FOLDER as GATES
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.whole_sweep import WholeReader
 from raysweep.storage.objects.store import ObjectInfo
 
@@ -62,7 +62,7 @@ class Answer:
 class Seen:
     """How a sweep stands, and the document of its page."""
 
-    status: RunStatus
+    status: Standing
     document: Mapping[str, Any]
     poll_s: float
     """When to ask again, in seconds."""
@@ -114,7 +114,7 @@ class LiveSweep:
         return outcome, *sorted(store.list(f"{sweep_id}/{GATES}"), key=lambda info: info.key)
 
 
-def training_document(status: RunStatus) -> dict[str, Any]:
+def training_document(status: Standing) -> dict[str, Any]:
     """What a page shows of a full-scale training."""
     training = status.training
     return {

@@ -13,7 +13,7 @@ from raysweep.documents.wall_clock import resolve_deadline
 from raysweep.errors import RaysweepError, SpecError
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.outcome.showing.formatting import show_duration
-from raysweep.runs.reading.summaries import ids_of, read_summaries
+from raysweep.runs.reading.listing import ids_of, list_runs
 from raysweep.runs.reading.view import RunView
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.identity import slug
@@ -117,7 +117,7 @@ def _time_of(moment: datetime) -> str:
 def _took(spec: TrainSpec) -> list[float]:
     """The seconds that the newest completed trainings of this name took."""
     store = open_store(spec.storage_path)
-    runs = read_summaries(store, ids_of(store, slug(spec.name)))
+    runs = list_runs(store, ids_of(store, slug(spec.name)))
     ended = [run for run in runs if run.kind == "train" and run.status == "completed"]
     found: list[float] = []
     for run in sorted(ended, key=lambda run: -(run.started_at or 0.0)):

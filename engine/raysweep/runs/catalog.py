@@ -20,10 +20,9 @@ import orjson
 
 from raysweep.documents.stored_paths import to_uri
 from raysweep.errors import StorageError
-from raysweep.outcome import GateOutcome
+from raysweep.outcome import GateOutcome, Standing
 from raysweep.outcome.places import gate_with
 from raysweep.outcome.record import Record
-from raysweep.outcome.summary import RunSummary
 from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.sealed import seal, unseal
 from raysweep.storage.objects.store import Store
@@ -58,9 +57,9 @@ class Catalog:
     url: str = ""
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def run(self, run_id: str) -> RunSummary | None:
+    def run(self, run_id: str) -> Standing | None:
         """What lists show of a run."""
-        found = _read(RunSummary, self.entries.get(run_id, {}).get("run"))
+        found = _read(Standing, self.entries.get(run_id, {}).get("run"))
         return found.model_copy(update={"uri": f"{self.url}/{run_id}"}) if found is not None else None
 
     def verdict(self, sweep_id: str, gate: str) -> GateOutcome | None:
@@ -78,12 +77,12 @@ def read_catalog(store: Store, run_ids: Iterable[str]) -> Catalog:
     return Catalog(store.url, entries)
 
 
-def keep_run(store: Store, run: RunSummary, outcome_key: str) -> None:
+def keep_run(store: Store, run: Standing, outcome_key: str) -> None:
     """Note how a run ended, once its outcome is stored under this key. Raises: StorageError.
 
     A process that was suspended meanwhile does not replace the end that a later controller noted.
     """
-    fields = run.model_dump(mode="json", exclude={"uri", "holder"})
+    fields = run.row().model_dump(mode="json", exclude={"uri"}, exclude_defaults=True)
 
     def change(entry: dict[str, Any]) -> dict[str, Any]:
         is_late = entry.get("run", {}).get("generation", 0) > run.generation

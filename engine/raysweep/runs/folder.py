@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from raysweep.errors import SpecError, StorageError, SweepDamagedError
-from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
-from raysweep.outcome.summary import SUMMARY, summary_of_sweep
+from raysweep.outcome import Cancellation, Standing, SweepOutcome, SweepProgress
+from raysweep.outcome.ended import status_of_outcome
 from raysweep.runs.catalog import drop_run, keep_run
-from raysweep.runs.reading.status import RunStatus
-from raysweep.runs.reading.stored_status import STATUS, decode_status, sealed_status
 from raysweep.runs.snapshots import SnapshotFolder
-from raysweep.runs.stored_outcome import decode_outcome, encode_outcome
+from raysweep.runs.stored_outcome import decode_head, encode_outcome, outcome_of, standing_of
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.journal.names import SegmentObject
@@ -33,6 +31,7 @@ FORMAT_VERSION = 1
 OUTCOME_GIVE_UP_AFTER_S = 600.0
 """How long the outcome is tried to be written: as long as the journal's records before it."""
 
+OUTCOME: Final = "outcome.json"
 _REBUILD_FIX = "`raysweep verify --repair` writes it anew from the journal"
 
 
@@ -177,62 +176,93 @@ class SweepFolder:
 
     def has_outcome(self) -> bool:
         """Whether the sweep has an outcome, readable or not. Raises: StorageError."""
-        return self.store.exists(self._key("outcome.json"))
+        return self.store.exists(self._key(OUTCOME))
+
+    def read_standing(self) -> Standing | None:
+        """How the sweep ended, without its trials; None before its end. Raises: SweepDamagedError."""
+        data = self.store.get(self._key(OUTCOME))
+        return standing_of(self._head(data), self.uri) if data is not None else None
 
     def read_outcome(self) -> SweepOutcome | None:
         """How the sweep ended. Raises: SweepDamagedError."""
-        data = self.store.get(self._key("outcome.json"))
-        if data is None:
-            return None
+        data = self.store.get(self._key(OUTCOME))
+        while data is not None:
+            fields = self._head(data)
+            trials = self.store.get(self._key(fields["trials_object"]))
+            if trials is not None:
+                return self._outcome(fields, trials)
+            before, data = data, self.store.get(self._key(OUTCOME))
+            if data == before:  # else it was replaced between the two reads
+                name = self.uri_of(fields["trials_object"])
+                raise SweepDamagedError(name, "is missing, and outcome.json names it", _REBUILD_FIX)
+        return None
+
+    def _head(self, data: bytes) -> dict[str, Any]:
         try:
-            outcome = decode_outcome(data, self.uri)
-            if outcome is not None:
-                return outcome
-            problem = "is damaged (its hash is wrong)"
+            return decode_head(data)
         except SpecError as error:
-            problem = f"is damaged ({error})"
-        raise SweepDamagedError(self.uri_of("outcome.json"), problem, _REBUILD_FIX)
+            problem = f"is damaged ({error.problem})"
+            raise SweepDamagedError(self.uri_of(OUTCOME), problem, _REBUILD_FIX) from error
+
+    def _outcome(self, fields: dict[str, Any], trials: bytes) -> SweepOutcome:
+        try:
+            return outcome_of(fields, trials, self.uri)
+        except SpecError as error:
+            problem = f"is damaged ({error.problem})"
+            raise SweepDamagedError(self.uri_of(fields["trials_object"]), problem, _REBUILD_FIX) from error
 
     def write_outcome_if_absent(
         self, outcome: SweepOutcome, *, give_up_after_s: float = OUTCOME_GIVE_UP_AFTER_S
     ) -> bool:
-        """Write outcome.json, once, and what lists and the status read of it; False if there is one.
+        """Write the trials, then outcome.json, once; False if there is one. An outage is waited out.
 
-        An outage is waited out.
+        The live status goes: the head says more.
         """
-        data = encode_outcome(outcome, self.uri)
-        put, size_bytes = retrying(give_up_after_s), len(data)
-        is_new: bool = put(self.store.put_if_absent, self._key("outcome.json"), data, durable=True)
-        del data  # what is written beside it takes room too
-        if is_new:
-            self._write_beside(outcome, size_bytes)
+        stored, put = encode_outcome(outcome, self.uri), retrying(give_up_after_s)
+        put(self.store.put, self._key(stored.trials_name), stored.trials, durable=True)
+        is_new: bool = put(self.store.put_if_absent, self._key(OUTCOME), stored.head, durable=True)
+        with suppress(StorageError):  # what is left over, or not listed, harms nothing
+            if is_new:
+                self.list_end(outcome)
+                self.store.delete(self._key("progress.json"))
+            else:
+                self._drop_trials(stored.trials_name)
         return is_new
 
-    def _write_beside(self, outcome: SweepOutcome, outcome_bytes: int) -> None:
-        # Without these, lists and the status read the outcome itself: an outage here costs no more than that.
-        with suppress(StorageError):
-            self.store.put(self._key(SUMMARY), sealed_summary(outcome, outcome_bytes))
-            self.store.put(self._key(STATUS), sealed_status(outcome, outcome_bytes, self.uri))
-            keep_run(self.store, summary_of_sweep(outcome), self._key("outcome.json"))
+    def list_end(self, outcome: SweepOutcome) -> None:
+        """Put how the sweep ended where lists look first. Raises: StorageError."""
+        keep_run(self.store, status_of_outcome(outcome, now=0.0), self._key(OUTCOME))
 
-    def read_status(self, outcome_bytes: int) -> RunStatus | None:
-        """How the sweep ended, without its trials; None where there is none of an outcome of this size."""
-        data = self.store.get(self._key(STATUS))
-        return decode_status(data, outcome_bytes, self.uri) if data is not None else None
+    def _drop_trials(self, name: str) -> None:
+        """Delete the trials of an outcome that is not, or no longer, the sweep's."""
+        head = self.store.get(self._key(OUTCOME))
+        if head is not None and self._head(head)["trials_object"] != name:
+            self.store.delete(self._key(name))
 
     def mend_outcome(self, mended: Callable[[SweepOutcome], SweepOutcome]) -> None:
-        """Replace outcome.json where that makes a difference; not where another process changes it meanwhile.
+        """Replace the outcome where that makes a difference; not where another process changes it meanwhile.
 
         One that is damaged stays as it is. Raises: StorageError.
         """
-        found = self.store.get_versioned(self._key("outcome.json"))
-        outcome = decode_outcome(found[0], self.uri) if found is not None else None
+        found = self.store.get_versioned(self._key(OUTCOME))
+        try:
+            outcome = self.read_outcome()
+            before = self._head(found[0])["trials_object"] if found is not None else ""
+        except SweepDamagedError:
+            return
         if found is None or outcome is None:
             return
         outcome = mended(outcome)
-        data = encode_outcome(outcome, self.uri)
-        if data != found[0] and self.store.put_if_version(self._key("outcome.json"), data, found[1]):
-            self._write_beside(outcome, len(data))
+        stored = encode_outcome(outcome, self.uri)
+        if stored.head == found[0]:
+            return
+        if stored.trials_name != before:
+            self.store.put(self._key(stored.trials_name), stored.trials, durable=True)
+        is_replaced = self.store.put_if_version(self._key(OUTCOME), stored.head, found[1])
+        with suppress(StorageError):
+            if is_replaced:
+                self.list_end(outcome)
+            self._drop_trials(before if is_replaced else stored.trials_name)
 
     def write_text(self, name: str, text: str) -> str:
         """Write a text beside the sweep's documents; returns its URI. `name` may hold folders."""
@@ -249,13 +279,13 @@ class SweepFolder:
         For the holder, and for who has just submitted the job that will be. Safe to repeat after a crash
         between the two steps.
         """
-        outcome = self.read_outcome()
-        if outcome is None:
+        head = self.store.get(self._key(OUTCOME))
+        if head is None:
             return
-        key = self._key(f"outcome-{outcome.generation:06d}.json")
-        self.store.put_if_absent(key, encode_outcome(outcome, self.uri), durable=True)
+        name = f"outcome-{self._head(head)['generation']:06d}.json"
+        self.store.put_if_absent(self._key(name), head, durable=True)
         drop_run(self.store, self.sweep_id)
-        self.store.delete(self._key(STATUS), self._key("outcome.json"))
+        self.store.delete(self._key(OUTCOME))
         drop_run(self.store, self.sweep_id)
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
@@ -308,8 +338,3 @@ def encode_spec(record: SweepRecord) -> bytes:
     if record.leaving is not None:
         fields["leaving"] = asdict(record.leaving)
     return seal(orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2))
-
-
-def sealed_summary(outcome: SweepOutcome, outcome_bytes: int) -> bytes:
-    """The summary as it lies beside an outcome of this size."""
-    return seal(summary_of_sweep(outcome).stored(outcome_bytes))

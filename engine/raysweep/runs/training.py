@@ -4,7 +4,6 @@ train.json             the frozen spec, its digest and key; written once
 attempts/000001.json   who ran it, one for each call that did, and how it ended: the run's lock, see claim.py
 train_progress.json    the holder's heartbeat
 train_outcome.json     the end, as the last of the attempts has it; written once
-summary.json           a few fields of it, for lists of many runs
 model_card.json        how the model came to be, made from the above after the end
 checkpoints/training/  what the workers report, stored as a trial's is
 checkpoint_…/          of each of these, the workers' parts; checkpoint_manager_snapshot.json says which
@@ -23,13 +22,12 @@ import orjson
 from raysweep.documents.stored_paths import checkpoint_in, to_reference, to_uri
 from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
+from raysweep.outcome.ended import status_of_training
 from raysweep.outcome.places import training_with
-from raysweep.outcome.summary import SUMMARY, summary_of_training
 from raysweep.runs.catalog import drop_run, keep_run
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.objects.identity import mark_store
 from raysweep.storage.objects.parallel import folders_with
-from raysweep.storage.objects.sealed import seal
 from raysweep.storage.objects.store import Store
 
 if TYPE_CHECKING:  # most looks need no models of specs
@@ -123,9 +121,8 @@ class RunFolder:
         """Write how the run ended, once, and what lists show of it: an earlier one stays."""
         key, data = self._key("train_outcome.json"), self.relative(outcome).to_json().encode()
         if self.store.put_if_absent(key, data, durable=True):
-            run = summary_of_training(outcome)
+            run = status_of_training(outcome, uri=outcome.uri, now=0.0)
             with suppress(StorageError):
-                self.store.put(self._key(SUMMARY), seal(run.stored(len(data))))
                 keep_run(self.store, run, key)
 
     def relative(self, outcome: TrainOutcome) -> TrainOutcome:

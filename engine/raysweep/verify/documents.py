@@ -9,14 +9,11 @@ import orjson
 from raysweep.core import SweepState, make_outcome
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
-from raysweep.outcome.summary import SUMMARY, summary_of_sweep
 from raysweep.runs.catalog import catalog_key, read_catalog
-from raysweep.runs.folder import SweepFolder, SweepRecord, sealed_summary
+from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.replay import replay
-from raysweep.runs.reading.stored_status import STATUS, sealed_status
 from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.journal.segment import RESTORE_FIX
-from raysweep.storage.objects.sealed import unseal
 from raysweep.verify.report import Finding
 from raysweep.version import __version__
 
@@ -90,7 +87,7 @@ def check_outcome(
         can_rewrite = state is not None and state.phase == "ended"
         yield Finding(
             severity="damage",
-            object="outcome.json",
+            object=error.path.removeprefix(f"{folder.uri}/"),
             problem=error.problem,
             lost="nothing" if can_rewrite else "the outcome",
             fix=REPAIR_FIX if can_rewrite else RESTORE_FIX,
@@ -124,34 +121,14 @@ def check_outcome(
         )
 
 
-def check_beside(folder: SweepFolder) -> Iterator[Finding]:
-    """What lists and the status show of a sweep that has ended. Without it, they read its outcome."""
-    outcome_json = folder.store.get(f"{folder.sweep_id}/outcome.json")
+def check_listed(folder: SweepFolder) -> Iterator[Finding]:
+    """What the catalog has of a sweep that has ended. Without it, lists read the head of its outcome."""
     try:
-        outcome = folder.read_outcome()
+        ended = folder.read_standing()
     except SweepDamagedError:
         return
-    if outcome is None or outcome_json is None:
-        return
-    size_bytes = len(outcome_json)
-    for name, made in (
-        (SUMMARY, sealed_summary(outcome, size_bytes)),
-        (STATUS, sealed_status(outcome, size_bytes, folder.uri)),
-    ):
-        stored = folder.store.get(f"{folder.sweep_id}/{name}")
-        if stored is None or stored == made or _is_of_another(stored, size_bytes):
-            continue
-        yield Finding(
-            severity="damage",
-            object=name,
-            problem="is not what the outcome gives",
-            lost="nothing: the outcome has it",
-            fix=REPAIR_FIX,
-            mending="drop",
-            keys=(f"{folder.sweep_id}/{name}",),
-        )
     listed = read_catalog(folder.store, [folder.sweep_id]).run(folder.sweep_id)
-    if listed is not None and listed.stored(size_bytes) != summary_of_sweep(outcome).stored(size_bytes):
+    if ended is not None and listed is not None and listed != ended.row():
         key = catalog_key(folder.sweep_id)
         yield Finding(
             severity="damage",
@@ -162,15 +139,6 @@ def check_beside(folder: SweepFolder) -> Iterator[Finding]:
             mending="drop",
             keys=(key,),
         )
-
-
-def _is_of_another(stored: bytes, outcome_bytes: int) -> bool:
-    """Whether it is whole, and of an outcome of another size: then it counts as absent."""
-    whole = unseal(stored)
-    try:
-        return whole is not None and orjson.loads(whole)["outcome_bytes"] != outcome_bytes
-    except (ValueError, KeyError, TypeError):
-        return False
 
 
 def replay_outcome(folder: SweepFolder) -> SweepOutcome | None:

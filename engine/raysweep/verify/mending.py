@@ -81,6 +81,8 @@ def _check_not_held(folder: SweepFolder) -> float:
     if living is not None:
         raise SweepHeldError(folder.sweep_id, living.holder)
     progress = folder.read_progress()
-    if progress is None or known_state(progress) is None:
+    if progress is None:  # it went with the end
+        return 0.0 if folder.has_outcome() else QUIET_S
+    if known_state(progress) is None:
         return QUIET_S
     return 0.0

@@ -16,7 +16,7 @@ from raysweep.runs.reading.checkpoints import pinned_numbers
 from raysweep.schedulers import load_scheduler
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.verify.checkpoints import CheckpointCheck
-from raysweep.verify.documents import check_beside, check_outcome, check_progress, check_spec, replay_state
+from raysweep.verify.documents import check_listed, check_outcome, check_progress, check_spec, replay_state
 from raysweep.verify.evidence import check_evidence
 from raysweep.verify.journal import JournalCheck, check_journal
 from raysweep.verify.report import Checked, Finding, OnRead, VerifyReport
@@ -61,7 +61,7 @@ def verify_sweep(
         found = [finding for finding in found if finding.severity != "orphan"]
     findings += _still_wanted(folder, found) if is_running else found
     findings += check_outcome(folder, record, known)
-    findings += check_beside(folder)
+    findings += check_listed(folder)
     told = {finding.object for finding in findings}
     findings += (each for each in check_evidence(folder, spec) if each.object not in told)
     return VerifyReport(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from raysweep.errors import one_line
+from raysweep.outcome import Standing
 from raysweep.pages import live
 from raysweep.pages.live import Seen, training_document
-from raysweep.runs.reading.status import RunStatus
 from raysweep_airflow.page.place import Place
 from raysweep_airflow.page.task import OPERATORS, TaskView
 
@@ -29,7 +29,7 @@ def sweep_view(task: TaskView, place: Place, seen: Seen) -> Json:
     return {"view": "sweep", "document": seen.document, **shown}
 
 
-def train_view(task: TaskView, place: Place, status: RunStatus) -> Json:
+def train_view(task: TaskView, place: Place, status: Standing) -> Json:
     """A training run of which there is a heartbeat or an outcome."""
     shown = _run(task, place, status.has_ended, RUNNING_POLL_S)
     return {"view": "train", "document": training_document(status), **shown}

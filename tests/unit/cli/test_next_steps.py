@@ -12,8 +12,8 @@ from rich.console import Console
 from raysweep.cli.sweep_summary import print_night, print_status
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import TrainOutcome
+from raysweep.outcome.ended import status_of_outcome
 from raysweep.outcome.train import TrainSource
-from raysweep.runs.reading.status import status_of_outcome
 from tests.unit.pages.odd_sweeps import LOSS, once
 from tests.unit.pages.sweeps import store
 

@@ -13,8 +13,8 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
+from raysweep.outcome.ended import status_of_outcome
 from raysweep.runs.reading.state_status import status_of_state
-from raysweep.runs.reading.status import status_of_outcome
 from tests.unit.core.sweep import Commands, Sweep, running
 from tests.unit.core.toys import METRIC
 

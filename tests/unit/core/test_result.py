@@ -14,7 +14,7 @@ from raysweep.core.views.scores import best_of, ranked
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.reading.status import status_of_outcome
+from raysweep.outcome.ended import status_of_outcome
 from tests.unit.core.sweep import running
 from tests.unit.core.toys import DIED, RAISED, make_spec
 from tests.unit.core.workers import Worker

@@ -12,10 +12,10 @@ from raysweep.core.views.scores import best_of
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SweepFailedError
-from raysweep.outcome import Holder, SweepOutcome
+from raysweep.outcome import Holder, Standing, SweepOutcome
+from raysweep.outcome.ended import status_of_outcome
 from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.state_status import status_of_state
-from raysweep.runs.reading.status import RunStatus, status_of_outcome
 from tests.unit.core.sweep import Commands, Sweep, running
 from tests.unit.core.toys import METRIC
 
@@ -44,7 +44,7 @@ def outcome_of(sweep: Sweep) -> SweepOutcome:
     return SweepOutcome.from_json(made.to_json())
 
 
-def status_of(sweep: Sweep) -> RunStatus:
+def status_of(sweep: Sweep) -> Standing:
     return status_of_state(sweep.state, None, uri="mem://s", now=100.0)
 
 

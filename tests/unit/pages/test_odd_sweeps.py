@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from raysweep.outcome import Standing
 from raysweep.outcome.ranking import is_standing
 from raysweep.pages.document import make_document
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.reading.whole_sweep import read_whole
 from raysweep_prefect.artifacts import report_text
 from tests.sampling import sampled
@@ -27,7 +27,7 @@ NO_BEST = {
 }
 
 
-def status_of(name: str, root: Path) -> RunStatus:
+def status_of(name: str, root: Path) -> Standing:
     folder = ODD[name](root)
     status = SweepReader(folder.store.url, folder.sweep_id).read()
     assert status is not None

@@ -16,8 +16,8 @@ from raysweep.runs.across_runs.verdicts import keep_verdict, read_verdict
 from raysweep.runs.catalog import keep_run, read_catalog, stem_of
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.removal import put_aside, remove
+from raysweep.runs.reading.listing import read_run
 from raysweep.runs.reading.nights import Night, nights_at
-from raysweep.runs.reading.summaries import read_summary
 from raysweep.storage.objects.local import LocalStore
 from raysweep.verify import repair, verify_sweep
 from tests.unit.cli.nights import Nights
@@ -89,7 +89,7 @@ def test_a_process_that_is_slow_to_write_an_entry_leaves_none_behind(
     nights: Nights, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = nights.add("a")
-    folder, run = SweepFolder(nights.store, run_id), read_summary(nights.store, run_id)
+    folder, run = SweepFolder(nights.store, run_id), read_run(nights.store, run_id)
     assert run is not None
     delete = LocalStore.delete
 
@@ -177,7 +177,7 @@ def test_a_verdict_that_waits_for_approval_is_read_by_itself(nights: Nights) -> 
 
 def test_verify_finds_an_entry_that_is_not_the_outcomes_and_repair_drops_it(nights: Nights) -> None:
     run_id = nights.add("a")
-    run = read_summary(nights.store, run_id)
+    run = read_run(nights.store, run_id)
     assert run is not None
     keep_run(nights.store, run.model_copy(update={"score": 9.0}), f"{run_id}/outcome.json")
     folder = SweepFolder(nights.store, run_id)

@@ -1,4 +1,4 @@
-"""outcome.json has a line for each trial, and status.json is read in its place; both say the same."""
+"""An ended sweep is two objects: a head, which lists and the status read alone, and the trials."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 import orjson
 import pytest
 
+from raysweep.errors import SweepDamagedError
 from raysweep.outcome import SweepOutcome, Trials
+from raysweep.outcome.ended import status_of_outcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.status import status_of_outcome
-from raysweep.runs.stored_outcome import decode_outcome, encode_outcome
-from raysweep.storage.objects.sealed import seal, sealed_end, unseal
-from raysweep.verify.sweep import verify_sweep
+from raysweep.runs.stored_outcome import decode_head, encode_outcome
+from raysweep.runs.stored_outcome import outcome_of as outcome_of_stored
+from raysweep.verify import repair, verify_sweep
 from tests.unit.verify.stored import Stored, store_sweep
 
 
@@ -29,8 +30,18 @@ def outcome_of(stored: Stored) -> SweepOutcome:
     return found
 
 
+def trials_of(stored: Stored) -> Path:
+    (path,) = stored.path.glob("trials-*.json")
+    return path
+
+
+def test_an_ended_sweep_is_two_objects(ended: Stored) -> None:
+    kept = {path.name for path in ended.path.glob("*.json")} - {"sweep.json"}
+    assert kept == {"outcome.json", trials_of(ended).name}
+
+
 def test_each_trial_has_a_line_of_its_own(ended: Stored) -> None:
-    data, outcome = (ended.path / "outcome.json").read_bytes(), outcome_of(ended)
+    data, outcome = trials_of(ended).read_bytes(), outcome_of(ended)
     lines = data.split(b"\n")
     assert len(lines) == len(outcome) + 2
     assert orjson.loads(lines[2].rstrip(b","))["trial_id"] == "00001"
@@ -41,40 +52,68 @@ def test_each_trial_has_a_line_of_its_own(ended: Stored) -> None:
     assert outcome.trials._records is None, "they stay text"
 
 
-def test_a_changed_byte_is_found(ended: Stored) -> None:
-    data = (ended.path / "outcome.json").read_bytes()
-    uri = ended.folder.uri
-    assert decode_outcome(data, uri) == outcome_of(ended)
-    for place in (20, len(data) // 2, len(data) - 60):
-        changed = bytearray(data)
-        changed[place] ^= 1
-        assert sealed_end(bytes(changed)) is None
-        assert unseal(bytes(changed)) is None
-        assert decode_outcome(bytes(changed), uri) is None
+def test_a_changed_byte_of_either_is_named(ended: Stored) -> None:
+    for path in (ended.path / "outcome.json", trials_of(ended)):
+        data = path.read_bytes()
+        for place in (20, len(data) // 2, len(data) - 60):
+            changed = bytearray(data)
+            changed[place] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(SweepDamagedError, match=path.name):
+                ended.folder.read_outcome()
+        path.write_bytes(data)
+    assert outcome_of(ended)
 
 
-def test_an_outcome_in_another_layout_is_the_same_outcome(ended: Stored) -> None:
-    data = (ended.path / "outcome.json").read_bytes()
-    plain = orjson.loads(data)
-    del plain["blake2b"]
-    other = seal(orjson.dumps(plain, option=orjson.OPT_INDENT_2))
-    assert decode_outcome(other, ended.folder.uri) == outcome_of(ended)
-    assert decode_outcome(orjson.dumps(plain), ended.folder.uri) == outcome_of(ended), "without a seal"
+def test_trials_that_are_missing_are_named_and_repaired(ended: Stored) -> None:
+    before, path = outcome_of(ended), trials_of(ended)
+    path.unlink()
+    with pytest.raises(SweepDamagedError, match=path.name):
+        ended.folder.read_outcome()
+    report = verify_sweep(ended.folder)
+    assert [each.object for each in report.damage] == [path.name]
+    repair(ended.folder, report)
+    assert outcome_of(ended).trials == before.trials
 
 
 def test_it_is_encoded_again_as_it_was(ended: Stored) -> None:
-    data, outcome = (ended.path / "outcome.json").read_bytes(), outcome_of(ended)
-    assert encode_outcome(outcome, ended.folder.uri) == data
+    outcome = outcome_of(ended)
+    stored = encode_outcome(outcome, ended.folder.uri)
+    assert stored.head == (ended.path / "outcome.json").read_bytes()
+    assert (stored.trials_name, stored.trials) == (trials_of(ended).name, trials_of(ended).read_bytes())
     whole = outcome.model_copy(update={"trials": tuple(outcome.trials)})
-    assert encode_outcome(whole, ended.folder.uri) == data
+    assert encode_outcome(whole, ended.folder.uri) == stored
 
 
 def test_a_sweep_without_trials(ended: Stored) -> None:
     none = outcome_of(ended).model_copy(update={"trials": (), "best": None})
-    assert decode_outcome(encode_outcome(none, ended.folder.uri), ended.folder.uri) == none
+    stored = encode_outcome(none, ended.folder.uri)
+    assert outcome_of_stored(decode_head(stored.head), stored.trials, ended.folder.uri) == none
 
 
-# -- status.json ---------------------------------------------------------------------------------------
+def test_the_trials_of_an_outcome_that_was_replaced_go(ended: Stored) -> None:
+    before = trials_of(ended).name
+    trials = tuple(each.model_copy(update={"checkpoint_uri": None}) for each in outcome_of(ended).trials)
+    ended.folder.mend_outcome(lambda outcome: outcome.model_copy(update={"trials": trials}))
+    assert trials_of(ended).name != before
+    assert outcome_of(ended).trials == trials
+
+
+def test_the_head_does_not_grow_with_the_trials(ended: Stored) -> None:
+    outcome = outcome_of(ended)
+    sizes = []
+    for count in (2_000, 4_000):
+        trials = tuple(
+            outcome.trials[0].model_copy(update={"number": n, "trial_id": f"{n:05d}", "ended_at": float(n)})
+            for n in range(count)
+        )
+        stored = encode_outcome(outcome.model_copy(update={"trials": trials}), ended.folder.uri)
+        sizes.append((len(stored.head), len(stored.trials)))
+    assert sizes[1][0] < 1.02 * sizes[0][0]
+    assert sizes[1][1] > 1.9 * sizes[0][1]
+
+
+# -- the head -----------------------------------------------------------------------------------------
 
 
 def status(folder: SweepFolder) -> dict[str, object]:
@@ -103,39 +142,6 @@ def test_more_than_the_best_few_come_of_the_outcome(ended: Stored) -> None:
     found = reader.best(len(outcome))
     assert found[: len(ranked)] == ranked
     assert sorted(each.number for each in found) == list(range(len(outcome)))
-
-
-@pytest.mark.parametrize("spoil", ["absent", "damaged", "another format", "another outcome"])
-def test_without_a_status_the_outcome_is_read(spoil: str, ended: Stored) -> None:
-    path, expected = ended.path / "status.json", whole_status(ended)
-    fields = orjson.loads(unseal(path.read_bytes()) or b"")
-    wrong = {"status": fields["status"] | {"status": "failed"}}
-    match spoil:
-        case "absent":
-            path.unlink()
-        case "damaged":
-            path.write_bytes(path.read_bytes().replace(b'"completed"', b'"cancelled"'))
-        case "another format":
-            path.write_bytes(seal(orjson.dumps(fields | wrong | {"format": 2})))
-        case _:
-            path.write_bytes(seal(orjson.dumps(fields | wrong | {"outcome_bytes": 3})))
-    assert status(ended.folder) == expected
-
-
-def test_verify_tells_a_status_that_is_not_the_outcomes(ended: Stored) -> None:
-    path = ended.path / "status.json"
-    assert verify_sweep(ended.folder).is_sound
-    fields = orjson.loads(unseal(path.read_bytes()) or b"")
-    path.write_bytes(seal(orjson.dumps(fields | {"status": fields["status"] | {"status": "failed"}})))
-    (finding,) = verify_sweep(ended.folder).damage
-    assert (finding.object, finding.problem) == ("status.json", "is not what the outcome gives")
-    path.write_bytes(seal(orjson.dumps(fields | {"outcome_bytes": 1})))
-    assert verify_sweep(ended.folder).is_sound, "of another outcome: it counts as absent"
-
-
-def test_a_sweep_that_goes_on_has_no_status_of_before(ended: Stored) -> None:
-    ended.folder.archive_outcome()
-    assert not (ended.path / "status.json").exists()
 
 
 def test_a_moved_store_names_what_is_there_now(ended: Stored, tmp_path: Path) -> None:

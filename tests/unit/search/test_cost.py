@@ -14,8 +14,9 @@ import pytest
 from optuna.samplers import GPSampler
 
 from raysweep.errors import SpecError
-from raysweep.outcome import AttemptOutcome, SweepOutcome
+from raysweep.outcome import AttemptOutcome
 from raysweep.runs.across_runs.warm_start import recall, warm_from_json, warm_to_json
+from raysweep.runs.folder import SweepFolder
 from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.search.base import tell_earlier
 from raysweep.search.machinery.repeat import Repeat, RepeatSearcher
@@ -340,9 +341,9 @@ def ran(started_at: float, ended_at: float, end: str) -> AttemptOutcome:
 def test_earlier_nights_tell_what_their_trials_cost(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     add_sweep(tmp_path, "n1", [config(), config(lr=0.02), config(lr=0.03)], 100.0)
-    folder = tmp_path / sweep_id("flights", "n1")
-    text = (folder / "outcome.json").read_text()
-    outcome = SweepOutcome.from_json(text)
+    folder = SweepFolder(store, sweep_id("flights", "n1"))
+    outcome = folder.read_outcome()
+    assert outcome is not None
     runs = [
         (ran(10.0, 14.0, "failed"), ran(20.0, 26.0, "completed")),
         (ran(10.0, 14.0, "lost"),),
@@ -353,7 +354,7 @@ def test_earlier_nights_tell_what_their_trials_cost(tmp_path: Path) -> None:
         each.model_copy(update={"attempts": attempts, "metrics": reported})
         for each, attempts, reported in zip(outcome.trials, runs, metrics, strict=True)
     )
-    (folder / "outcome.json").write_text(outcome.model_copy(update={"trials": trials}).to_json())
+    folder.mend_outcome(lambda outcome: outcome.model_copy(update={"trials": trials}))
     tonight = make_spec(tmp_path, warm_start="last", search={"gp": {"cost_attr": "trial_time_s"}})
     warm = recall(store, tonight, sweep_id("flights", "tonight"))
     assert warm is not None

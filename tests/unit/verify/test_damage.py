@@ -76,6 +76,9 @@ class Lab:
         elif kind == "outcome.json":
             with pytest.raises(SweepDamagedError, match=r"outcome\.json.*verify --repair"):
                 resume(self.stored)
+        elif kind.startswith("trials-"):
+            with pytest.raises(SweepDamagedError, match=r"trials-.*verify --repair"):
+                resume(self.stored)
         elif kind == "journal" and self.stored.state.phase != "ended":
             with pytest.raises(JournalDamagedError, match=name.rpartition("/")[2]):
                 resume(self.stored)
@@ -219,7 +222,7 @@ def test_missing_objects(lab: Lab, every: int) -> None:
     last = lab.stored.segments()[-1]  # see below
     alone = [name for name in lab.names if "/" not in name or name.startswith("snapshots")]
     many = [name for name in lab.names if name not in alone and name != last]
-    may_be_missing = ("progress.json", "outcome.json", "summary.json", "status.json", "snapshots")
+    may_be_missing = ("progress.json", "outcome.json", "snapshots")
     for name in [*alone, *many[::every]]:
         with lab.damaged(name, None):
             if name.startswith(may_be_missing):

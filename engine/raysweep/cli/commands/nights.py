@@ -92,7 +92,7 @@ def _cells(night: Night, why: str, numbers: Sequence[str], *, has_cost: bool) ->
 def _why(night: Night, why: str) -> str:
     """What a person wants to know of the night: the verdict, then why it took longer."""
     verdict = night.gate.why if night.gate is not None else ""
-    failed = next((part.why for part in night.parts if part.status in ("failed", "damaged")), "")
+    failed = next((part.cause for part in night.parts if part.status in ("failed", "damaged")), "")
     longer = f"took {why}" if why else ""
     return ". ".join(text for text in (failed, verdict, longer) if text)
 

@@ -20,10 +20,9 @@ from raysweep.documents.json_values import leaves
 from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError
 from raysweep.numeric.shown import show_number
-from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, ErrorInfo, TrialOutcome, trial_row
+from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, ErrorInfo, Standing, TrialOutcome, trial_row
 from raysweep.outcome.frames import column_names, with_iso_times, write_csv
 from raysweep.outcome.showing.formatting import show_column, show_config, show_counts, show_duration
-from raysweep.runs.reading.status import RunStatus
 
 
 def show_best(name: str, storage: str | None, is_json: bool) -> int:
@@ -190,7 +189,7 @@ def _print_json_rows(rows: Iterable[dict[str, Any]]) -> None:
     typer.echo("[]" if before == "[" else "\n]")
 
 
-def _list_trials(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
+def _list_trials(status: Standing, trials: Sequence[TrialOutcome]) -> None:
     front = ("front",) if status.others else ()
     metrics = [show_column([trial.score for trial in trials])] if status.metric else []
     metrics += [show_column([trial.metrics.get(name) for trial in trials]) for name in status.others]
@@ -208,7 +207,7 @@ def _list_trials(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
         make_console(is_stderr=True).print(note, style="dim", soft_wrap=True)
 
 
-def _list_attempts(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
+def _list_attempts(status: Standing, trials: Sequence[TrialOutcome]) -> None:
     listing = Listing(("trial", "attempt>", "ended", "class", "node", "time>"), ("error",))
     for trial in trials:
         for attempt in trial.attempts:
@@ -232,7 +231,7 @@ NO_TRIAL: Final = trial_row(TrialOutcome(trial_id="", number=0, state="pending")
 
 
 def _cells(
-    status: RunStatus, trial: TrialOutcome, metrics: Sequence[str], late: Sequence[str]
+    status: Standing, trial: TrialOutcome, metrics: Sequence[str], late: Sequence[str]
 ) -> tuple[Cell, ...]:
     is_best = status.best is not None and trial.number == status.best.number
     colour = {"failed": "red", "running": "cyan"}.get(trial.state, "green" if is_best else "")

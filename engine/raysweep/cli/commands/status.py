@@ -20,14 +20,13 @@ from raysweep.documents.validation import did_you_mean
 from raysweep.errors import SpecError, SweepNotFoundError
 from raysweep.live import draw_progress
 from raysweep.numeric.shown import show_number
-from raysweep.outcome import SweepStatus, UnfinishedStatus
+from raysweep.outcome import Standing, SweepStatus, UnfinishedStatus
 from raysweep.outcome.showing.estimate_text import estimate_facts
 from raysweep.outcome.showing.formatting import show_age, show_duration
 from raysweep.runs.reading.glances import glance_training
+from raysweep.runs.reading.listing import ids_of
 from raysweep.runs.reading.naming.lookup import find_training
 from raysweep.runs.reading.nights import Night, nights_at
-from raysweep.runs.reading.status import RunStatus
-from raysweep.runs.reading.summaries import ids_of
 from raysweep.specs.identity import slug
 from raysweep.storage.objects.opening import open_store
 
@@ -151,7 +150,7 @@ def show_gate(night: Night) -> str:
     return night.gate_run.status if night.gate_run is not None else ""
 
 
-def _as_json(status: RunStatus) -> dict[str, Any]:
+def _as_json(status: Standing) -> dict[str, Any]:
     shown = status.model_dump(mode="json")
     same = ("uri", "key", "status", "why", "metric", "mode", "counts", "best", "ahead")
     return {
@@ -174,14 +173,14 @@ def _row(night: Night) -> dict[str, Any]:
         "kind": run.kind,
         "name": run.name,
         "key": run.key,
-        "status": f"damaged: {run.why}" if run.status == "damaged" else run.status,
+        "status": f"damaged: {run.problem}" if run.status == "damaged" else run.status,
         "counts": run.counts,
         "num_trials": run.num_trials,
         "metric": run.metric,
         "best_score": run.score,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
-        "holder": run.holder,
+        "holder": run.held_by,
         "gate": None
         if gate is None
         else {
@@ -198,7 +197,7 @@ def _cells(night: Night, now: float) -> tuple[str, ...]:
     run = night.run
     total = "" if run.num_trials is None else f"/{run.num_trials}"
     is_sweep = run.kind == "sweep"
-    problem = run.why if run.status == "damaged" else ""
+    problem = run.problem if run.status == "damaged" else ""
     return (
         run.run_id,
         run.status,
@@ -209,5 +208,5 @@ def _cells(night: Night, now: float) -> tuple[str, ...]:
         "" if run.started_at is None else show_age(now - run.started_at),
         run.kind,
         run.key,
-        problem or run.holder,
+        problem or run.held_by,
     )

@@ -10,8 +10,7 @@ import time
 import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -23,8 +22,9 @@ from raysweep.cli.exit_codes import DONE, FAILED, say_error
 from raysweep.cli.lookup import DEFAULT_STORAGE
 from raysweep.cli.tables import Listing
 from raysweep.numeric.shown import show_number
+from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_age, show_duration
-from raysweep.runs.reading.watch import StorageWatch, WatchedSweep
+from raysweep.runs.reading.watch import StorageWatch, event_of
 from raysweep.storage.objects.opening import open_store
 
 EVERY_S: Final = 1.0
@@ -55,11 +55,11 @@ def _show_once(watch: StorageWatch, console: Console, is_json: bool) -> int:
     if watch.problem:
         return say_error(watch.problem, FAILED)
     if is_json:
-        print_json([{**asdict(row), "ended": row.counts.ended} for row in rows])
+        print_json([_as_json(row) for row in rows])
         return DONE
     listing, now = Listing(_COLUMNS, ("last event",)), time.time()
     for row in rows:
-        listing.add(*_cells(row, now), Text(row.event))
+        listing.add(*_cells(row, now), Text(event_of(row)))
     listing.show(console)
     return DONE
 
@@ -74,7 +74,7 @@ def _show_live(watch: StorageWatch, console: Console) -> None:
                     return
 
 
-def draw(rows: Sequence[WatchedSweep], height: int, problem: str = "") -> RenderableType:
+def draw(rows: Sequence[Standing], height: int, problem: str = "") -> RenderableType:
     """The table, as many rows of it as there are lines; what runs comes first."""
     now, shown = time.time(), rows[: max(1, height - _ROOM)]
     running = sum(row.is_running for row in rows)
@@ -85,17 +85,45 @@ def draw(rows: Sequence[WatchedSweep], height: int, problem: str = "") -> Render
         )
     table.add_column("last event", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in shown:
-        table.add_row(*_cells(row, now), Text(row.event))
+        table.add_row(*_cells(row, now), Text(event_of(row)))
     more = f", {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
     head = Text(f"{len(rows)} sweeps, {running} running{more}", style="bold")
     return Group(head, table, Text(f"cannot be listed: {problem}" if problem else "q: quit", style="dim"))
 
 
-def _cells(row: WatchedSweep, now: float) -> tuple[str | Text, ...]:
+def _as_json(row: Standing) -> dict[str, Any]:
+    same = (
+        "name",
+        "status",
+        "is_running",
+        "metric",
+        "score",
+        "trial_id",
+        "counts",
+        "num_trials",
+        "started_at",
+    )
+    return {
+        "sweep_id": row.run_id,
+        **{name: getattr(row, name) for name in same},
+        "ended_at": row.ended_at,
+        "ends_at": _ends_at(row),
+        "per_minute": row.per_minute,
+        "event": event_of(row),
+        "ended": row.counts.ended,
+    }
+
+
+def _ends_at(row: Standing) -> float | None:
+    """When a limit will end one that runs: what is expected, or its deadline; None: neither is known."""
+    return row.expected_end_at if row.expected_end_at is not None else row.deadline
+
+
+def _cells(row: Standing, now: float) -> tuple[str | Text, ...]:
     total = "" if row.num_trials is None else f"/{row.num_trials}"
     best = "" if row.score is None else f"{row.metric} {show_number(row.score)}"
     return (
-        row.sweep_id,
+        row.run_id,
         Text(row.status, style=_COLOURS.get(row.status, "green")),
         f"{row.counts.ended}{total}",
         str(row.counts.shown.get("running", 0)),
@@ -106,13 +134,14 @@ def _cells(row: WatchedSweep, now: float) -> tuple[str | Text, ...]:
     )
 
 
-def _end(row: WatchedSweep, now: float) -> str:
+def _end(row: Standing, now: float) -> str:
     if row.ended_at is not None:
         return f"{show_age(now - row.ended_at)} ago"
     if not row.is_running:
         return ""
-    if row.ends_at is not None:
-        return f"in {show_duration(row.ends_at - now)}"
+    ends_at = _ends_at(row)
+    if ends_at is not None:
+        return f"in {show_duration(ends_at - now)}"
     left = None if row.num_trials is None else row.num_trials - row.counts.ended
     if left and row.per_minute:
         return f"about {show_duration(60.0 * left / row.per_minute)}"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from raysweep.errors import RaysweepError
+from raysweep.outcome import Standing
 from raysweep.pages.failures import config_pairs
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.status import RunStatus
 from raysweep.storage.objects.store import Store
 
 MAX_NIGHTS: Final = 30
@@ -42,8 +42,8 @@ class NightReader:
         try:
             status = self._reader(sweep_id).read()
         except RaysweepError as error:
-            status = RunStatus(run_id=sweep_id, status="damaged", problem=str(error))
-        return _row(status or RunStatus(run_id=sweep_id, status="damaged", problem="it is gone"))
+            status = Standing(run_id=sweep_id, status="damaged", problem=str(error))
+        return _row(status or Standing(run_id=sweep_id, status="damaged", problem="it is gone"))
 
     def _reader(self, sweep_id: str) -> SweepReader:
         reader = self._readers.pop(sweep_id, None) or SweepReader(self._store.url, sweep_id)
@@ -53,7 +53,7 @@ class NightReader:
         return reader
 
 
-def _row(status: RunStatus) -> dict[str, Any]:
+def _row(status: Standing) -> dict[str, Any]:
     best, usage, start = status.best, status.usage, status.started_at or 0.0
     return {
         "id": status.run_id,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
+from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_config
-from raysweep.outcome.summary import RunSummary
 from raysweep.pages.dashboard.nights import NightReader
 from raysweep.pages.failures import config_pairs
 from raysweep.pages.live import POLL_S, Answer, LiveSweep, Seen, answer, training_document
@@ -22,9 +22,9 @@ from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.catalog import read_catalog
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.glances import glance_training
+from raysweep.runs.reading.listing import read_run
 from raysweep.runs.reading.logs import find_log, read_log
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.summaries import read_summary
 from raysweep.runs.training import RunFolder, list_trainings
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.parallel import run_folders
@@ -100,7 +100,7 @@ class Runs:
             seen = None  # the summary says what is wrong
         if seen is not None and self._seen.get(run_id) == seen and run_id in self._rows:
             return
-        run = read_summary(self.store, run_id)
+        run = read_run(self.store, run_id)
         with self._lock:
             if run is None:
                 self._rows.pop(run_id, None)
@@ -233,7 +233,7 @@ class Runs:
         )
 
 
-def _row(run: RunSummary) -> dict[str, Any]:
+def _row(run: Standing) -> dict[str, Any]:
     return {
         "id": run.run_id,
         "kind": run.kind,
@@ -249,5 +249,5 @@ def _row(run: RunSummary) -> dict[str, Any]:
         "config": show_config(run.config),
         "started_at": run.started_at,
         "elapsed_s": run.took_s,
-        "problem": run.why if run.status in ("failed", "damaged") else "",
+        "problem": run.cause if run.status in ("failed", "damaged") else "",
     }

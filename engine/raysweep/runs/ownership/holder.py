@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from raysweep.outcome import Holder, SweepProgress
+from raysweep.outcome.progress import HolderState
 
 STALE_AFTER_S = 30.0
 """How old a heartbeat may be, if nothing better is known. progress.json is written every 2 s."""
@@ -20,9 +21,6 @@ STALE_WATCH_S = 6.0
 does where clocks differ. One that is still written is seen to move within this time."""
 
 POLL_S = 0.2
-
-HolderState = Literal["alive", "gone", "stale"]
-"""Of a process that is, or was, at work on a run; one that lives and has left the run is gone too."""
 
 _left: set[tuple[str, int, float]] = set()
 

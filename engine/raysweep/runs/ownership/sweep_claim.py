@@ -124,12 +124,23 @@ def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
     generation = journal.generation
     if not generation:
         return None, 0
+    if _has_ended_in(folder, generation):
+        return None, generation
     deadline = time.monotonic() + FIRST_BEAT_S
     while (progress := folder.read_progress()) is None or progress.generation < generation:
         if time.monotonic() > deadline:
             return None, generation
         time.sleep(FIRST_BEAT_POLL_S)
     return find_living(folder.read_progress), generation
+
+
+def _has_ended_in(folder: SweepFolder, generation: int) -> bool:
+    """Whether that controller ended the sweep: then it has no heartbeat."""
+    try:
+        ended = folder.read_standing()
+    except SweepDamagedError:
+        return False
+    return ended is not None and ended.generation >= generation
 
 
 def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:

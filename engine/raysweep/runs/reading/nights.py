@@ -12,12 +12,11 @@ from statistics import median
 from typing import Final
 
 from raysweep.errors import RaysweepError
-from raysweep.outcome import GateOutcome, Record
+from raysweep.outcome import GateOutcome, Record, Standing
 from raysweep.outcome.showing.formatting import show_duration
-from raysweep.outcome.summary import RunSummary
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.runs.catalog import Catalog, read_catalog
-from raysweep.runs.reading.summaries import read_summaries
+from raysweep.runs.reading.listing import list_runs
 from raysweep.specs.identity import RunId, slug
 from raysweep.storage.objects.parallel import each_of, run_folders
 from raysweep.storage.objects.store import Store
@@ -33,17 +32,17 @@ _MORE: Final = 1.15
 class Night(Record):
     """One night of a name: its sweep, and what followed it."""
 
-    run: RunSummary
+    run: Standing
     """The sweep; of a row of its own, a training or a gate's sweep."""
-    gate_run: RunSummary | None = None
+    gate_run: Standing | None = None
     """The sweep of its newest gate."""
     gate: GateOutcome | None = None
     """What that gate decided; None before that, and without a gate."""
-    training: RunSummary | None = None
+    training: Standing | None = None
     """The training of what it handed on, the newest."""
 
     @property
-    def parts(self) -> tuple[RunSummary, ...]:
+    def parts(self) -> tuple[Standing, ...]:
         """Sweep, gate and training, as far as there are."""
         return tuple(each for each in (self.run, self.gate_run, self.training) if each is not None)
 
@@ -86,16 +85,16 @@ def nights_at(store: Store, name: str | None = None) -> list[Night]:
     """
     ids = run_folders(store)
     catalog = read_catalog(store, ids)
-    found = group_nights(store, read_summaries(store, ids, catalog=catalog), name, catalog)
+    found = group_nights(store, list_runs(store, ids, catalog=catalog), name, catalog)
     return sorted(found, key=lambda night: -(night.run.started_at or 0.0))
 
 
-def group_nights(store: Store, runs: Sequence[RunSummary], name: str | None, catalog: Catalog) -> list[Night]:
+def group_nights(store: Store, runs: Sequence[Standing], name: str | None, catalog: Catalog) -> list[Night]:
     """These runs as nights, in their order. Verdicts that the catalog does not have are read one by one."""
     ids = {run.run_id for run in runs if run.kind == "sweep"}
-    gates: dict[str, tuple[RunSummary, str]] = {}
-    trainings: dict[str, RunSummary] = {}
-    own: list[RunSummary] = []
+    gates: dict[str, tuple[Standing, str]] = {}
+    trainings: dict[str, Standing] = {}
+    own: list[Standing] = []
     for run in runs:
         sweep, gate = _judged_by(run)
         if sweep in ids:
@@ -107,17 +106,17 @@ def group_nights(store: Store, runs: Sequence[RunSummary], name: str | None, cat
     wanted = slug(name) if name is not None else None
     shown = [run for run in own if wanted is None or run.run_id.rpartition("-")[0] == wanted]
 
-    def make(run: RunSummary) -> Night:
+    def make(run: Standing) -> Night:
         return _night(store, run, gates.get(run.run_id), trainings.get(run.run_id), catalog)
 
     return each_of(store, make, shown)
 
 
-def _started(found: tuple[RunSummary, str]) -> float:
+def _started(found: tuple[Standing, str]) -> float:
     return found[0].started_at or 0.0
 
 
-def _judged_by(run: RunSummary) -> tuple[str, str]:
+def _judged_by(run: Standing) -> tuple[str, str]:
     """The id of the sweep that a gate's sweep judges, and the gate; empty for any other run."""
     match = _GATE.fullmatch(run.key)
     if run.kind != "sweep" or match is None or not run.name.endswith(_GATE_NAME):
@@ -128,9 +127,9 @@ def _judged_by(run: RunSummary) -> tuple[str, str]:
 
 def _night(
     store: Store,
-    run: RunSummary,
-    gate: tuple[RunSummary, str] | None,
-    training: RunSummary | None,
+    run: Standing,
+    gate: tuple[Standing, str] | None,
+    training: Standing | None,
     catalog: Catalog,
 ) -> Night:
     verdict = catalog.verdict(run.run_id, gate[1]) if gate is not None else None
@@ -182,9 +181,9 @@ def _reasons(night: Night, usual: Sequence[Night]) -> Iterable[str]:
 
 
 def _compared(
-    run: RunSummary,
-    usual: Sequence[RunSummary],
-    of: Callable[[RunSummary], float | None],
+    run: Standing,
+    usual: Sequence[Standing],
+    of: Callable[[Standing], float | None],
     text: str,
     shown: Callable[[float], str],
 ) -> str:
@@ -204,29 +203,29 @@ def _whole(value: float) -> str:
     return f"{value:.0f}"
 
 
-def _gate_run(night: Night) -> RunSummary | None:
+def _gate_run(night: Night) -> Standing | None:
     return night.gate_run
 
 
-def _training(night: Night) -> RunSummary | None:
+def _training(night: Night) -> Standing | None:
     return night.training
 
 
-def _trial_s(run: RunSummary) -> float | None:
+def _trial_s(run: Standing) -> float | None:
     return run.trial_s / run.counts.ended if run.counts.ended and run.trial_s else None
 
 
-def _repeated(run: RunSummary) -> float:
+def _repeated(run: Standing) -> float:
     return max(0, run.attempts - run.counts.total)
 
 
-def _idle_s(run: RunSummary) -> float | None:
+def _idle_s(run: Standing) -> float | None:
     if run.took_s is None or run.usage is None or not run.usage.active_s:
         return None
     return max(0.0, run.took_s - run.usage.active_s)
 
 
-def _at_once(run: RunSummary) -> float | None:
+def _at_once(run: Standing) -> float | None:
     if run.usage is None or not run.usage.active_s or not run.trial_s:
         return None
     return run.trial_s / run.usage.active_s

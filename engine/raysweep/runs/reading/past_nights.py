@@ -7,10 +7,9 @@ from typing import Final
 
 from raysweep.errors import RaysweepError
 from raysweep.estimates import Past, past_of
-from raysweep.outcome import SweepOutcome
-from raysweep.outcome.summary import RunSummary
+from raysweep.outcome import Standing, SweepOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.summaries import ids_of, read_summaries
+from raysweep.runs.reading.listing import ids_of, list_runs
 from raysweep.specs.identity import slug
 from raysweep.storage.objects.store import Store
 
@@ -26,7 +25,7 @@ def past_outcomes(store: Store, name: str, *, but: str = "", last: int = LAST) -
     Those that cannot be read are left out, and those in which no trial completed. Raises: StorageError.
     """
     found: list[SweepOutcome] = []
-    for run in _newest(read_summaries(store, [each for each in ids_of(store, slug(name)) if each != but])):
+    for run in _newest(list_runs(store, [each for each in ids_of(store, slug(name)) if each != but])):
         if len(found) >= last:
             break
         try:
@@ -43,7 +42,7 @@ def past_nights(store: Store, name: str, *, but: str = "", last: int = LAST) -> 
     return tuple(map(past_of, past_outcomes(store, name, but=but, last=last)))
 
 
-def _newest(runs: Sequence[RunSummary]) -> list[RunSummary]:
+def _newest(runs: Sequence[Standing]) -> list[Standing]:
     usable = [
         run
         for run in runs

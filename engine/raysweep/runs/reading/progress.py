@@ -12,7 +12,7 @@ from raysweep.core.views.scores import ahead_of_all, score_of
 from raysweep.core.vocabulary.commands import SweepStatus
 from raysweep.documents.json_numbers import Counts
 from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
-from raysweep.runs.reading.status import MAX_NOTES
+from raysweep.outcome.standing import MAX_NOTES
 
 ProgressStatus = Literal["starting", "running", "stopping"] | SweepStatus
 MAX_RUNNING = 100

@@ -17,10 +17,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from raysweep.errors import RaysweepError, SweepNotFoundError
-from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.outcome import Standing, SweepOutcome, TrialOutcome
 from raysweep.runs.across_runs.verdicts import newest_verdict
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.status import RunStatus, status_of_outcome
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import ObjectInfo
 
@@ -61,13 +60,13 @@ class SweepReader:
         self._fresh_s = fresh_s
         self._is_strict = is_strict
         self._lock = threading.Lock()
-        self._status: RunStatus | None = None
+        self._status: Standing | None = None
         self._read_at = -math.inf
         self._outcome_seen: ObjectInfo | None = None
         self._cpu_s = cpu_s
         self._known_running: RunningSweep | None = None
 
-    def read(self, *, is_fresh: bool = False) -> RunStatus | None:
+    def read(self, *, is_fresh: bool = False) -> Standing | None:
         """How the sweep stands now; None where nothing of it is stored yet.
 
         `is_fresh`: whatever was read before, however short ago: for the last word on a sweep.
@@ -131,15 +130,12 @@ class SweepReader:
         with self._lock:
             return self._running().checkpoints(record)
 
-    def _read(self) -> RunStatus | None:
+    def _read(self) -> Standing | None:
         seen = self._folder.store.head(f"{self._folder.sweep_id}/outcome.json")
         if seen is not None:
             if seen == self._outcome_seen and self._status is not None:
                 return with_verdict(self._status, self._folder)
-            status = self._folder.read_status(seen.size_bytes)
-            outcome = self._folder.read_outcome() if status is None else None
-            if outcome is not None:
-                status = status_of_outcome(outcome, uri=self._folder.uri, now=time.time())
+            status = self._folder.read_standing()
             if status is not None:
                 self._outcome_seen = seen
                 if self._known_running is not None:
@@ -157,7 +153,7 @@ class SweepReader:
         return self._known_running
 
 
-def with_verdict(status: RunStatus, folder: SweepFolder) -> RunStatus:
+def with_verdict(status: Standing, folder: SweepFolder) -> Standing:
     """The status with the verdict of the sweep's newest gate, which comes after the sweep's end."""
     try:
         verdict = newest_verdict(folder.store, folder.sweep_id)

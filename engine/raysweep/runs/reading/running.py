@@ -12,17 +12,19 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.views.result import outcome_so_far, trial_outcome
 from raysweep.errors import RaysweepError
 from raysweep.estimates import Past, Seen
-from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.outcome import Standing, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.outcome.estimate import NOTHING
+from raysweep.outcome.progress import HolderState
+from raysweep.outcome.standing import INTERRUPTED
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.ownership.holder import STALE_AFTER_S, HolderState, HolderWatch
+from raysweep.runs.ownership.holder import STALE_AFTER_S, HolderWatch
 from raysweep.runs.ownership.replay import catch_up, read_state
 from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_kept
 from raysweep.runs.reading.estimating import CPU_S, Estimating
 from raysweep.runs.reading.glances import first_seen_at
 from raysweep.runs.reading.past_nights import past_nights
 from raysweep.runs.reading.state_status import status_of_state
-from raysweep.runs.reading.status import INTERRUPTED, RunStatus, status_of_heartbeat
+from raysweep.runs.reading.status import status_of_heartbeat
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 from raysweep.storage.journal.journal import Journal
@@ -50,7 +52,7 @@ class RunningSweep:
         _, state = self._catch_up(record)
         return tuple(trial_outcome(state, trial, self._folder.uri) for trial in state.trials.values())
 
-    def outcome_so_far(self, record: SweepRecord, status: RunStatus) -> SweepOutcome:
+    def outcome_so_far(self, record: SweepRecord, status: Standing) -> SweepOutcome:
         """All that its journal holds."""
         _, state = self._catch_up(record)
         return outcome_so_far(
@@ -68,7 +70,7 @@ class RunningSweep:
         _, state = self._catch_up(record)
         return list_kept(self._folder, state)
 
-    def read(self, record: SweepRecord) -> RunStatus:
+    def read(self, record: SweepRecord) -> Standing:
         """How it stands now."""
         uri, key = self._folder.uri, record.key
         # The heartbeat first: what it knows is in the journal by then.
@@ -119,12 +121,12 @@ def is_starting(folder: SweepFolder, state: SweepState, heartbeat: SweepProgress
 
 def unread_status(
     record: SweepRecord, heartbeat: SweepProgress | None, uri: str, problem: str, held: HolderState
-) -> RunStatus:
+) -> Standing:
     """What is known where the journal cannot be read."""
     now = time.time()
     if heartbeat is not None:
         return status_of_heartbeat(heartbeat, uri=uri, key=record.key, now=now, held=held, problem=problem)
-    return RunStatus(
+    return Standing(
         run_id=uri.rpartition("/")[2],
         name=str(record.spec.get("name", "")),
         uri=uri,

@@ -1,4 +1,4 @@
-"""How a sweep without an outcome stands, by its state: a `RunStatus`.
+"""How a sweep without an outcome stands, by its state: a `Standing`.
 
 A module of its own, as most looks are at sweeps that have ended, and need no core.
 """
@@ -14,20 +14,13 @@ from raysweep.core.views.result import best_shown, trial_outcome
 from raysweep.core.views.scores import ahead_of_all, may_be_best, place, ranked, score_of
 from raysweep.documents.json_numbers import Counts
 from raysweep.numeric.pareto import find_front, front_first
-from raysweep.outcome import SweepProgress
+from raysweep.outcome import Standing, SweepProgress
+from raysweep.outcome.curve import best_so_far
 from raysweep.outcome.estimate import NOTHING, Expected
+from raysweep.outcome.progress import HolderState
 from raysweep.outcome.ranking import is_standing
-from raysweep.runs.ownership.holder import HolderState, holder_state
-from raysweep.runs.reading.curve import best_so_far
-from raysweep.runs.reading.status import (
-    FAILURES,
-    INTERRUPTED,
-    MAX_NOTES,
-    MAX_PARETO,
-    STARTING,
-    TOP,
-    RunStatus,
-)
+from raysweep.outcome.standing import FAILURES, INTERRUPTED, MAX_NOTES, MAX_PARETO, STARTING, TOP
+from raysweep.runs.ownership.holder import holder_state
 
 _MIN_ENDED: Final = 3
 """With fewer ended trials no pace is shown."""
@@ -43,7 +36,7 @@ def status_of_state(
     held: HolderState | None = None,
     notes: tuple[str, ...] = (),
     expected: Expected = NOTHING,
-) -> RunStatus:
+) -> Standing:
     """Of a sweep without an outcome: its state, and its heartbeat if there is one.
 
     `held`: what became of its holder, where that is known better than by the heartbeat's time.
@@ -72,7 +65,7 @@ def status_of_state(
     # Only those that are shown are made into outcomes: there may be ten thousand.
     top = tuple(trial_outcome(state, trial, uri) for trial in found[:TOP])
     failed = sorted((t for t in trials if t.state == "failed"), key=lambda trial: -(trial.ended_at or 0.0))
-    return RunStatus(
+    return Standing(
         run_id=uri.rpartition("/")[2],
         name=state.spec.name,
         uri=uri,

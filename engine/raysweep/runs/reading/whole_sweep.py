@@ -21,7 +21,8 @@ from raysweep.documents.json_numbers import without_names
 from raysweep.errors import RaysweepError, SweepNotFoundError
 from raysweep.estimates import Past
 from raysweep.estimates.seen import MAX_TRIALS as MAX_SEEN
-from raysweep.outcome import SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.outcome import Standing, SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.outcome.ended import status_of_outcome
 from raysweep.outcome.estimate import NOTHING
 from raysweep.outcome.record import without_collector
 from raysweep.outcome.trials import Trials
@@ -33,7 +34,6 @@ from raysweep.runs.reading.past_nights import past_nights
 from raysweep.runs.reading.reader import with_verdict
 from raysweep.runs.reading.running import is_starting, unread_status
 from raysweep.runs.reading.state_status import status_of_state
-from raysweep.runs.reading.status import RunStatus, status_of_outcome
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 
@@ -97,7 +97,7 @@ class WholeSweep:
     record: SweepRecord
     spec: SweepSpec
     """As it was last changed."""
-    status: RunStatus
+    status: Standing
     outcome: SweepOutcome | None
     trials: Sequence[TrialOutcome]
     """Trial i is number i."""
@@ -192,7 +192,7 @@ class WholeReader:
 
     def _unfinished(
         self, record: SweepRecord, heartbeat: SweepProgress | None, found: _Collected, problem: str
-    ) -> RunStatus:
+    ) -> Standing:
         """The status of a sweep without an outcome; of one whose journal cannot be read, the heartbeat's."""
         folder, state, now = self._folder, found.state, time.time()
         held = self._watch.judge(heartbeat, None)

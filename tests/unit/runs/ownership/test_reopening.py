@@ -27,7 +27,7 @@ from raysweep.runs.ownership.removal import put_aside, remove
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, told
 from raysweep.runs.ownership.sweep_claim import Ownership, find_outcome
 from raysweep.runs.reading.progress import make_progress
-from raysweep.runs.stored_outcome import decode_outcome
+from raysweep.runs.stored_outcome import decode_head, outcome_of
 from raysweep.specs.changes import Changes
 from raysweep.specs.continuing import Continue, Extension
 from raysweep.storage.objects.opening import open_store
@@ -273,7 +273,7 @@ def test_it_is_put_aside_whole_and_again_and_again(
     kept = archived.read_outcome()
     assert (kept is not None) == is_ended
     if kept is not None:
-        assert kept == decode_outcome(before_outcome(before), where), "what it names is there now"
+        assert kept == before_outcome(before, where), "what it names is there now"
     started = resume(stored)
     assert isinstance(started, Ownership)
     assert started.state.controller.generation == 0
@@ -281,12 +281,9 @@ def test_it_is_put_aside_whole_and_again_and_again(
     assert files_of(store, f"aside/{sweep_id}/001") == after
 
 
-def before_outcome(files: dict[str, bytes]) -> bytes:
-    from raysweep.storage.objects.sealed import unseal
-
-    whole = unseal(files["outcome.json"])
-    assert whole is not None
-    return whole
+def before_outcome(files: dict[str, bytes], where: str) -> SweepOutcome:
+    head = decode_head(files["outcome.json"])
+    return outcome_of(head, files[head["trials_object"]], where)
 
 
 def test_removed_is_removed(tmp_path: Path) -> None:

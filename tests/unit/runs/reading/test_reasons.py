@@ -9,8 +9,8 @@ import pytest
 
 from raysweep.outcome import SweepOutcome
 from raysweep.pages.words import verdict
+from raysweep.runs.reading.listing import read_run
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.summaries import read_summary
 from raysweep.runs.reading.whole_sweep import read_whole
 from tests.unit.pages.sweeps import store
 
@@ -33,10 +33,10 @@ def test_the_text_of_an_error_does_not_change_why_the_sweep_failed(tmp_path: Pat
     assert reason.endswith(f"RuntimeError: {text}")
     assert reason in outcome.why
     status = SweepReader(folder.store.url, folder.sweep_id).read()
-    summary = read_summary(folder.store, folder.sweep_id)
+    summary = read_run(folder.store, folder.sweep_id)
     assert status is not None
     assert summary is not None
-    assert (status.reason, summary.why) == (reason, reason)
+    assert (status.reason, summary.reason, summary.cause) == (reason, reason, reason)
     assert reason[1:] in verdict(read_whole(folder))
     assert SweepOutcome.from_json(outcome.to_json()).reason == reason
 

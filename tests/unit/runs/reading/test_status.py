@@ -13,15 +13,16 @@ import pytest
 from raysweep.core import SweepState, step
 from raysweep.core.vocabulary import lifecycle
 from raysweep.errors import JournalDamagedError
-from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome
+from raysweep.outcome import Holder, Standing, SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome, curve
+from raysweep.outcome.curve import MAX_POINTS, Dot, best_so_far
+from raysweep.outcome.ended import status_of_outcome
+from raysweep.outcome.standing import TOP
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import current_holder
-from raysweep.runs.reading import curve
-from raysweep.runs.reading.curve import MAX_POINTS, Dot, best_so_far
 from raysweep.runs.reading.glances import glance, read_training
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.state_status import status_of_state
-from raysweep.runs.reading.status import TOP, RunStatus, status_of_heartbeat, status_of_outcome
+from raysweep.runs.reading.status import status_of_heartbeat
 from raysweep.runs.training import RunFolder
 from raysweep.simulate import simulate
 from raysweep.storage.objects.opening import open_store
@@ -64,7 +65,7 @@ def curve_of(trials: list[TrialOutcome], mode: str) -> tuple[tuple[Dot, ...], tu
     return best_so_far(endings, is_max=mode == "max")
 
 
-def read_status(storage: str, sweep_id: str) -> RunStatus | None:
+def read_status(storage: str, sweep_id: str) -> Standing | None:
     return SweepReader(storage, sweep_id).read()
 
 
@@ -189,7 +190,7 @@ def test_only_a_heartbeat() -> None:
     nameless = status_of_heartbeat(odd, uri="u/s-1", now=time.time()).best
     assert nameless is not None
     assert nameless.number == 0
-    assert RunStatus.model_validate_json(status.to_json()) == status
+    assert Standing.model_validate_json(status.to_json()) == status
 
 
 # --- from the storage
@@ -434,7 +435,7 @@ def test_a_training_from_its_first_heartbeat_to_its_end(tmp_path: Path) -> None:
 
 
 def test_how_long_it_took_or_has_taken() -> None:
-    plain = RunStatus(run_id="s-1", status="interrupted", started_at=100.0, read_at=500.0)
+    plain = Standing(run_id="s-1", status="interrupted", started_at=100.0, read_at=500.0)
     beat = SweepProgress(
         sweep_id="s-1", name="s", status="running", holder=current_holder(), generation=1, at=300.0,
         started_at=100.0, metric="loss", mode="min",

@@ -10,8 +10,8 @@ import pytest
 
 from raysweep.errors import StorageError
 from raysweep.runs.ownership.holder import current_holder
-from raysweep.runs.reading import watch
-from raysweep.runs.reading.watch import StorageWatch
+from raysweep.runs.reading import listing, watch
+from raysweep.runs.reading.watch import StorageWatch, event_of
 from raysweep.storage.objects.opening import open_store
 from tests.unit.cli.conftest import gone_holder, store_sweep
 
@@ -40,12 +40,12 @@ def test_a_sweep_that_runs_one_that_is_left_and_one_that_ended(
     row = rows["runs"]
     assert (row.status, row.is_running, row.counts.ended, row.counts["failed"]) == ("running", True, 2, 1)
     assert (row.metric, row.score, row.trial_id, row.num_trials) == ("loss", 5.0, "00000", 4)
-    assert row.event == "best is trial 00000"
+    assert event_of(row) == "best is trial 00000"
     assert row.per_minute == pytest.approx(2.0, rel=0.2), "two trials ended in the minute since the start"
     assert (rows["left"].status, rows["left"].is_running) == ("interrupted", False)
-    assert rows["left"].event == f"no process runs it; last heard of {gone_holder}"
+    assert event_of(rows["left"]) == f"no process runs it; last heard of {gone_holder}"
     assert (rows["ended"].status, rows["ended"].per_minute) == ("cancelled", None)
-    assert rows["ended"].event == outcome.reason
+    assert event_of(rows["ended"]) == outcome.reason
 
 
 def test_a_sweep_that_vanishes_is_left_out(tmp_path: Path, store_sweep: Any) -> None:
@@ -53,7 +53,7 @@ def test_a_sweep_that_vanishes_is_left_out(tmp_path: Path, store_sweep: Any) -> 
     watching = StorageWatch(open_store(tmp_path / "store"))
     assert len(watching.look()) == 2
     shutil.rmtree(tmp_path / "store" / goes.sweep_id)
-    assert [row.sweep_id for row in watching.look()] == [stays.sweep_id]
+    assert [row.run_id for row in watching.look()] == [stays.sweep_id]
 
 
 def test_a_sweep_that_vanishes_while_it_is_read_is_left_out(
@@ -65,7 +65,7 @@ def test_a_sweep_that_vanishes_while_it_is_read_is_left_out(
         shutil.rmtree(tmp_path / "store")
         raise StorageError("x", "it is gone")
 
-    monkeypatch.setattr(watch, "glance", gone)
+    monkeypatch.setattr(listing, "glance", gone)
     assert StorageWatch(open_store(tmp_path / "store")).look() == []
 
 
@@ -90,13 +90,13 @@ def test_an_ended_sweep_is_not_read_each_time_but_found_when_it_goes_on(
     stored = store_sweep("ended")
     stored.end()
     reads = []
-    read = watch.read_summary
-    monkeypatch.setattr(watch, "read_summary", lambda *given: (reads.append(given), read(*given))[1])
+    read = watch.list_runs
+    monkeypatch.setattr(watch, "list_runs", lambda *given: (reads.extend(given[1]), read(*given))[1])
     watching = StorageWatch(open_store(tmp_path / "store"))
     for _ in range(5):
         watching.look()
     assert len(reads) == 1
-    stored.folder.store.delete(f"{stored.sweep_id}/outcome.json")
+    stored.folder.archive_outcome()
     assert watching.look()[0].ended_at is not None
     clock.ahead_s = watch.RECHECK_S
     assert watching.look()[0].ended_at is None
@@ -127,6 +127,7 @@ def test_folders_of_other_things_and_damaged_sweeps(tmp_path: Path, store_sweep:
     (tmp_path / "store/champions/x").mkdir(parents=True)
     (tmp_path / "store/empty-0123456789").mkdir()
     stored.folder.store.put(f"{stored.sweep_id}/outcome.json", b"{")
+    shutil.rmtree(tmp_path / "store/catalog")
     (row,) = StorageWatch(open_store(tmp_path / "store")).look()
     assert (row.status, row.is_running) == ("damaged", False)
-    assert "outcome.json" in row.event
+    assert "outcome.json" in event_of(row)

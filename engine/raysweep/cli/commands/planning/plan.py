@@ -16,7 +16,7 @@ from raysweep.cli.spec_files import is_pipeline, read_pipeline, read_spec
 from raysweep.documents.code.trainable import PYTHON_ONLY, load_trainable
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
-from raysweep.outcome import SweepOutcome
+from raysweep.outcome import Standing, SweepOutcome
 from raysweep.outcome.estimate import Estimate
 from raysweep.outcome.showing.estimate_text import show_span
 from raysweep.outcome.showing.formatting import show_age, show_config, show_end
@@ -25,7 +25,6 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_changes
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.status import RunStatus
 from raysweep.space.scales import counts_of, show_scale
 from raysweep.specs import Const, RunRequest, Space, SweepSpec
 from raysweep.specs.changes import Changes
@@ -322,7 +321,7 @@ def _state(folder: SweepFolder, spec: SweepSpec) -> tuple[str, tuple[str, ...]]:
     return f"{head}: it would be {would}, {status.counts.ended} trials have ended", lines
 
 
-def _standing(status: RunStatus, diff: Changes, outcome: SweepOutcome | None) -> tuple[str, str]:
+def _standing(status: Standing, diff: Changes, outcome: SweepOutcome | None) -> tuple[str, str]:
     if outcome is None:
         head = "runs now" if status.is_running else "unfinished"
         does = "followed" if status.is_running else "resumed"

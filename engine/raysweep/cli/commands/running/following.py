@@ -12,9 +12,9 @@ from raysweep.cli.lookup import command, open_sweep
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.outcome.standing import INTERRUPTED
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.sweep_claim import ask_to_cancel, follow
-from raysweep.runs.reading.status import INTERRUPTED
 
 # A controller looks at its heartbeat, and then its trials have their grace.
 CANCEL_S: Final = 120.0

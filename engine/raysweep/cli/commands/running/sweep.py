@@ -18,10 +18,10 @@ from raysweep.cli.sweep_summary import print_status
 from raysweep.errors import SweepNotFoundError
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome
+from raysweep.outcome.ended import status_of_outcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
 from raysweep.runs.reading.naming.siblings import unfinished_sibling
-from raysweep.runs.reading.status import status_of_outcome
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.storage.objects.opening import open_store
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from raysweep.errors import SweepNotFoundError
 from raysweep.runs.folder import SweepFolder, list_sweeps
+from raysweep.runs.reading.listing import DEFAULT_STORAGE
 from raysweep.runs.reading.naming.references import Reference, find_run, newest_keys, read_reference
-from raysweep.runs.reading.summaries import DEFAULT_STORAGE
 from raysweep.runs.training import RunFolder
 
 _LISTED: Final = 5

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from raysweep.errors import SweepNotFoundError, one_line
+from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_age
-from raysweep.outcome.summary import RunSummary
-from raysweep.runs.reading.summaries import DEFAULT_STORAGE, ids_of, read_summaries
+from raysweep.runs.reading.listing import DEFAULT_STORAGE, ids_of, list_runs
 from raysweep.specs.identity import RunId, slug
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.parallel import run_folders
@@ -97,7 +97,7 @@ def find_run(reference: Reference, kind: Kind) -> str | None:
         begin = [each for each in run_folders(store) if each.startswith(name)]
         own = [each for each in begin if store.exists(f"{each}/{_DOCUMENTS[kind]}")]
     if len(own) > 1:
-        raise ambiguous(reference, read_summaries(store, own))
+        raise ambiguous(reference, list_runs(store, own))
     return own[0] if own else None
 
 
@@ -109,17 +109,17 @@ def _of_night(reference: Reference, kind: Kind) -> str | None:
     if which != LATEST and store.exists(f"{by_key}/{_DOCUMENTS[kind]}"):
         return by_key
     # Of each only kind, key and start are asked for here.
-    found_runs = read_summaries(store, ids_of(store, stem), is_checked=False)
+    found_runs = list_runs(store, ids_of(store, stem))
     runs = [run for run in found_runs if run.kind == kind]
     if which == LATEST:
         return max(runs, key=lambda run: run.started_at or 0.0).run_id if runs else None
     found = _named(runs, which)
     if len(found) > 1:
-        raise ambiguous(reference, read_summaries(store, [run.run_id for run in found]))
+        raise ambiguous(reference, list_runs(store, [run.run_id for run in found]))
     return found[0].run_id if found else None
 
 
-def _named(runs: Sequence[RunSummary], which: str) -> list[RunSummary]:
+def _named(runs: Sequence[Standing], which: str) -> list[Standing]:
     # What the gate handed on is trained under a key of its own below the night's.
     below = [run for run in runs if run.key.startswith(f"{which}/best-")]
     if below or not _DATE.fullmatch(which):
@@ -128,12 +128,12 @@ def _named(runs: Sequence[RunSummary], which: str) -> list[RunSummary]:
     return in_key or [run for run in runs if day_of(run) == which]
 
 
-def day_of(run: RunSummary) -> str:
+def day_of(run: Standing) -> str:
     """The day on which a run was started, by the local clock: `2026-11-25`; empty where it was not."""
     return "" if run.started_at is None else time.strftime("%Y-%m-%d", time.localtime(run.started_at))
 
 
-def ambiguous(reference: Reference, runs: Sequence[RunSummary]) -> SweepNotFoundError:
+def ambiguous(reference: Reference, runs: Sequence[Standing]) -> SweepNotFoundError:
     """The error that lists the candidates, the newest first, and says how to name one."""
     newest = sorted(runs, key=lambda run: -(run.started_at or 0.0))
     shown = ", ".join(_shown(run) for run in newest[:_CANDIDATES])
@@ -147,11 +147,11 @@ def ambiguous(reference: Reference, runs: Sequence[RunSummary]) -> SweepNotFound
 def newest_keys(reference: Reference, kind: Kind) -> list[str]:
     """The newest keys of the name, for a message."""
     stem = slug(reference.name)
-    runs = read_summaries(reference.store, ids_of(reference.store, stem)) if stem else []
+    runs = list_runs(reference.store, ids_of(reference.store, stem)) if stem else []
     own = sorted((run for run in runs if run.kind == kind), key=lambda run: -(run.started_at or 0.0))
     return [run.key for run in own[:_SHOWN]]
 
 
-def _shown(run: RunSummary) -> str:
+def _shown(run: Standing) -> str:
     age = "" if run.started_at is None else f", {show_age(time.time() - run.started_at)} ago"
     return f"{run.run_id} (key {one_line(run.key, _KEY_CHARACTERS)}, {run.status}{age})"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from raysweep.errors import RaysweepError
+from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_age
-from raysweep.outcome.summary import RunSummary
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.summaries import ids_of, read_summaries
+from raysweep.runs.reading.listing import ids_of, list_runs
 from raysweep.specs import RunRequest, SweepSpec, slug
 from raysweep.specs.changes import changes
 from raysweep.storage.objects.opening import open_store
@@ -44,7 +44,7 @@ def unfinished_sibling(request: RunRequest[SweepSpec]) -> str:
     )
 
 
-def _newest(request: RunRequest[SweepSpec]) -> RunSummary | None:
+def _newest(request: RunRequest[SweepSpec]) -> Standing | None:
     run = request.run
     store = open_store(request.spec.storage_path)
     if store.exists(f"{run.id}/sweep.json"):
@@ -54,5 +54,5 @@ def _newest(request: RunRequest[SweepSpec]) -> RunSummary | None:
         for each in ids_of(store, slug(run.name))
         if store.exists(f"{each}/sweep.json") and not store.exists(f"{each}/outcome.json")
     ]
-    runs = [each for each in read_summaries(store, open_ids) if each.key.startswith(SPEC_KEY)]
+    runs = [each for each in list_runs(store, open_ids) if each.key.startswith(SPEC_KEY)]
     return max(runs, key=lambda each: each.started_at or 0.0, default=None)

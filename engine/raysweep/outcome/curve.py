@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from raysweep.outcome import Record
+from raysweep.outcome.record import Record
 
 MAX_POINTS: Final = 400
 """The curve is thinned to at most this many points, and so are the dots around it."""
