@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+import raysweep as rs
 from raysweep.cli import main
 from raysweep.raycompat.tokens import is_open
+from raysweep.specs import RunRequest
+from raysweep.training.sweep_run import run_as_sweep
 from tests.engine.recorded_trainings import SCENARIOS, Trainings, by_command, is_killed
 from tests.sampling import first_of
 
@@ -67,3 +70,14 @@ def test_the_command_is_as_it_was_recorded(trainings: Trainings, capsys: pytest.
 
     by_command(trainings, cli)
     check("by-command", trainings)
+
+
+def by_sweep(spec: rs.TrainSpec, *, key: str, on_progress: Any = None) -> rs.TrainOutcome:
+    return run_as_sweep(RunRequest.of(spec, key), on_progress=on_progress)
+
+
+@pytest.mark.parametrize("name", first_of(SCENARIOS))
+def test_a_training_is_as_a_sweep_what_it_is_without(tmp_path: Path, name: str) -> None:
+    trainings = Trainings(tmp_path, by_sweep)
+    SCENARIOS[name](trainings)
+    assert trainings.record().decode() == (RECORDS / f"{name}.json").read_text(encoding="utf-8")

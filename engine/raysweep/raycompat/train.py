@@ -22,12 +22,14 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 import ray
 from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
+from ray.train import Checkpoint
+from ray.train._internal.session import _TrainingResult
 from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
 from ray.train.v2._internal.callbacks.env_callback import _initialize_env_callbacks
 from ray.train.v2._internal.callbacks.metrics import ControllerMetricsCallback, WorkerMetricsCallback
@@ -71,12 +73,9 @@ __all__ = [
 POLL_FASTEST_S = 0.01
 POLL_SLOWEST_S = 0.2
 WAIT_SLICE_S = 0.5
+_DETAIL: Final = re.compile(r"\t(class_name|actor_id|pid|name|namespace|ip): ")
 PLACE_S = 15.0
 """So long more workers than an elastic run needs wait for room; then it is looked again how many have it."""
-
-
-_DETAIL: Final = re.compile(r"\t(class_name|actor_id|pid|name|namespace|ip): ")
-
 ASKED_S = 86400.0
 """So long workers that are asked for a checkpoint may continue: the run's end is said by who asks."""
 
@@ -309,6 +308,13 @@ class LocalController(TrainController):
     def has_checkpoint(self) -> bool:
         """Whether there is a checkpoint to continue from."""
         return self.newest_checkpoint is not None
+
+    def begin_from(self, name: str, metrics: Mapping[str, Any]) -> None:
+        """Let the workers begin from a checkpoint in the run's folder; `metrics`: those of its report."""
+        storage: Any = self._train_run_context.run_config.storage_context
+        path, files = storage.build_checkpoint_path_from_name(name), storage.storage_filesystem
+        manager: Any = self._checkpoint_manager
+        manager._latest_checkpoint_result = _TrainingResult(Checkpoint(path, files), dict(metrics))
 
     def result_so_far(self) -> Any:
         """The result of a run that is ended before its time: its newest checkpoint is the last."""

@@ -69,14 +69,27 @@ class Parts:
         attempt: The number of the claim that the worker runs under.
         rank: The worker's.
         start: The name of what the run continues from, if there is anything.
+        owner: Whose checkpoints they are: the run's, or those of the trial that it is.
+        above: Their numbers are above this one; default: as the attempt has them.
     """
 
-    def __init__(self, store: Store, run_id: str, attempt: int, rank: int, start: str | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        attempt: int,
+        rank: int,
+        start: str | None,
+        *,
+        owner: str = CHECKPOINT_OWNER,
+        above: int | None = None,
+    ) -> None:
         self._checkpoints = CheckpointStore(store, run_id)
         self._run_id = run_id
+        self._owner = owner
         self._rank = rank
         self._start = parse_name(start) if start is not None else None
-        self._number = attempt * NUMBERS
+        self._number = attempt * NUMBERS if above is None else above
         if self._start is not None:
             self._number = max(self._number, self._start.number)
         self._own: set[CheckpointName] = set()
@@ -105,9 +118,7 @@ class Parts:
             parent = self._find_parent(name) if not self._storing else None
             self._storing += 1
         try:
-            part = self._checkpoints.store_part(
-                CHECKPOINT_OWNER, name.number, name.objects, folder, parent=parent
-            )
+            part = self._checkpoints.store_part(self._owner, name.number, name.objects, folder, parent=parent)
             data = encode_sealed(encode_manifest(part))
             key = f"{self._run_id}/{name.part(self._rank)}"
             retrying(GIVE_UP_AFTER_S)(lambda: self._checkpoints.store.put(key, data, durable=True))
@@ -181,7 +192,7 @@ class Parts:
             time.sleep(_LOOK_S)
 
     def _uri(self, name: CheckpointName) -> str:
-        return self._checkpoints.uri(CHECKPOINT_OWNER, name.number)
+        return self._checkpoints.uri(self._owner, name.number)
 
 
 def _known(text: str) -> CheckpointName:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from raysweep.errors import CheckpointDamagedError, StorageError
 from raysweep.runs.ownership.training_claim import Claim
-from raysweep.runs.training import CHECKPOINT_OWNER
+from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.storage.checkpoints.exports import export_checkpoint
 from raysweep.storage.checkpoints.manifest import Manifest, decode_manifest, join
 from raysweep.storage.checkpoints.store import GIVE_UP_AFTER_S, CheckpointStore
@@ -128,28 +128,11 @@ class Keeper:
         return f"{folder.uri}/{model}"
 
     def _commit(self, name: CheckpointName, metrics: Mapping[str, Any]) -> None:
-        parts = self._read_parts(name)
+        parts = read_parts(self._claim.folder, name, CHECKPOINT_OWNER)
         metadata = {"attempt": self._claim.number, "metrics": metrics, "workers": sorted(parts)}
         self._store.commit(join([part for _, part in sorted(parts.items())], metadata))
         self._committed.add(name.number)
         self._last |= dict.fromkeys(parts, name.number)
-
-    def _read_parts(self, name: CheckpointName) -> dict[int, Manifest]:
-        """The parts of a checkpoint by the ranks of their workers."""
-        folder, read = self._claim.folder, retrying(GIVE_UP_AFTER_S)
-        keys = read(lambda: [info.key for info in folder.store.list(f"{folder.run_id}/{name}")])
-        parts = {}
-        for key in keys:
-            uri = f"{folder.store.url}/{key}"
-            fields = decode_sealed(read(folder.store.get, key) or b"")
-            if fields is None or (fields["trial_id"], fields["number"]) != (CHECKPOINT_OWNER, name.number):
-                raise CheckpointDamagedError(uri, "a worker's part of the checkpoint is damaged", _PART_FIX)
-            rank = int(key.rsplit("-", 1)[-1].removesuffix(".json"))
-            parts[rank] = decode_manifest(fields, uri.removesuffix(".json"))
-        if not parts:
-            uri = f"{folder.uri}/{name}"
-            raise CheckpointDamagedError(uri, "the workers' parts of the checkpoint are gone", _PART_FIX)
-        return parts
 
     def _delete(self, numbers: set[int]) -> None:
         if not numbers:
@@ -161,6 +144,33 @@ class Keeper:
             _log.warning("a checkpoint that the run needs no more could not be deleted yet: %s", error)
             return
         self._committed -= numbers
+
+
+def join_parts(folder: RunFolder, name: CheckpointName, owner: str) -> Manifest:
+    """One manifest of what the workers have stored of a checkpoint; it is not committed.
+
+    Raises: CheckpointDamagedError: a part cannot be read. SpecError: the workers' files do not fit together.
+    """
+    parts = read_parts(folder, name, owner)
+    return join([part for _, part in sorted(parts.items())], {"workers": sorted(parts)})
+
+
+def read_parts(folder: RunFolder, name: CheckpointName, owner: str) -> dict[int, Manifest]:
+    """The parts of a checkpoint by the ranks of their workers."""
+    read = retrying(GIVE_UP_AFTER_S)
+    keys = read(lambda: [info.key for info in folder.store.list(f"{folder.run_id}/{name}")])
+    parts = {}
+    for key in keys:
+        uri = f"{folder.store.url}/{key}"
+        fields = decode_sealed(read(folder.store.get, key) or b"")
+        if fields is None or (fields["trial_id"], fields["number"]) != (owner, name.number):
+            raise CheckpointDamagedError(uri, "a worker's part of the checkpoint is damaged", _PART_FIX)
+        rank = int(key.rsplit("-", 1)[-1].removesuffix(".json"))
+        parts[rank] = decode_manifest(fields, uri.removesuffix(".json"))
+    if not parts:
+        uri = f"{folder.uri}/{name}"
+        raise CheckpointDamagedError(uri, "the workers' parts of the checkpoint are gone", _PART_FIX)
+    return parts
 
 
 def _names(state: Mapping[str, Any] | None) -> list[CheckpointName]:

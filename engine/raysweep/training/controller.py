@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -103,8 +103,6 @@ async def _run(
 ) -> RunEnd:
     keeper.take()
     watch.resume(keeper.read())
-    retries = Retries(spec, watch)
-    is_elastic = isinstance(trainer.scaling_config.num_workers, tuple)
 
     def began(workers: int) -> None:
         keeper.begin(workers)
@@ -115,31 +113,76 @@ async def _run(
         if path:
             keeper.collect()
 
+    return await run_trainer(
+        trainer,
+        spec,
+        watch,
+        halt,
+        on_report=reported,
+        on_begin=began,
+        on_taken=watch.taken,
+        store=lambda text: keeper.write(watch.history.seal(text)),
+    )
+
+
+async def run_trainer(
+    trainer: DataParallelTrainer,
+    spec: TrainSpec,
+    watch: Watch,
+    halt: Halt,
+    *,
+    on_report: Callable[[dict[str, Any], str | None], None],
+    on_begin: Callable[[int], None],
+    on_taken: Callable[[dict[str, Any]], None] = lambda metrics: None,
+    store: Callable[[str], None] = lambda text: None,
+    start: tuple[str, Mapping[str, Any]] | None = None,
+    is_asked: Callable[[], bool] = lambda: False,
+) -> RunEnd:
+    """Run the trainer to its end, or until `halt` is set.
+
+    Args:
+        trainer: What is to run.
+        spec: The training.
+        watch: Hears of errors, and of the workers' end.
+        halt: Ends it.
+        on_report: Gets rank 0's metrics, and the path of the checkpoint or None, once for each report.
+        on_begin: Gets the number of workers that begin, from the newest checkpoint.
+        on_taken: Gets rank 0's metrics before the checkpoint that comes with them counts.
+        store: Stores Ray Train's list of checkpoints.
+        start: The name of a checkpoint to begin from, and its metrics; None: the newest of Ray Train's list.
+        is_asked: Whether the workers are to be asked for a checkpoint, besides what `halt` says.
+
+    Raises: StateRestoreError. CancelledError: `halt.stop` was set.
+    """
+    retries = Retries(spec, watch)
+    is_elastic = isinstance(trainer.scaling_config.num_workers, tuple)
     controller = train.make_controller(
         trainer,
         policy=train.Decision(trainer.run_config.failure_config, retries.is_retried, retries.is_moved),
         listener=train.Listener(
-            reported,
+            on_report,
             lambda error: watch.failed(_error_info(error)),
-            on_taken=watch.taken,
-            on_begin=began,
+            on_taken=on_taken,
+            on_begin=on_begin,
             on_launch=retries.launched,
             on_end=watch.ended,
         ),
-        store=lambda text: keeper.write(watch.history.seal(text)),
+        store=store,
         stop=halt,
         # Where there is one only, there is none to move to, unless others may come.
         watches_nodes=is_elastic or len(live_nodes()) > 1,
         elastic=_elastic(trainer.scaling_config, halt.ending) if is_elastic else None,
     )
     retries.pause = controller.pause
+    if start is not None:
+        controller.begin_from(*start)
     try:
-        return await _drive(controller, halt)
+        return await _drive(controller, halt, is_asked)
     finally:
         controller.close()
 
 
-async def _drive(controller: train.LocalController, halt: Halt) -> RunEnd:
+async def _drive(controller: train.LocalController, halt: Halt, is_asked: Callable[[], bool]) -> RunEnd:
     is_resumed, asked_with = controller.has_checkpoint, None
     running = asyncio.ensure_future(controller.run())  # type: ignore[no-untyped-call]
     while not running.done():
@@ -151,6 +194,8 @@ async def _drive(controller: train.LocalController, halt: Halt) -> RunEnd:
         if halt.ending.wants_checkpoint:
             controller.ask_for_checkpoint()
             asked_with = asked_with or _Asked(controller.newest_checkpoint)
+        elif is_asked():
+            controller.ask_for_checkpoint()
         await asyncio.wait([running], timeout=_LOOK_S)
     with suppress(asyncio.CancelledError):
         await running

@@ -42,7 +42,7 @@ class History:
     def add(self, metrics: Mapping[str, Any], at: float, workers: int | None) -> None:
         """Take the next report: rank 0's metrics."""
         iteration = 1 if self._last is None else self._last.iteration + 1
-        row = TrainReport(iteration=iteration, at=at, metrics=_fitting(metrics), workers=workers)
+        row = TrainReport(iteration=iteration, at=at, metrics=fitting(metrics), workers=workers)
         self._last = row
         if (iteration - 1) % self._every == 0:
             self._rows.append(row)
@@ -90,7 +90,8 @@ class History:
         self._rows = [each for each in reports if (each.iteration - 1) % self._every == 0]
 
 
-def _fitting(metrics: Mapping[str, Any]) -> dict[str, Any]:
+def fitting(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of a report, as far as `MAX_ROW_BYTES` go."""
     row = TrainReport(iteration=1, at=0.0, metrics=dict(metrics))
     sizes = {
         name: len(name) + len(orjson.dumps(value))

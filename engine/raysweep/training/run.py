@@ -64,12 +64,34 @@ def run_training(
     workers are ended.
     """
     spec, key = request.spec, request.run.key
-    folder = RunFolder(_open_store(spec.storage_path), request.run.id)
+    folder = open_folder(request)
     finished = folder.read_outcome()
     if finished is not None:
         folder.freeze_spec(spec, key)
-        _keep_card(folder, spec, finished)  # the process that trained may have died before it did
+        keep_card(folder, spec, finished)  # the process that trained may have died before it did
         return finished
+    check_start(spec, folder, address)
+    check_snapshot(folder)
+    data = digest_of_data(spec)
+    try:
+        return _run(spec, key, folder, address, data, on_progress)
+    except KeyboardInterrupt as error:
+        if isinstance(error, RaysweepError):
+            raise
+        note = f"run the training again with the same key to resume it; see {folder.uri}"
+        raise SweepInterrupted(folder.run_id, note) from None
+
+
+def open_folder(request: RunRequest[TrainSpec]) -> RunFolder:
+    """Where the run is stored. Raises: StorageNotWritableError where Ray Train cannot write."""
+    return RunFolder(_open_store(request.spec.storage_path), request.run.id)
+
+
+def check_start(spec: TrainSpec, folder: RunFolder, address: str | None) -> None:
+    """Refuse, before anything starts or is written, what cannot run, or is not what was begun here.
+
+    Raises: SpecError, StorageError.
+    """
     check_training()
     _check_code(spec)
     if spec.warm_start_checkpoint is not None:
@@ -78,15 +100,11 @@ def run_training(
         check_scaling(spec.scaling, [machine_totals(spec.scaling.worker_bundle())], beside=_beside(spec))
     folder.store.check_writable()
     folder.check_spec(spec)
-    check_snapshot(folder)
-    data = digest_data(_addresses(spec))
-    try:
-        return _run(spec, key, folder, address, data, on_progress)
-    except KeyboardInterrupt as error:
-        if isinstance(error, RaysweepError):
-            raise
-        note = f"run the training again with the same key to resume it; see {folder.uri}"
-        raise SweepInterrupted(folder.run_id, note) from None
+
+
+def digest_of_data(spec: TrainSpec) -> tuple[DataDigest, ...]:
+    """What the spec's data are now. Raises: SpecError, StorageError."""
+    return digest_data(_addresses(spec))
 
 
 def _run(
@@ -105,7 +123,7 @@ def _run(
         return newest.outcome
     if newest.number == 0:
         check_deadline(spec.stop.deadline, started_at, started_at)
-    with _workers_preloaded(), connect(address) as connection:
+    with workers_preloaded(), connect(address) as connection:
         _check_cluster(spec)
         # Only now is anything written: a spec that the cluster cannot hold may be mended under its key.
         folder.freeze_spec(spec, key)
@@ -166,7 +184,7 @@ def _train(
             versions=installed_versions(),
             history=watch.history.reports,
             usage=meter.read(),
-            data=_compared(spec, watch.history.data),
+            data=compared(spec, watch.history.data),
             raysweep_version=_version(),
         )
         if error is not None:
@@ -177,11 +195,11 @@ def _train(
         model = (model_uri or "").rsplit("/", 1)[-1]
         folder.delete_unused_checkpoints(frozenset({*kept, model}))
         keeper.finish(kept)
-        _keep_card(folder, spec, outcome)
+        keep_card(folder, spec, outcome)
     return outcome
 
 
-def _compared(spec: TrainSpec, began: tuple[DataDigest, ...]) -> tuple[DataDigest, ...]:
+def compared(spec: TrainSpec, began: tuple[DataDigest, ...]) -> tuple[DataDigest, ...]:
     """The data as they were at the start, each with whether it is another now."""
     if not began:
         return ()
@@ -192,7 +210,8 @@ def _compared(spec: TrainSpec, began: tuple[DataDigest, ...]) -> tuple[DataDiges
     )
 
 
-def _keep_card(folder: RunFolder, spec: TrainSpec, outcome: TrainOutcome) -> None:
+def keep_card(folder: RunFolder, spec: TrainSpec, outcome: TrainOutcome) -> None:
+    """Write the model card, if it can be written now."""
     try:
         folder.write_card(make_card(spec, outcome))
     except StorageError as error:  # the training is done: the same call writes it later
@@ -243,7 +262,7 @@ def _starts_embedded(address: str | None) -> bool:
 
 
 @contextmanager
-def _workers_preloaded() -> Iterator[None]:
+def workers_preloaded() -> Iterator[None]:
     """Let the processes that an embedded Ray starts ahead import Ray Train while this one does the same."""
     from raysweep.cluster.ray.connection import PRELOAD
 

@@ -9,6 +9,7 @@ from ray import cloudpickle
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from raysweep.programs.runner import runnable
+from raysweep.runs.training import CHECKPOINT_OWNER
 from raysweep.specs import Scaling, TrainSpec, load_trainable
 from raysweep.training.datasets import make_data_config, make_datasets
 from raysweep.training.frameworks import trainer_maker
@@ -18,7 +19,15 @@ CHECKPOINTS_KEPT = 2
 DEFAULT_RESIZE_INTERVAL_S = 10.0
 
 
-def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) -> DataParallelTrainer:
+def make_trainer(
+    spec: TrainSpec,
+    run_id: str,
+    storage_path: str,
+    attempt: int,
+    *,
+    owner: str = CHECKPOINT_OWNER,
+    above: int | None = None,
+) -> DataParallelTrainer:
     """The trainer that the spec asks for, with its data sets; no worker is started.
 
     Args:
@@ -26,6 +35,8 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
         run_id: The folder under `storage_path` that Ray Train works in.
         storage_path: Absolute, or a URI that pyarrow reads.
         attempt: The number of the claim that it runs under.
+        owner: Whose its checkpoints are.
+        above: Their numbers are above this one; None: as `attempt` has them.
 
     Raises:
         SpecError: A data set cannot be made, or the trainer that the spec names.
@@ -39,6 +50,8 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
         attempt=attempt,
         schedule=spec.schedule,
         pinned_cpus=spec.scaling.resources.cpu if spec.scaling.pin_cpus else 0.0,
+        owner=owner,
+        above=above,
     )
     arguments: dict[str, Any] = {
         "train_loop_config": dict(spec.config),

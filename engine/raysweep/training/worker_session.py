@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import RaysweepError
+from raysweep.runs.training import CHECKPOINT_OWNER
 from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.storage.objects.opening import open_store
 from raysweep.trial.checkpoint_handle import opened_by_ray, temporary_folder
@@ -171,7 +172,9 @@ def get_warm_start() -> AbstractContextManager[Path] | None:
 
 
 @contextmanager
-def keep_checkpoints(storage_path: str, run_id: str, attempt: int) -> Iterator[None]:
+def keep_checkpoints(
+    storage_path: str, run_id: str, attempt: int, owner: str = CHECKPOINT_OWNER, above: int | None = None
+) -> Iterator[None]:
     """While the block lasts, what this worker reports goes into the run's checkpoint store.
 
     However it is reported: by `raysweep.report`, `ray.train.report` or the callback of a framework.
@@ -180,12 +183,15 @@ def keep_checkpoints(storage_path: str, run_id: str, attempt: int) -> Iterator[N
         storage_path: Where the run's folder is.
         run_id: The run.
         attempt: The number of the claim that it runs under: two attempts give no checkpoint the same number.
+        owner: See `checkpoint_parts.Parts`.
+        above: See there.
     """
     from raysweep.raycompat.in_trial import trainstore
     from raysweep.training.checkpoint_parts import Parts
 
     rank, _ = train_rank()
-    parts = Parts(open_store(storage_path), run_id, attempt, rank, trainstore.newest_name())
+    start = trainstore.newest_name()
+    parts = Parts(open_store(storage_path), run_id, attempt, rank, start, owner=owner, above=above)
 
     def find(name: str) -> trainstore.RestoredCheckpoint | None:
         if not parts.has(name):

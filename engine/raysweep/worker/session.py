@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from threading import get_ident
@@ -40,9 +41,18 @@ from raysweep.worker.waiting import Waiting
 if TYPE_CHECKING:
     from os import PathLike
 
+    from raysweep.storage.checkpoints.manifest import Manifest
     from raysweep.worker.checkpoints.saver import Saver
 
 _ALONE: Final = Gang(world_size=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredParts:
+    """A checkpoint whose files other processes of the trial have stored; it counts once it is committed."""
+
+    joined: Manifest
+    """Its number is the checkpoint's."""
 
 
 class Session:
@@ -145,7 +155,7 @@ class Session:
                 self._strays = Strays(self.job, self._link)
         self._strays.count()
 
-    def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
+    def report(self, metrics: dict[str, Any], checkpoint: Reported | StoredParts, wait: bool) -> None:
         """See `raysweep.report`."""
         job, is_saved = self.job, False
         ending, waiting = self.ending, self.waiting
@@ -215,9 +225,16 @@ class Session:
             ending.raise_stopped()
 
     def _save(
-        self, checkpoint: StoredAt | str | PathLike[str], index: int, metrics: dict[str, Any], *, waits: bool
+        self,
+        checkpoint: StoredAt | StoredParts | str | PathLike[str],
+        index: int,
+        metrics: dict[str, Any],
+        *,
+        waits: bool,
     ) -> bool:
         try:
+            if isinstance(checkpoint, StoredParts):
+                return self._saver.save_parts(checkpoint.joined, index, metrics)
             if isinstance(checkpoint, StoredAt):
                 return self._saver.save_link(checkpoint.uri, index, metrics)
             return self._saver.save(Path(checkpoint), index, metrics, waits=waits)
@@ -264,6 +281,10 @@ class Session:
         """
         if self._reports and self._ahead is None and not self.job.rank:
             self._saver.save(directory, self._reports - 1, metrics, waits=False)
+
+    def store_parts(self, parts: StoredParts, report: int, metrics: dict[str, Any]) -> None:
+        """Commit a checkpoint of a report that was made before, by its number in the attempt, from 0."""
+        self._saver.save_parts(parts.joined, report, metrics)
 
     def new_checkpoint(self) -> AbstractContextManager[Path]:
         """See `raysweep.new_checkpoint`."""

@@ -38,7 +38,7 @@ SUBCLASSES = (
 TELL = "worker.actor.init_train_context.remote"
 OURS = {
     "has_checkpoint", "close", "stop", "watch_no_nodes", "follow", "listen_first",
-    "newest_checkpoint", "result_so_far", "pause", "ask_for_checkpoint",
+    "newest_checkpoint", "result_so_far", "pause", "ask_for_checkpoint", "begin_from",
 }  # fmt: skip
 OVERRIDDEN = [
     (cls, name)

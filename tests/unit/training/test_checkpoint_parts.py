@@ -21,7 +21,7 @@ from raysweep.storage.objects.store import Store
 from raysweep.storage.objects.wrapped import Operation, T, WrappedStore
 from raysweep.training.checkpoint_list import SNAPSHOT, read_snapshot
 from raysweep.training.checkpoint_parts import NUMBERS, CheckpointName, Parts, parse_name
-from raysweep.training.checkpoints import Keeper
+from raysweep.training.checkpoints import Keeper, read_parts
 
 KEPT = 2
 Files = Mapping[str, bytes]
@@ -235,7 +235,7 @@ def test_of_two_uploads_at_once_the_second_refers_to_nothing(tmp_path: Path) -> 
     worker.persist(run.write({"a": FROZEN, "n": b"2"}), names[1])
     store.go.set()
     first.join()
-    part = run.keeper._read_parts(known(names[1]))[0]
+    part = read_parts(run.folder, known(names[1]), CHECKPOINT_OWNER)[0]
     assert part.new_bytes == part.size_bytes
     for number, name in enumerate(names, 1):
         run.given[name] = {"a": FROZEN, "n": b"%d" % number}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -108,6 +109,26 @@ class Saver:
             with self._saving, self._waiting.while_moving(says_end=False):
                 saved = self._link_to(uri, number, self._metadata(report, metrics))
             return self._announce(number, report, metrics, saved)
+
+    def save_parts(self, joined: Manifest, report: int, metrics: dict[str, Any]) -> bool:
+        """Commit a checkpoint that the trial's workers have stored, under its own number; whether it is."""
+        with self._taking:
+            self._next_number = joined.number + 1
+            self.flush()
+            with self._saving, self._waiting.while_moving(says_end=False):
+                saved = self._commit(joined, self._metadata(report, metrics))
+            return self._announce(joined.number, report, metrics, saved)
+
+    def _commit(self, joined: Manifest, metadata: dict[str, Any]) -> CheckpointRef | StorageError:
+        from raysweep.storage.checkpoints.store import CheckpointStore
+        from raysweep.storage.objects.opening import open_store
+
+        self._is_last_stored = False
+        store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
+        try:
+            return store.commit(replace(joined, metadata={**joined.metadata, **metadata}))
+        except StorageError as error:
+            return error
 
     def _link_to(self, uri: str, number: int, metadata: dict[str, Any]) -> CheckpointRef | StorageError:
         from raysweep.storage.checkpoints.store import CheckpointStore

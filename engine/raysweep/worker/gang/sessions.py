@@ -11,7 +11,7 @@ from typing import Any
 from raysweep.messages import Follow, Interrupt, Job, Leaving, Meet, Met, Order, Upcoming
 from raysweep.trial.session import Reported
 from raysweep.worker.link import Link
-from raysweep.worker.session import Session
+from raysweep.worker.session import Session, StoredParts
 from raysweep.worker.sweep_info import SweepPlace
 
 
@@ -110,7 +110,7 @@ class FollowerSession(MemberSession):
         """Rank 0 is asked."""
         return False
 
-    def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
+    def report(self, metrics: dict[str, Any], checkpoint: Reported | StoredParts, wait: bool) -> None:
         """See `raysweep.report`."""
         index = self._reports
         self.ending.raise_if_interrupted()

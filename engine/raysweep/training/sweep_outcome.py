@@ -1,0 +1,142 @@
+"""The outcome of a training, made of that of its sweep and of the reports in the sweep's journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from raysweep.outcome import (
+    DataDigest,
+    ErrorInfo,
+    SweepOutcome,
+    TrainOutcome,
+    TrainReport,
+    TrialOutcome,
+    Usage,
+)
+from raysweep.runs.reading.history import COLUMNS
+from raysweep.specs import TrainSpec
+from raysweep.training.history import MAX_ROWS, fitting
+from raysweep.training.model_card import source_of
+
+END: Final = "raysweep/end"
+"""In the last report of the trial: the training's metrics, whether it was resumed, which limit ended it, its
+error."""
+USED: Final = "raysweep/used"
+"""In a report with a checkpoint, and in the last one: what the workers have used until then."""
+WORKERS: Final = "raysweep/workers"
+"""In a report of a training whose number of workers may change: how many trained together."""
+_NAMES: Final = {f"metrics/{name}": name for name in COLUMNS}
+"""Metrics that are called as a column of the reports."""
+
+
+def outcome_of(
+    spec: TrainSpec,
+    sweep: SweepOutcome,
+    reports: Iterable[Mapping[str, Any]],
+    *,
+    started_at: float,
+    model_uri: str | None = None,
+    versions: Mapping[str, str] | None = None,
+    data: Sequence[DataDigest] = (),
+) -> TrainOutcome:
+    """The outcome of the training that a sweep of one trial was.
+
+    Args:
+        spec: The training.
+        sweep: The sweep, which has ended.
+        reports: Its reports, oldest first, as `runs.reading.history.reports_of` gives them.
+        started_at: When the attempt began that ended it, in UTC seconds.
+        model_uri: Where the model is.
+        versions: Of the packages that trained.
+        data: What the spec's data were, and whether they have changed.
+    """
+    trial = sweep.trials[0]
+    end, workers = _end_of(trial), spec.scaling.num_workers
+    error = _error_of(trial, sweep, end)
+    return TrainOutcome(
+        run_id=sweep.sweep_id,
+        name=spec.name,
+        key=sweep.key,
+        status="completed" if error is None else "failed",
+        ended_by=end.get("ended_by", ""),
+        metrics=end.get("metrics", own_metrics(trial.metrics)),
+        config=dict(spec.config),
+        model_uri=model_uri if error is None else None,
+        checkpoint_uri=trial.checkpoint_uri,
+        uri=sweep.uri,
+        started_at=started_at,
+        ended_at=sweep.ended_at,
+        error=error,
+        resumed=bool(end.get("resumed")),
+        source=source_of(spec),
+        versions=dict(versions or {}),
+        history=history_of(reports, workers if isinstance(workers, int) else None),
+        usage=_usage_of(trial, sweep),
+        data=tuple(data),
+        raysweep_version=sweep.raysweep_version,
+    )
+
+
+def history_of(reports: Iterable[Mapping[str, Any]], workers: int | None) -> tuple[TrainReport, ...]:
+    """Each report once, of more than `MAX_ROWS` every second, fourth, …; the last one always.
+
+    An attempt that resumes from a checkpoint reports again what came after it: the later report counts.
+    `workers`: how many trained together, where that never changes. n reports cost n, and keep `MAX_ROWS`.
+    """
+    kept: list[TrainReport] = []
+    every, last = 1, None
+    for report in reports:
+        if END in report:
+            continue
+        row = _row(report, workers)
+        while kept and kept[-1].iteration >= row.iteration:
+            kept.pop()
+        last = row
+        if (row.iteration - 1) % every == 0:
+            kept.append(row)
+        if len(kept) > MAX_ROWS:
+            every *= 2
+            kept = [each for each in kept if (each.iteration - 1) % every == 0]
+    is_kept = last is None or (kept and kept[-1].iteration == last.iteration)
+    return (*kept,) if is_kept or last is None else (*kept, last)
+
+
+def _row(report: Mapping[str, Any], workers: int | None) -> TrainReport:
+    metrics = {_NAMES.get(name, name): value for name, value in report.items() if name not in COLUMNS}
+    return TrainReport(
+        iteration=report["iteration"],
+        at=_seconds(report["at"]),
+        metrics=fitting(own_metrics(metrics)),
+        workers=metrics.get(WORKERS, workers),
+    )
+
+
+def _seconds(at: Any) -> float:
+    return float(at.timestamp()) if hasattr(at, "timestamp") else float(at)
+
+
+def own_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """What the workers have reported of these metrics of the trial."""
+    return {name: value for name, value in metrics.items() if name not in (END, USED, WORKERS)}
+
+
+def _usage_of(trial: TrialOutcome, sweep: SweepOutcome) -> Usage:
+    """The workers' hours; a sweep counts its slots, and the trial takes none."""
+    used = trial.metrics.get(USED)
+    active_s = sweep.usage.active_s if sweep.usage is not None else 0.0
+    return Usage.model_validate({**(used if isinstance(used, dict) else {}), "active_s": active_s})
+
+
+def _end_of(trial: TrialOutcome) -> Mapping[str, Any]:
+    found = trial.metrics.get(END)
+    return found if isinstance(found, dict) else {}
+
+
+def _error_of(trial: TrialOutcome, sweep: SweepOutcome, end: Mapping[str, Any]) -> ErrorInfo | None:
+    """What the body said; of one that came to say nothing, what the sweep knows."""
+    if trial.state == "completed":
+        return None
+    if end.get("error"):
+        return ErrorInfo.model_validate(end["error"])
+    return trial.failure or sweep.error or ErrorInfo(kind=trial.state, message=sweep.why)

@@ -1,0 +1,195 @@
+"""What the one trial of a training's sweep runs: Ray Train's controller, with workers that it asks for.
+
+Each report of the workers is one of the trial; the parts of a checkpoint, which the workers have stored, are
+joined and committed as the trial's. The last report has `END`: what the adapter (`sweep_outcome`) needs
+besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, Final
+
+from raysweep.errors import RaysweepError, TrialStopped
+from raysweep.outcome import ErrorInfo, Usage
+from raysweep.runs.training import RunFolder
+from raysweep.specs import TrainSpec
+from raysweep.storage.checkpoints.addresses import parse_reference
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.threads import start_thread
+from raysweep.training.checkpoint_parts import CheckpointName, parse_name
+from raysweep.training.checkpoints import join_parts
+from raysweep.training.progress import TrainProgress, Watch
+from raysweep.training.sweep_outcome import END, USED, WORKERS, own_metrics
+from raysweep.training.time_limits import Ending, no_checkpoint
+from raysweep.training.usage import Meter
+from raysweep.trial.owners import OWN
+from raysweep.worker.session import StoredParts
+
+if TYPE_CHECKING:
+    from raysweep.training.controller import RunEnd
+
+LOOK_S: Final = 0.1
+"""How often the trial looks whether it is to end."""
+_TOKEN: Final = "0" * 8
+
+
+class TrainingStoppedError(RaysweepError):
+    """The workers failed for good; its text is that of the error in the last report."""
+
+
+class TrainBody:
+    """The trial of one training.
+
+    Args:
+        spec: The training.
+        folder: Where it is stored.
+        ending: When its limits end it.
+        on_progress: See `run_training`.
+    """
+
+    def __init__(
+        self,
+        spec: TrainSpec,
+        folder: RunFolder,
+        ending: Ending,
+        on_progress: Callable[[TrainProgress], None] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._ending = ending
+        self._on_progress = on_progress
+
+    def __call__(self, config: dict[str, Any]) -> None:
+        """One attempt. Raises: TrainingStoppedError, TrialStopped."""
+        meter = Meter(self._spec.scaling.worker_bundle(), time.monotonic)
+        watch = Watch(run_id=self._folder.run_id, meter=meter, on_progress=self._on_progress)
+        attempt = _Attempt(self._spec, self._folder, self._ending, watch)
+        end = attempt.run()
+        result = end.result
+        ended_by = self._ending.reason if end.is_ended_by_limit else ""
+        error = attempt.error_of(result) if result.error else None
+        if ended_by and result.checkpoint is None:
+            error = no_checkpoint(ended_by)
+        metrics = own_metrics(result.metrics or {}) if ended_by else attempt.metrics_of(result)
+        last = {
+            "resumed": end.is_resumed,
+            "ended_by": ended_by,
+            "metrics": metrics,
+            "error": None if error is None else error.model_dump(mode="json"),
+        }
+        attempt.session.report({**metrics, USED: attempt.used(), END: last}, None, True)
+        if error is not None:
+            raise TrainingStoppedError(error.message) from result.error
+
+
+class _Attempt:
+    def __init__(self, spec: TrainSpec, folder: RunFolder, ending: Ending, watch: Watch) -> None:
+        self.session: Any = OWN.get()
+        self._spec, self._folder, self._ending, self._watch = spec, folder, ending, watch
+        self._stop = threading.Event()
+        self._stopped: TrialStopped | None = None
+        self._owner = self.session.context.trial_id
+        self._store = CheckpointStore(folder.store, folder.run_id)
+        # Workers that start again begin from their newest checkpoint, and repeat the reports after it.
+        self._made = self._at = self._at_checkpoint = 0
+
+    def run(self) -> RunEnd:
+        """Run until it ends, or the trial is to end; the workers are gone then."""
+        running: Future[RunEnd] = start_thread(self._run, "raysweep-training")
+        try:
+            while not wait([running], LOOK_S).done:
+                self.session.raise_if_over()
+        except BaseException:
+            self._stop.set()
+            wait([running])
+            raise
+        if self._stopped is not None:
+            raise self._stopped
+        return running.result()
+
+    def _run(self) -> RunEnd:
+        from raysweep.raycompat import train
+        from raysweep.training.controller import Halt, run_trainer
+        from raysweep.training.trainers import make_trainer
+
+        job = self.session.job
+        trainer = make_trainer(
+            self._spec,
+            self._folder.run_id,
+            self._folder.store.url,
+            job.attempt,
+            owner=self._owner,
+            above=job.next_checkpoint - 1,
+        )
+        with train.own_logging_left_alone():
+            return asyncio.run(
+                run_trainer(
+                    trainer,
+                    self._spec,
+                    self._watch,
+                    Halt(self._stop, self._ending),
+                    on_report=self._report,
+                    on_begin=self._begin,
+                    start=self._find_start(),
+                    is_asked=lambda: self.session.should_checkpoint,
+                )
+            )
+
+    def _find_start(self) -> tuple[str, Mapping[str, Any]] | None:
+        """The name by which Ray Train knows what the attempt begins from, and the metrics of its report."""
+        reference = self.session.job.checkpoint
+        found = parse_reference(reference) if reference else None
+        if found is None:
+            return None
+        metrics = self._store.read_manifest(reference).metadata.get("metrics", {})
+        self._watch.meter.resume(Usage.model_validate(metrics.get(USED, {})))
+        return str(CheckpointName(found[1], _TOKEN)), metrics
+
+    def _begin(self, workers: int) -> None:
+        self._at = self._at_checkpoint
+        self._watch.meter.set_workers(workers)
+
+    def _report(self, metrics: dict[str, Any], path: str | None) -> None:
+        name = parse_name(path.rstrip("/").rsplit("/", 1)[-1]) if path else None
+        self._watch.reported(metrics, str(name) if name else None)
+        self._at += 1
+        is_repeated = self._at <= self._made
+        if name is not None:
+            self._at_checkpoint = self._at
+        parts = None if name is None else StoredParts(join_parts(self._folder, name, self._owner))
+        if is_repeated:
+            if parts is not None:
+                self.session.store_parts(parts, self._at - 1, metrics)
+            return
+        self._made = self._at
+        more: dict[str, Any] = {} if parts is None else {USED: self.used()}
+        if self._spec.scaling.min_workers is not None:
+            more[WORKERS] = self._watch.meter.workers
+        try:
+            self.session.report({**metrics, **more}, parts, False)
+        except TrialStopped as stopped:
+            self._stopped = stopped
+            self._stop.set()
+
+    def used(self) -> dict[str, float]:
+        """What the workers of all attempts have used, as far as it is stored with their checkpoints."""
+        return self._watch.meter.read().model_dump(include={"cpu_hours", "gpu_hours"})
+
+    def metrics_of(self, result: Any) -> dict[str, Any]:
+        """What rank 0 reported last, and on top what it returned, if that is a dict."""
+        returned = getattr(result, "return_value", None)
+        reported = self._watch.metrics or own_metrics(result.metrics or {})
+        return {**reported, **(returned if isinstance(returned, dict) else {})}
+
+    def error_of(self, result: Any) -> ErrorInfo:
+        """What the workers ended with."""
+        if self._watch.error is not None:
+            return self._watch.error
+        lines = [line for line in str(result.error).splitlines() if line.strip()]
+        message = lines[-1] if lines else ""
+        return ErrorInfo(kind="train_error", type=type(result.error).__name__, message=message)
