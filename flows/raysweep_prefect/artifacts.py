@@ -19,6 +19,8 @@ from raysweep.outcome import Standing, TrialOutcome
 from raysweep.outcome.curve import Dot
 from raysweep.outcome.showing.estimate_text import estimate_facts
 from raysweep.outcome.showing.formatting import show_config, show_counts, show_duration
+from raysweep.space.scales import show_scale
+from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.identity import slug
 
 ROWS: Final = 20
@@ -86,6 +88,25 @@ def report_text(status: Standing) -> str:
         parts += ["## Notes", "\n".join(f"- {escape(note)}" for note in status.notes[-5:])]
     parts += ["## More", _commands(status)]
     return "\n\n".join(parts)
+
+
+def carried_text(name: str, carried: CarriedConfig) -> str:
+    """How the config of a training was carried from the scale of a sweep, in Markdown."""
+    rows = [
+        {
+            "parameter": each,
+            "by": carried.transfer.get(each, "same"),
+            "best": carried.best.get(each, ""),
+            "carried": value,
+            "80 %": " to ".join(map(show_number, carried.intervals.get(each, ()))),
+        }
+        for each, value in carried.config.items()
+    ]
+    parts = [f"# {escape(name)}: {escape(show_scale(carried.proxy))} to {escape(show_scale(carried.scale))}"]
+    if carried.verdict:
+        parts.append(f"law: {escape(carried.verdict)}")
+        parts += [f"- {escape(reason)}" for reason in carried.reasons]
+    return "\n\n".join([*parts, _table(rows)])
 
 
 def curve_text(curve: Sequence[Dot], metric: str) -> str:

@@ -29,7 +29,14 @@ from raysweep.outcome.ended import status_of_outcome
 from raysweep.outcome.ranking import is_better
 from raysweep.outcome.showing.formatting import show_progress
 from raysweep.runs.reading.reader import SweepReader
-from raysweep_prefect.artifacts import artifact_key, escape, links_text, report_text, table_text
+from raysweep_prefect.artifacts import (
+    artifact_key,
+    carried_text,
+    escape,
+    links_text,
+    report_text,
+    table_text,
+)
 from raysweep_prefect.identity import Asker, find_asker
 from raysweep_prefect.listening import tell_listeners
 from raysweep_prefect.output import drop_unread
@@ -208,23 +215,35 @@ def show_report(outcome: SweepOutcome) -> None:
 
     Outside of a flow, and where the server does not answer, nothing is written.
     """
+    if find_asker() is not None:
+        text = report_text(status_of_outcome(outcome, now=time.time()))
+        _show(artifact_key(outcome.name, "report"), text, f"Report of {outcome.sweep_id}")
+
+
+def show_carried(outcome: TrainOutcome) -> None:
+    """Write how a training's config was carried, as an artifact of this task run; else as `show_report`."""
+    if outcome.carried is not None:
+        text = carried_text(outcome.name, outcome.carried)
+        _show(artifact_key(outcome.name, "transfer"), text, f"Transfer to {outcome.run_id}")
+
+
+def _show(key: str, text: str, description: str) -> None:
     asker = find_asker()
     if asker is None:
         return
-    status = status_of_outcome(outcome, now=time.time())
-    report = ArtifactCreate(
-        key=artifact_key(outcome.name, "report"),
+    made = ArtifactCreate(
+        key=key,
         type="markdown",
-        data=report_text(status),
-        description=f"Report of {outcome.sweep_id}",
+        data=text,
+        description=description,
         flow_run_id=asker.flow_run_id,
         task_run_id=asker.task_run_id,
     )
     try:
         with get_client(httpx_settings={"timeout": TIMEOUT_S}, sync_client=True) as client:
-            client.create_artifact(report)
-    except Exception as error:  # noqa: BLE001  the verdict is stored; only its picture is missing
-        get_logger("raysweep").warning("the report of %s is not shown: %s", outcome.sweep_id, error)
+            client.create_artifact(made)
+    except Exception as error:  # noqa: BLE001  the outcome is stored; only its picture is missing
+        get_logger("raysweep").warning("%s: the artifact is not shown: %s", description, error)
 
 
 def is_ended_by_user(now: FlowRun, attempt: int) -> bool:

@@ -16,12 +16,13 @@ from prefect.logging.loggers import get_logger, get_run_logger
 from raysweep.errors import ClusterAuthError, RaysweepError, SweepInterrupted
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.sync import run_sync
+from raysweep.outcome import TrainOutcome
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.view import Outcome
 from raysweep.step import Step, brief, cancel_anyway, details_of
 from raysweep_prefect.cancelling import leave_cancelled
 from raysweep_prefect.clusters import Target
-from raysweep_prefect.following import Follower, emit_end
+from raysweep_prefect.following import Follower, emit_end, show_carried
 from raysweep_prefect.identity import Asker, find_asker
 from raysweep_prefect.listening import tell_listeners
 from raysweep_prefect.output import outlive_readers
@@ -65,6 +66,8 @@ def run_step(step: Step, *, made_from: tuple[str, str] = ("", "")) -> Outcome:
         raise
     logger.info("%s %s: %s", run.kind, run.id, getattr(usable, "why", "") or usable.status)
     payload = brief(usable)
+    if isinstance(usable, TrainOutcome):
+        show_carried(usable)
     emit_end(run.kind, run.name, run.id, usable.status, payload, end=usable, made_from=source)
     assets = (asset_uri("sweep", made_from[0]),) if made_from[0] else ()
     materialize(run.kind, run.name, payload, made_from=assets)

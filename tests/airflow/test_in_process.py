@@ -185,3 +185,38 @@ def test_a_cleared_sweep_that_finds_more_is_gated_and_trained_anew(
     assert again["config"] == {"x": 0.5, "go": str(go), "steps": 1}
     assert again["run_id"] != trained["run_id"]
     assert night(600.0, 3) == (second, better, again), "cleared once more, nothing is run"
+
+
+def test_a_config_is_carried_to_the_scale_of_the_training(
+    embedded_ray: None, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    spec |= {"num_samples": 6, "scales": [{"rows": 10}, {"rows": 20}, {"rows": 40}]}
+    with DAG("d", schedule=None):
+        sweep = SweepOperator(task_id="sweep", spec=spec, address="local")
+    outcome = sweep.execute(context_of(sweep))
+    best = outcome["best"]["config"]
+    assert best["rows"] == 40
+    with DAG("d", schedule=None):
+        gate = GateOperator(
+            task_id="gate",
+            spec=spec,
+            outcome=outcome,
+            address="local",
+            gate={"confirm_top_k": 2, "seeds": 1, "test": "mean"},
+        )
+    promoted = gate.execute(context_of(gate))
+    assert promoted["best"]["config"]["rows"] == 40
+    train = {
+        "trainable": "examples.quick:steps",
+        "config": {"steps": 2},
+        "scale": {"rows": 160},
+        "transfer": {"x": "min(x * sqrt(scale.rows / proxy.rows), 5)"},
+        "storage_path": str(tmp_path),
+    }
+    with DAG("d", schedule=None):
+        trained = TrainOperator(task_id="train", spec=train, outcome=promoted, address="local")
+    result = trained.execute(context_of(trained))
+    handed = promoted["best"]["config"]
+    assert result["carried"]["best"] == handed
+    assert result["config"] == {"x": min(handed["x"] * 2, 5.0), "rows": 160, "steps": 2}
+    assert result["carried"]["config"] == result["config"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from tests.engine.conftest import Driver, wait_for
+from tests.engine.conftest import INLINE, Driver, wait_for
 from tests.engine.results import shown
 from tests.sampling import first_of
 
@@ -58,3 +58,37 @@ def test_a_sweep_killed_in_any_scale_ends_as_an_undisturbed_one(
     assert all(trial.metrics["size"] == trial.scale["size"] for trial in outcome.trials)
     undisturbed = rs.run_sweep(spec.replace(storage_path=f"{storage}-2"), key="k")
     assert shown(outcome) == shown(undisturbed)
+
+
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")
+def test_a_pipeline_carries_the_best_of_its_gate(make_spec: MakeSpec, storage: Any) -> None:
+    from raysweep.pipeline import run_pipeline
+
+    sweep = make_spec(
+        "steps_at_scale",
+        {"pause": 0, "y": {"loguniform": [1e-3, 1]}},
+        num_samples=30,
+        scales=SCALES,
+        **INLINE,
+    )
+    train = {
+        "trainable": "examples.quick:steps",
+        "config": {"steps": 2},
+        "scale": {"size": 16},
+        "transfer": {"x": "law", "y": "y * scale.size / proxy.size / 2"},
+        "storage_path": str(storage),
+    }
+    gate = {"confirm_top_k": 2, "seeds": 2, "test": "mean"}
+    night = run_pipeline({"sweep": sweep, "gate": gate, "train": train}, key="k")
+    assert night.gate is not None
+    assert night.gate.best is not None
+    assert {each.config["size"] for each in night.gate.candidates} == {8}
+    assert night.train is not None
+    carried = night.train.carried
+    assert carried is not None
+    assert carried.best == night.gate.best.config
+    assert carried.verdict
+    assert night.train.config["size"] == 16
+    assert night.train.config["y"] == pytest.approx(carried.best["y"])
+    again = run_pipeline({"sweep": sweep, "gate": gate, "train": train}, key="k")
+    assert again.train == night.train

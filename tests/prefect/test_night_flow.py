@@ -121,3 +121,39 @@ def test_a_training_too_late_is_skipped_and_a_rollback_reaches_the_registry(
         assert shown["registry"] == "registered: version v-n1"
     assert desk.truth("n1") == ("n1", [], ["n1", "n1"])
     assert told.count("raysweep.champion.rolled_back") == 2, "with one id, which the server keeps once"
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")
+def test_a_night_carries_its_config_to_the_scale_of_the_training(
+    tmp_path: Path, states: dict[str, State[Any]], told: list[str]
+) -> None:
+    spec = rs.SweepSpec(
+        name="scaled",
+        trainable="examples.quick:quadratic",
+        param_space={"x": {"uniform": [0, 5]}},
+        metric="loss",
+        mode="min",
+        num_samples=6,
+        scales=[{"rows": 10}, {"rows": 20}, {"rows": 40}],
+        isolation="inline",
+        max_concurrent_trials=1,
+        storage_path=str(tmp_path),
+    )
+    train = rs.TrainSpec(
+        trainable="examples.quick:steps",
+        config={"steps": 2},
+        scale={"rows": 160},
+        transfer={"x": "law"},
+        storage_path=str(tmp_path),
+    )
+    night = run({"spec": spec, "train_spec": train, "key": "n1"})
+    assert night.train is not None
+    assert night.sweep.best is not None
+    carried = night.train.carried
+    assert carried is not None
+    assert carried.verdict == "too few"
+    assert carried.best == night.sweep.best.config
+    assert night.train.config == {**night.sweep.best.config, "rows": 160, "steps": 2}
+    assert night.sweep.best.scale == {"rows": 40}

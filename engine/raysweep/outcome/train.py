@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
+from pydantic import Field
+
 from raysweep.documents.json_numbers import Metrics, Number
 from raysweep.errors import TrainingFailedError
 from raysweep.outcome.gate import GateOutcome
@@ -11,6 +13,7 @@ from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.showing.text import outcome_text, short
 from raysweep.outcome.sweep import SweepOutcome
 from raysweep.outcome.usage import Usage
+from raysweep.specs.carried import CarriedConfig
 
 
 class TrainSource(Record):
@@ -76,6 +79,8 @@ class TrainOutcome(Record):
     """Whether it continued from an earlier run's checkpoint."""
     source: TrainSource | None = None
     """Where the config comes from; None where no sweep handed it on."""
+    carried: CarriedConfig | None = Field(default=None, exclude_if=lambda given: given is None)
+    """How the config came from that of the sweep's trial at another scale; None: it was not carried."""
     versions: dict[str, str] = {}
     """Of Python and of the packages that trained, by their names on the package index."""
     history: tuple[TrainReport, ...] = ()
@@ -93,6 +98,7 @@ class TrainOutcome(Record):
             f"{self.run_id}: {self.status}{ended_by}",
             self.error.line if self.error is not None else "",
             f"config: {short(self.config)}" if self.config else "",
+            f"carried: {self.carried.line}" if self.carried is not None else "",
             f"metrics: {short(self.metrics)}" if self.metrics else "",
             f"model: {self.model_uri}" if self.model_uri else "",
             uri=self.uri,

@@ -29,7 +29,13 @@ from raysweep.run import is_job_place, run_sweep, run_training
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.identity import key_within
 from raysweep.specs.pipeline import PipelineSpec
-from raysweep.step.brief import best_config, best_schedule, stored_outcome, why_not_trained
+from raysweep.step.brief import (
+    best_config,
+    best_schedule,
+    named_trial,
+    stored_outcome,
+    why_not_trained,
+)
 
 
 def run_pipeline(
@@ -159,7 +165,10 @@ def training_key(spec: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None
     """
     if given is None:
         return key
-    return key_within(key, "best", digest_of(_what_is_handed(given))[:12])
+    handed = _what_is_handed(given)
+    if spec.carried is not None:
+        handed = [handed, spec.carried.config]
+    return key_within(key, "best", digest_of(handed)[:12])
 
 
 def with_best(train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None) -> TrainSpec:
@@ -169,16 +178,21 @@ def with_best(train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None) 
         SweepFailedError: The sweep has no best trial.
         SpecError, SweepNotFoundError, StorageError: As `best_config`.
     """
-    from raysweep.training.from_outcome import train_spec_with
+    from raysweep.training.from_outcome import train_spec_of, train_spec_with
     from raysweep.training.model_card import source_tags
 
     if given is None:
         return train
     if not isinstance(given, SweepOutcome):
+        if train.scale or train.transfer:
+            whole = stored_outcome(given)
+            return train_spec_of(train, whole, named_trial(given, whole))
         tags = source_tags(given)
         return train_spec_with(train, best_config(given), tags=tags, schedule=best_schedule(given))
     best = _handed(given)
-    return train_spec_with(train, best.config, tags=source_tags(given, best), schedule=best.schedule)
+    if train.scale or train.transfer:
+        given = stored_outcome(given)  # with all trials
+    return train_spec_of(train, given, best)
 
 
 def _what_is_handed(given: SweepOutcome | Mapping[str, Any]) -> Any:

@@ -39,7 +39,18 @@ _COMPARISONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-NO_FUNCTIONS: Final[Mapping[str, Callable[..., float]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of numbers, which it takes so many of; `most` is None where there is no limit."""
+
+    call: Callable[..., float]
+    least: int
+    most: int | None
+
+
+NO_FUNCTIONS: Final[Mapping[str, Function]] = {}
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -161,7 +172,7 @@ def compiled(
     node: ast.expr,
     names: list[Name],
     switches: Collection[tuple[str, ...]] = (),
-    functions: Mapping[str, Callable[..., float]] = NO_FUNCTIONS,
+    functions: Mapping[str, Function] = NO_FUNCTIONS,
 ) -> Value:
     """A node as a function of the config; adds to `names`. Raises Problem: whatever is not listed here.
 
@@ -195,19 +206,25 @@ def compiled(
     return lambda config: value_at(config, name)
 
 
-def _call(node: ast.Call, names: list[Name], functions: Mapping[str, Callable[..., float]]) -> Value:
-    if node.keywords or not node.args:
-        raise Problem(f"{ast.unparse(node)!r} is not a call of numbers", "write sqrt(a) or max(a, b)")
-    function = functions[ast.unparse(node.func)]
+def _call(node: ast.Call, names: list[Name], functions: Mapping[str, Function]) -> Value:
+    function, count = functions[ast.unparse(node.func)], len(node.args)
+    is_few = count < function.least or any(isinstance(each, ast.Starred) for each in node.args)
+    if node.keywords or is_few or (function.most is not None and count > function.most):
+        problem = f"{ast.unparse(node)!r} is not a call of {_count(function)}"
+        raise Problem(problem, "write sqrt(a), log(a), min(a, b) or max(a, b)")
     values = [compiled(each, names, (), functions) for each in node.args]
-    return lambda config: function(*(_number(value(config)) for value in values))
+    return lambda config: function.call(*(_number(value(config)) for value in values))
+
+
+def _count(function: Function) -> str:
+    return "one number" if function.most == 1 else f"{function.least} numbers or more"
 
 
 def _comparison(
     node: ast.Compare,
     names: list[Name],
     switches: Collection[tuple[str, ...]],
-    functions: Mapping[str, Callable[..., float]],
+    functions: Mapping[str, Function],
 ) -> Value:
     values = [compiled(each, names, switches, functions) for each in (node.left, *node.comparators)]
     compares = []
@@ -244,6 +261,27 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{show(value)} is not a number")
     return float(value)
+
+
+def computed_names(text: str) -> set[Name]:
+    """The names that an expression, which was parsed before, computes with: they must be numbers."""
+    found: set[Name] = set()
+    for node in ast.walk(ast.parse(text.strip(), mode="eval")):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.BinOp):
+            parts = [node.left, node.right]
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            parts = [node.operand]
+        elif isinstance(node, ast.Call):
+            parts = node.args
+        for part in parts:
+            if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and not _is_constant(part):
+                found.add(_name(part))
+    return found
+
+
+def _is_constant(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in _CONSTANTS
 
 
 def value_at(config: Mapping[str, Any], name: Name) -> Any:

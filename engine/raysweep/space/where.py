@@ -11,7 +11,7 @@ from raysweep.documents.json_values import leaves
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.space.amounts import Amount
 from raysweep.space.branches import switch_of
-from raysweep.space.expressions import EXAMPLE, Name, dotted_name, parse_relation
+from raysweep.space.expressions import EXAMPLE, Name, computed_names, dotted_name, parse_relation
 from raysweep.space.vocabulary import word_of
 
 
@@ -48,6 +48,28 @@ def check_where(where: tuple[str, ...], space: Mapping[str, Any]) -> None:
                     did_you_mean(dotted_name(name), list(_known(space))),
                     ("where", number),
                 )
+        for name in sorted(computed_names(text), key=str):
+            if (kind := _not_a_number(name, space)) is not None:
+                problem = f"{text!r} computes with {dotted_name(name)!r}, which is {kind}"
+                raise Problem(
+                    problem, "compute with numbers, and compare texts by == or !=", ("where", number)
+                )
+
+
+def _not_a_number(name: Name, space: Any) -> str | None:
+    """What a parameter is where one of its values is no number that can be computed with."""
+    node = space
+    for part in name:
+        if switch_of(node) is not None or word_of(node) is not None:
+            return None  # of a branch, or a part of a value
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    word = word_of(node)
+    values = node.get(word) if word in ("choice", "grid_search") else [node] if word is None else []
+    texts = [value for value in values if isinstance(value, str | bool)] if isinstance(values, list) else []
+    return f"{show(texts[0])} in some configs" if texts else None
 
 
 def check_amount(amount: Amount, space: Mapping[str, Any], path: tuple[str, ...]) -> None:

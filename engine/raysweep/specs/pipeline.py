@@ -16,8 +16,11 @@ from pydantic import (
 from raysweep.documents.base import SpecModel
 from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, show
+from raysweep.errors import SpecError
 from raysweep.hooks.model_registry import RegistrySpec
+from raysweep.space.parsed import uses
 from raysweep.specs.approval import ApprovalSpec, approval_of, check_approval
+from raysweep.specs.checks.carried import check_carried
 from raysweep.specs.document import SpecDocument, read_document
 from raysweep.specs.policies import Deadline
 from raysweep.specs.sweep import SweepSpec
@@ -85,6 +88,16 @@ def check_gate(sweep: SweepSpec, gate: GateSpec) -> None:
         raise Problem(problem, "leave it out", ("gate", "mode"))
 
 
+def _check_carried(sweep: SweepSpec, train: TrainSpec) -> None:
+    """See that the training can be made of what the sweep finds, as far as no user code is needed."""
+    if uses(sweep.param_space, "sample_from"):
+        return
+    try:
+        check_carried(sweep, train)
+    except SpecError as error:
+        raise Problem(error.problem, error.fix, ("train", *error.field.split(".", 1))) from None
+
+
 def _model(model: type[SweepSpec] | type[TrainSpec]) -> BeforeValidator:
     return BeforeValidator(lambda given: model.from_any(given) if given is not None else None)
 
@@ -119,6 +132,8 @@ class PipelineSpec(SpecDocument):
         if self.deadline is not None and self.gate is None and self.train is None:
             fix = "use sweep.stop.deadline, or add gate or train"
             raise Problem("applies to gate and training", fix, ("deadline",))
+        if self.train is not None:
+            _check_carried(self.sweep, self.train)
         if self.registry is not None and self.gate is None:
             raise Problem("requires a gate", "add gate, or leave registry out", ("registry",))
         return self

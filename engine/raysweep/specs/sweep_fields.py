@@ -254,6 +254,14 @@ class SweepFields(SpecDocument):
         values = {name: [each[name] for each in self.proxy_scales] for name in self.largest_scale}
         return self.param_space | {name: {"choice": list(dict.fromkeys(all))} for name, all in values.items()}
 
+    @property
+    def full_scales(self) -> tuple[dict[str, float], ...]:
+        """`proxy_scales`, each with the number of workers as rules name it."""
+        if self.scaling is not None and self.scaling.by_config.num_workers is not None:
+            return self.proxy_scales  # as the config says
+        workers = 1 if self.scaling is None else self.scaling.max_workers
+        return tuple({"workers": workers, **each} for each in self.proxy_scales or ({},))
+
     def space_at(self, scale: Scale) -> dict[str, Any]:
         """`param_space` with the values of one scale as constants."""
         return {**self.param_space, **scale}

@@ -12,7 +12,8 @@ from pydantic import (
     model_validator,
 )
 
-from raysweep.specs.checks.train import check_train
+from raysweep.specs.carried import CarriedConfig
+from raysweep.specs.checks.train import check_train, with_scale
 from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.specs.train_fields import TrainFields
 from raysweep.specs.train_parts import TrainFailure, TrainStop
@@ -38,6 +39,9 @@ class TrainSpec(TrainFields):
             program: ProgramSpec | Mapping[str, Any] | None = None,
             name: str = "train",
             config: Mapping[str, Any] = ...,
+            scale: Mapping[str, float] = ...,
+            transfer: Mapping[str, str] = ...,
+            carried: CarriedConfig | Mapping[str, Any] | None = None,
             schedule: Sequence[Mapping[str, Any] | ScheduledConfig] = ...,
             framework: str = "data_parallel",
             scaling: Scaling | Mapping[str, Any] | object = ...,
@@ -53,7 +57,7 @@ class TrainSpec(TrainFields):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
-        return with_runner(given) if isinstance(given, Mapping) else given
+        return with_scale(with_runner(given)) if isinstance(given, Mapping) else given
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -67,6 +71,9 @@ class TrainSpec(TrainFields):
         fields.pop("trainable" if self.command is not None else "command", None)
         if self.command is None:
             fields.pop("program", None)
+        for name in ("scale", "transfer", "carried"):
+            if not getattr(self, name):
+                fields.pop(name, None)
         return fields
 
     @model_validator(mode="after")

@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 from raysweep.documents.json_values import leaves
 from raysweep.documents.tuples import marked
 from raysweep.space.parsed import is_domain
+from raysweep.space.scales import ScaleField
+from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
 from raysweep.specs.identity import Kind
 from raysweep.specs.scheduled_config import check_config
@@ -22,6 +24,7 @@ from raysweep.specs.train_parts import (
     Schedule,
     TrainFailure,
     TrainStop,
+    Transfer,
 )
 from raysweep.specs.trial.command import Command
 from raysweep.specs.trial.program import ProgramSpec
@@ -53,6 +56,18 @@ class TrainFields(SpecDocument):
         PlainSerializer(marked, return_type=dict[str, Any]),
     ] = Field(default_factory=dict)
     """What the trainable is given: plain JSON, and tuples, in a file as `{tuple: [1, 2]}`."""
+    scale: ScaleField = Field(default_factory=dict)
+    """The size at which it trains, by the names of the sweep: `{rows: 336776}`. `config` has these values.
+
+    `workers` is filled in from `scaling`.
+    """
+    transfer: Transfer = Field(default_factory=dict)
+    """How parameters of the sweep's best config are carried to `scale`: `same` (default), `law` or a rule.
+
+    A rule is such as `"rounds * scale.rows / proxy.rows"`; a law needs a sweep of several `scales`.
+    """
+    carried: CarriedConfig | None = None
+    """How the config was carried: filled in where a sweep hands it on."""
     schedule: Schedule = ()
     """What a population's best trial was trained with: `[{from: 0, config: {…}}, {from: 20, config: {…}}]`.
 
@@ -83,6 +98,11 @@ class TrainFields(SpecDocument):
     """Where the run is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
     """Free labels; not part of the digest."""
+
+    @property
+    def full_scale(self) -> dict[str, float]:
+        """`scale`, and the number of workers as rules name it."""
+        return {"workers": self.scaling.max_workers, **self.scale}
 
     @property
     def parameter_paths(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -21,6 +22,8 @@ from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.specs.document import ImportPath, Trainable, as_given, check_storage_path
 from raysweep.specs.policies import Deadline, PositiveSeconds, Seconds
 from raysweep.specs.scheduled_config import ScheduledConfig
+from raysweep.transfer.rules import EXAMPLE as EXAMPLE_OF_RULE
+from raysweep.transfer.rules import LAW, SAME, parse_rule
 
 DataAddress = Annotated[str, AfterValidator(check_storage_path)]
 Format = Literal["parquet", "csv", "json", "text", "numpy", "images", "tfrecords", "binary_files"]
@@ -129,6 +132,29 @@ class DatasetSource(SpecModel):
 
 Dataset = Annotated[
     DatasetSource, BeforeValidator(as_given, json_schema_input_type=DatasetSource | ImportPath)
+]
+
+
+def _transfer(given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        fix = "write such as {lr: law, rounds: rounds * scale.rows / proxy.rows}"
+        raise Problem(f"expected parameters and how they are carried, got {show(given)}", fix)
+    for name, how in given.items():
+        if not isinstance(how, str) or not how.strip():
+            problem = f"expected same, law or a rule, got {show(how)}"
+            raise Problem(problem, EXAMPLE_OF_RULE, (name,))
+        if how not in (SAME, LAW):
+            try:
+                parse_rule(how)
+            except Problem as problem:
+                raise Problem.of(problem.issues, (name,)) from None
+    return {name: how.strip() for name, how in given.items()}
+
+
+Transfer = Annotated[
+    dict[str, str],
+    BeforeValidator(_transfer),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}),
 ]
 
 

@@ -39,7 +39,8 @@ def brief(
         the configs that a population's trial had, None where it was left out), promoted, gate, sweep_id,
         name, key, uri, outcome_uri, cut; with several metrics others (those after the first, with their
         modes) and pareto (the ids of the trials on the front, at most 50). Of a training run: kind, status,
-        why, metrics, config, model_uri, checkpoint_uri, run_id, name, key, uri, outcome_uri, cut.
+        why, metrics, config, model_uri, checkpoint_uri, run_id, name, key, uri, outcome_uri, cut;
+        where it was carried from another scale, carried.
     """
     fields = _sweep(outcome, top_k) if isinstance(outcome, SweepOutcome) else _training(outcome)
     cut: list[str] = []
@@ -96,10 +97,15 @@ def _best_of(brief: Any) -> Mapping[str, Any]:
 
 
 def _stored_trial(brief: Mapping[str, Any], best: Mapping[str, Any]) -> TrialOutcome:
-    trials = stored_outcome(brief).trials
-    trial = next((each for each in trials if each.trial_id == best.get("trial_id")), None)
+    return named_trial(best, stored_outcome(brief))
+
+
+def named_trial(brief: Mapping[str, Any], outcome: SweepOutcome) -> TrialOutcome:
+    """The trial that a brief, or an entry of its `top_k`, hands on. Raises SpecError: there is none."""
+    trial_id = _best_of(brief).get("trial_id")
+    trial = next((each for each in outcome.trials if each.trial_id == trial_id), None)
     if trial is None:
-        raise SpecError("outcome", f"has no trial {best.get('trial_id')!r}", "check the storage")
+        raise SpecError("outcome", f"has no trial {trial_id!r}", "check the storage")
     return trial
 
 
@@ -188,6 +194,7 @@ def _training(outcome: TrainOutcome) -> dict[str, Any]:
         "why": one_line(str(error), 4 * _TEXT) if error is not None else outcome.ended_by,
         "metrics": fields["metrics"],
         "config": fields["config"],
+        **({"carried": fields["carried"]} if outcome.carried is not None else {}),
         "model_uri": outcome.model_uri,
         "checkpoint_uri": outcome.checkpoint_uri,
         "run_id": outcome.run_id,
@@ -235,6 +242,7 @@ def _steps(fields: dict[str, Any]) -> Iterator[tuple[str, Callable[[], bool]]]:
     while len(top) > 1:
         yield f"top_k: {len(top) - 1} of {asked}", lambda: top.pop() is not None
     yield "top_k: 0 of " + str(asked), lambda: bool(top) and top.pop() is not None
+    yield "carried", lambda: fields.pop("carried", None) is not None
     yield "why", lambda: sum(_shorten(fields, name) for name in ("why", "own_why") if name in fields) > 0
     yield "best.config" if best else "config", lambda: _without_config(best if best else fields)
     yield "key", lambda: _shorten(fields, "key")

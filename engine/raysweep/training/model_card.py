@@ -30,6 +30,7 @@ def make_card(spec: TrainSpec, outcome: TrainOutcome) -> dict[str, Any]:
         "trainable": spec.what_runs,
         "framework": spec.framework,
         "config": ended["config"],
+        **({"carried": spec.carried.model_dump(mode="json")} if spec.carried is not None else {}),
         **({"schedule": [each.model_dump() for each in spec.schedule]} if spec.schedule else {}),
         "spec_digest": spec.digest(),
         "warm_start_checkpoint": spec.warm_start_checkpoint,

@@ -181,6 +181,7 @@ def _train(
             error=error,
             resumed=end.is_resumed,
             source=source_of(spec),
+            carried=spec.carried,
             versions=installed_versions(),
             history=watch.history.reports,
             usage=meter.read(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,18 +16,18 @@ from raysweep.documents.validation import Problem, did_you_mean, dotted, show
 from raysweep.errors import SpecError
 from raysweep.space.branches import LeafPath
 from raysweep.space.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
-from raysweep.space.expressions import MAX_LENGTH, Name, Value, compiled, dotted_name, value_at
+from raysweep.space.expressions import MAX_LENGTH, Function, Name, Value, compiled, dotted_name, value_at
 from raysweep.space.parsed import Space
 from raysweep.space.units import within
 
 SAME: Final = "same"
 LAW: Final = "law"
 EXAMPLE: Final = 'write such as "rounds * scale.rows / proxy.rows"'
-FUNCTIONS: Final[Mapping[str, Callable[..., float]]] = {
-    "sqrt": math.sqrt,
-    "log": math.log,
-    "min": min,
-    "max": max,
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    "sqrt": Function(math.sqrt, 1, 1),
+    "log": Function(math.log, 1, 1),
+    "min": Function(min, 2, None),
+    "max": Function(max, 2, None),
 }
 SCALES: Final = ("scale", "proxy")
 
@@ -75,18 +75,39 @@ def parse_rule(text: str) -> Rule:
         value = compiled(tree, names, functions=FUNCTIONS)
     except (SyntaxError, RecursionError, MemoryError):
         raise Problem(f"{show(text)} is not an expression", EXAMPLE) from None
-    if isinstance(tree, ast.Compare | ast.BoolOp) or not names:
+    if not names or not _is_number(tree):
         raise Problem(f"{show(text)} is not a number made of parameters and scales", EXAMPLE)
     return Rule(text.strip(), tuple(dict.fromkeys(names)), value)
 
 
-def check_transfer(transfer: Mapping[str, str], space: Space, scales: list[Mapping[str, float]]) -> None:
+def _is_number(node: ast.expr) -> bool:
+    """Whether an expression is a number if its names are: no text, no condition, wherever it stands."""
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) and _is_number(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub) and _is_number(node.operand)
+    if isinstance(node, ast.Call):
+        return all(map(_is_number, node.args))
+    if isinstance(node, ast.Constant):
+        return type(node.value) in (int, float)
+    return isinstance(node, ast.Attribute | ast.Subscript) or (
+        isinstance(node, ast.Name) and node.id not in ("true", "false", "null")
+    )
+
+
+def check_transfer(
+    transfer: Mapping[str, str],
+    space: Space,
+    scales: Sequence[Mapping[str, float]],
+    target: Mapping[str, float] | None = None,
+) -> None:
     """Check before anything starts how each parameter is to be carried.
 
     Args:
         transfer: by parameter (`a.b` where nested) `same`, `law` or a rule.
         space: of the sweep.
-        scales: the proxy scales.
+        scales: the proxy scales, the smallest first.
+        target: the scale of the training, where it is known.
 
     Raises:
         SpecError: a parameter or a scale is not there, a law is asked of a category or over one scale.
@@ -99,15 +120,45 @@ def check_transfer(transfer: Mapping[str, str], space: Space, scales: list[Mappi
         if how == LAW:
             _check_law(name, leaves[name][1], scales)
         elif how != SAME:
-            _check_rule(name, how, leaves, scales)
+            known = scales if target is None else [*scales, target]
+            _check_rule(name, how, leaves, known)
 
 
-def _check_law(name: str, domain: Domain, scales: list[Mapping[str, float]]) -> None:
+def try_rules(
+    transfer: Mapping[str, str],
+    configs: Sequence[Mapping[str, Any]],
+    *,
+    space: Space,
+    scale: Mapping[str, float],
+    proxy: Mapping[str, float],
+) -> None:
+    """See that each rule has a value for one of these configs at least; else as `carry` for the first."""
+    for name, text in transfer.items():
+        first: SpecError | None = None
+        for config in configs:
+            try:
+                carry(config, {name: text}, space=space, scale=scale, proxy=proxy)
+            except SpecError as error:
+                first = first or error
+            else:
+                first = None
+                break
+        if first is not None:
+            raise first
+
+
+def _are_numbers(domain: Domain) -> bool:
+    """Whether all values of a parameter are numbers."""
+    if isinstance(domain, Choice):
+        return all(type(value) in (int, float) for value in domain.values)
+    if isinstance(domain, Const):
+        return type(domain.value) in (int, float)
+    return isinstance(domain, Float | Integer | Normal | SampleFrom)
+
+
+def _check_law(name: str, domain: Domain, scales: Sequence[Mapping[str, float]]) -> None:
     field = f"transfer.{name}"
-    is_number = isinstance(domain, Float | Integer | Normal) or (
-        isinstance(domain, Choice) and all(type(value) in (int, float) for value in domain.values)
-    )
-    if not is_number:
+    if not _are_numbers(domain) or isinstance(domain, Const | SampleFrom):
         problem = "a law needs a parameter that is a number with a domain"
         raise SpecError(field, problem, 'write "same": a category is carried by its best level over scales')
     if len({tuple(sorted(scale.items())) for scale in scales}) < 2:
@@ -119,9 +170,11 @@ def _check_rule(
     name: str,
     text: str,
     leaves: Mapping[str, tuple[LeafPath, Domain]],
-    scales: list[Mapping[str, float]],
+    scales: Sequence[Mapping[str, float]],
 ) -> None:
     field = f"transfer.{name}"
+    if not _are_numbers(leaves[name][1]):
+        raise SpecError(field, "is not a number, and a rule is one", 'write "same"')
     try:
         rule = parse_rule(text)
     except Problem as problem:
@@ -135,6 +188,9 @@ def _check_rule(
                 raise SpecError(field, f"no config has the scale {written!r}", fix)
         elif written not in leaves:
             raise SpecError(field, f"{written!r} is not in param_space", did_you_mean(written, leaves))
+        elif not _are_numbers(leaves[written][1]):
+            what = f"{text!r} computes with {written!r}, which is not a number"
+            raise SpecError(field, what, "name parameters that are numbers")
 
 
 def carry(
@@ -161,7 +217,7 @@ def carry(
         path, domain = leaves[name]
         try:
             value = parse_rule(text).of(config, scale, proxy)
-            _put(found, path, fitted(domain, value, text))
+            put(found, path, fitted(domain, value, text))
         except Problem as problem:
             raise SpecError(f"transfer.{name}", str(problem), problem.issues[0].fix) from None
     return found
@@ -197,7 +253,8 @@ def _copied(node: Any) -> Any:
     return [_copied(value) for value in node] if isinstance(node, list) else node
 
 
-def _put(config: Any, path: LeafPath, value: Any) -> None:
+def put(config: Any, path: LeafPath, value: Any) -> None:
+    """Set the value of one leaf of a config."""
     for part in path[:-1]:
         config = config[int(part)] if isinstance(config, list) else config[part]
     config[int(path[-1]) if isinstance(config, list) else path[-1]] = value

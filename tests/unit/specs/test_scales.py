@@ -155,3 +155,11 @@ def test_other_scales_are_another_sweep_and_more_trials_are_not() -> None:
     old = spec(scales=TWO)
     assert changes(old, spec(scales=[{"rows": 20000}, {"rows": 80000}])).unsafe
     assert not changes(old, spec(scales=TWO, num_samples=24)).unsafe
+
+
+@pytest.mark.parametrize("where", ["lr * opt < 3", "-opt < 3", "lr + flag < 1", "lr < 2 * fixed"])
+def test_a_relation_that_computes_with_text_is_refused(where: str) -> None:
+    space = {**PLAIN["param_space"], "opt": {"choice": ["adam", "sgd"]}, "flag": {"choice": [True, False]}}
+    with pytest.raises(SpecError, match=r"where.*computes with"):
+        spec(param_space={**space, "fixed": "text"}, where=where)
+    spec(param_space=space, where='opt == "adam" or lr < 0.1')

@@ -265,6 +265,8 @@ def test_digest_covers_everything_but_tags_and_storage_path(spec: SweepSpec) -> 
         "stop": {"target": 1},
         "warm_start": "last",
         "tune": {"checkpoint_frequency": 2},
+        "scale": {"rows": 10},
+        "scales": [{"rows": 10}],
     }
     outside = {"tags", "callbacks", "share", "storage_path"}
     assert set(changed) | {"program"} | outside == set(SweepSpec.model_fields)
@@ -311,8 +313,8 @@ def test_replace_validates(spec: SweepSpec) -> None:
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
     # `others` stand in `metric` and `mode`; of `trainable` and `command` the spec has one.
-    # `callbacks`, `evaluate` and `share` are written where they are given.
-    absent = ("others", "command", "program", "callbacks", "evaluate", "share")
+    # `callbacks`, `evaluate`, `share` and scales are written where they are given.
+    absent = ("others", "command", "program", "callbacks", "evaluate", "share", "scale", "scales")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 

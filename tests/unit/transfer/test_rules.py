@@ -9,7 +9,7 @@ import pytest
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
 from raysweep.space.parsed import normalise, parse
-from raysweep.transfer.rules import carry, check_transfer, parse_rule
+from raysweep.transfer.rules import carry, check_transfer, parse_rule, try_rules
 
 SPACE = parse(
     normalise(
@@ -79,14 +79,14 @@ def test_rules_see_the_config_that_was_given_and_reach_nested_parameters() -> No
         ("rounds", "rounds * scale.rows", "is 1.296e+07, outside of its domain"),
         ("lr", "lr * 100", "is 1, outside of its domain [0.0001, 0.1]; bound it by min or max"),
         ("lr", "log(lr - 1)", "cannot be computed"),
-        ("lr", "lr * act", "'relu' is not a number"),
+        ("lr", "lr * act", "computes with 'act', which is not a number"),
         ("act", "lr * 2", "not a number"),
         ("lr", "lr *", "is not an expression"),
         ("lr", "0.1", "is not a number made of parameters and scales"),
         ("lr", "lr < 1", "is not a number made of parameters and scales"),
         ("lr", "exp(lr)", "'exp(lr)' is not known here"),
         ("lr", "__import__('os').getcwd()", "is not known here"),
-        ("lr", "sqrt()", "is not a call of numbers"),
+        ("lr", "sqrt()", "is not a call of one number"),
         ("lr", "lr * scale.row", "no config has the scale 'scale.row'; did you mean 'rows'?"),
         ("lr", "lr * proxy.rows.x", "no config has the scale"),
         ("lr", "lrr * 2", "'lrr' is not in param_space; did you mean 'lr'?"),
@@ -120,3 +120,44 @@ def test_relations_and_amounts_know_no_functions() -> None:
     with pytest.raises(Problem, match="is not known here"):
         parse_amount("sqrt(a)")
     assert parse_rule("sqrt(a)").names == (("a",),)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "message"),
+    [
+        ("lr", "sqrt(lr, 2)", "'sqrt(lr, 2)' is not a call of one number"),
+        ("lr", "log(lr, 2)", "'log(lr, 2)' is not a call of one number"),
+        ("lr", "min(lr)", "'min(lr)' is not a call of 2 numbers or more"),
+        ("lr", "max()", "'max()' is not a call of 2 numbers or more"),
+        ("lr", "max(*lr, 2)", "is not a call of 2 numbers or more"),
+        ("lr", "lr * act", "computes with 'act', which is not a number"),
+        ("lr", "lr * min(act, 2)", "computes with 'act', which is not a number"),
+        ("lr", "lr * (batch < 3)", "is not a number made of parameters and scales"),
+        ("lr", "lr * (not batch)", "is not a number made of parameters and scales"),
+        ("lr", 'lr * "x"', "is not a number made of parameters and scales"),
+        ("lr", "lr * true", "is not a number made of parameters and scales"),
+        ("act", "lr * 2", "is not a number, and a rule is one"),
+    ],
+)
+def test_what_is_no_number_is_refused_before_anything_starts(name: str, rule: str, message: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        check_transfer({name: rule}, SPACE, [PROXY])
+    assert message in str(raised.value)
+    assert str(raised.value).startswith(f"transfer.{name}: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "message"),
+    [
+        ("lr", "lr / (scale.rows - 80000)", "divides by zero"),
+        ("lr", "lr / (proxy.rows - proxy.rows)", "divides by zero"),
+        ("lr", "lr + scale.rows", "outside of its domain"),
+        ("lr", "lr * log(proxy.rows - scale.rows)", "cannot be computed"),
+    ],
+)
+def test_a_rule_is_tried_before_anything_starts(name: str, rule: str, message: str) -> None:
+    where: dict[str, Any] = {"space": SPACE, "scale": SCALE, "proxy": PROXY}
+    with pytest.raises(SpecError, match=message):
+        try_rules({"rounds": "same", name: rule}, [CONFIG, CONFIG], **where)
+    few = {**CONFIG, "rounds": 1000}  # with which the rule leaves the domain
+    try_rules({"rounds": "rounds * scale.rows / proxy.rows"}, [few, CONFIG], **where)

@@ -2,14 +2,56 @@
 
 from __future__ import annotations
 
-from raysweep.documents.validation import Problem
+from collections.abc import Mapping
+from typing import Any
+
+from raysweep.documents.validation import Problem, did_you_mean, show
+from raysweep.space.expressions import dotted_name
+from raysweep.space.scales import read_scale
 from raysweep.specs.checks.command import check_command
 from raysweep.specs.train_fields import TrainFields
+from raysweep.transfer.rules import LAW, SAME, parse_rule
+
+
+def with_scale(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a spec whose config has the values of its scale. Raises Problem."""
+    scale, config = given.get("scale"), given.get("config", {})
+    if not isinstance(scale, Mapping) or not isinstance(config, Mapping):
+        return given
+    for name, value in scale.items():
+        if name in config and config[name] != value:
+            problem = f"{show(name)} is {show(config[name])} in config and {show(value)} in scale"
+            raise Problem(problem, "leave it out of config", ("scale",))
+    try:
+        return {**given, "config": {**config, **read_scale(scale)}}
+    except Problem:  # which the field itself reports
+        return given
+
+
+def _check_transfer(spec: TrainFields) -> None:
+    """See that the training names what its rules name, and that nothing else says it. Raises Problem."""
+    workers = spec.scaling.max_workers
+    if spec.scale.get("workers", workers) != workers:
+        problem = f"workers is {spec.scale['workers']:g}, and scaling.num_workers {workers}"
+        raise Problem(problem, "leave workers out: it is filled in from scaling", ("scale",))
+    if spec.transfer and not spec.scale and all(how == LAW for how in spec.transfer.values()):
+        raise Problem("requires the scale of the training", "add scale: {rows: 336776}", ("transfer",))
+    for name, how in spec.transfer.items():
+        if name in spec.config:
+            problem = f"{show(name)} is in config, which is trained as it is"
+            raise Problem(problem, "leave it out of config, or of transfer", ("transfer", name))
+        if how in (SAME, LAW):
+            continue
+        for path in parse_rule(how).names:
+            if path[0] == "scale" and len(path) == 2 and path[1] not in spec.full_scale:
+                problem = f"the training has no scale {dotted_name(path)!r}"
+                raise Problem(problem, did_you_mean(str(path[1]), spec.full_scale), ("transfer", name))
 
 
 def check_train(spec: TrainFields) -> None:
     """See that the fields of a training fit together. Raises Problem."""
     check_command(spec)
+    _check_transfer(spec)
     if spec.scaling.backend is not None:
         fix = "leave it out: framework says which trainer sets the workers up"
         raise Problem("applies only to trials of a sweep", fix, ("scaling", "backend"))

@@ -28,9 +28,11 @@ from raysweep.runs.reading.reader import SweepReader
 from raysweep.space.scales import counts_of, show_scale
 from raysweep.specs import Const, RunRequest, Space, SweepSpec
 from raysweep.specs.changes import Changes
+from raysweep.specs.checks.carried import copied_line
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.specs.trial.shape import Shape
 from raysweep.storage.objects.opening import open_store
+from raysweep.transfer.rules import SAME
 
 if TYPE_CHECKING:
     from raysweep.cluster.ray.preflight import Node
@@ -274,7 +276,10 @@ def _steps(pipeline: PipelineSpec, *, is_here: bool) -> tuple[str, ...]:
         train = pipeline.train
         if is_here and isinstance(train.trainable, str):
             load_trainable(train.trainable)
-        steps.append(f"train: {train.what_runs}, {train.scaling.num_workers} workers")
+        scale = f" at {show_scale(train.scale)}" if train.scale else ""
+        steps.append(f"train: {train.what_runs}{scale}, {train.scaling.num_workers} workers")
+        steps += [f"transfer: {name} by {how}" for name, how in train.transfer.items() if how != SAME]
+        steps += [line] if (line := copied_line(pipeline.sweep, train)) else []
     return tuple(steps)
 
 

@@ -1,0 +1,50 @@
+"""How the config of a training came from that of a sweep's trial at another scale."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.validation import show
+from raysweep.space.scales import show_scale
+
+
+class CarriedConfig(SpecModel):
+    """The config of a trial, and what `transfer` made of it for the scale of the training."""
+
+    proxy: dict[str, int | float] = Field(default_factory=dict)
+    """The scale of the trial; empty where the sweep names none."""
+    scale: dict[str, int | float] = Field(default_factory=dict)
+    """The scale of the training."""
+    best: dict[str, Any] = Field(default_factory=dict)
+    """The config of the trial, which is the best of the largest proxy scale."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """The config that was trained."""
+    transfer: dict[str, str] = Field(default_factory=dict)
+    """How the parameters were carried that are not `same`."""
+    verdict: Literal["", "carries", "edge", "does not carry", "too few"] = ""
+    """Of the law; empty without one. On any but `carries`, its parameters stay as they were."""
+    reasons: list[str] = Field(default_factory=list)
+    """The reasons of the verdict."""
+    intervals: dict[str, list[Any]] = Field(default_factory=dict)
+    """By parameter of the law, the ends of 80 % of the optimum's probability."""
+    score: float | None = None
+    """What the law predicts of its config; None without a law."""
+    score_low: float | None = None
+    score_high: float | None = None
+    """The ends of 80 % of the probability of the score."""
+
+    @property
+    def line(self) -> str:
+        """`from rows=80000 to rows=336776: rounds 162 -> 682; law carries: the ranks ...` on one line."""
+        rows = (
+            f"{name} {show(self.best.get(name))} -> {show(value)}"
+            for name, value in self.config.items()
+            if name not in self.scale and self.best.get(name) != value
+        )
+        moved = ", ".join(rows) or "all parameters stay"
+        law = f"; law {self.verdict}: {'; '.join(self.reasons)}" if self.verdict else ""
+        here = f"from {show_scale(self.proxy) or 'no scale'} to {show_scale(self.scale) or 'no scale'}"
+        return f"{here}: {moved}{law}"

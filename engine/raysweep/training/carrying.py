@@ -1,0 +1,149 @@
+"""The config of a sweep's trial, carried to the scale of its training: by rules, by the law, or as it is.
+
+Everything here follows from the stored sweep and the training's spec: the same call gives the same config.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from raysweep.errors import SpecError
+from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.ownership.replay import newest_spec
+from raysweep.space.parsed import Space
+from raysweep.specs import SweepSpec, TrainSpec
+from raysweep.specs.carried import CarriedConfig
+from raysweep.specs.checks.carried import check_carried, copied_line
+from raysweep.storage.objects.opening import open_store
+from raysweep.transfer import fit
+from raysweep.transfer.rules import LAW, SAME, carry, put
+
+if TYPE_CHECKING:
+    from raysweep.transfer.law import Carried, Law
+
+log = logging.getLogger("raysweep")
+
+
+def stored_spec(outcome: SweepOutcome) -> SweepSpec:
+    """The spec of a sweep by its outcome. Raises: StorageError, SpecError: There is none."""
+    storage, _, sweep_id = outcome.uri.rpartition("/")
+    folder = SweepFolder(open_store(storage), sweep_id)
+    record = folder.read_spec()
+    if record is None:
+        problem = f"{outcome.uri} has no spec, so nothing can be carried from it"
+        raise SpecError("transfer", problem, "check the storage, or leave transfer out")
+    return newest_spec(folder, record)
+
+
+def carried_config(train: TrainSpec, outcome: SweepOutcome, best: TrialOutcome) -> CarriedConfig | None:
+    """The config of a trial at the scale of a training; None: the training names neither scale nor transfer.
+
+    Args:
+        train: The training's spec.
+        outcome: The sweep's, with all its trials.
+        best: The trial that is handed on.
+
+    Raises:
+        SpecError: A rule cannot be computed or leaves the domain, or a parameter or scale is not there.
+        StorageError: The sweep's spec cannot be read.
+    """
+    if not (train.scale or train.transfer):
+        return None
+    sweep = stored_spec(outcome)
+    check_carried(sweep, train)
+    if line := copied_line(sweep, train):
+        log.warning("%s", line)
+    space = sweep.parameter_space
+    config = {name: value for name, value in best.config.items() if name not in best.scale}
+    proxy = {**_workers(sweep, config), **best.scale}
+    target = {**proxy, **train.full_scale}
+    found = carry(config, train.transfer, space=space, scale=target, proxy=proxy)
+    by_law = [name for name, how in train.transfer.items() if how == LAW]
+    facts: dict[str, Any] = {}
+    if by_law:
+        said = law_of(sweep, outcome).at({name: target[name] for name in sweep.largest_scale})
+        facts = _facts(said, by_law)
+        if said.verdict == "carries":
+            found = _with_law(found, said, space, by_law)
+    return CarriedConfig(
+        proxy=best.scale,
+        scale=train.scale,
+        best=best.config,
+        config={**found, **train.scale, **train.config},
+        transfer={name: how for name, how in train.transfer.items() if how != SAME},
+        **facts,
+    )
+
+
+def _workers(sweep: SweepSpec, config: Mapping[str, Any]) -> dict[str, float]:
+    """How many workers a trial had; empty where its config says that by an expression."""
+    scales = sweep.full_scales
+    return {"workers": scales[0]["workers"]} if scales and "workers" in scales[0] else {}
+
+
+def law_of(sweep: SweepSpec, outcome: SweepOutcome) -> Law:
+    """The law of a sweep's trials. Raises SpecError: They have one scale, or no finite score."""
+    if not outcome.metric:
+        raise SpecError("transfer", "a law needs a metric, and the sweep has none", "name metric and mode")
+    space = sweep.parameter_space
+    return fit(list(trials_of(sweep, outcome)), space=space, mode=outcome.mode)
+
+
+def trials_of(sweep: SweepSpec, outcome: SweepOutcome) -> Iterable[dict[str, Any]]:
+    """The trials as a law reads them: those that have a scale, and ran."""
+    time_attr = getattr(sweep.scheduler.options, "time_attr", "training_iteration")
+    seed = sweep.repeat.seed_param if sweep.repeat is not None else None
+    for trial in outcome.trials:
+        if not trial.scale or trial.state in ("pending", "running"):
+            continue
+        step = trial.metrics.get(time_attr)
+        is_known = isinstance(step, int | float) and not isinstance(step, bool) and 0 < step < math.inf
+        yield {
+            "scale": trial.scale,
+            "config": {
+                name: value
+                for name, value in trial.config.items()
+                if name not in trial.scale and name != seed
+            },
+            "score": _score(trial, outcome.metric),
+            "status": "completed" if trial.state in ("completed", "failed") else "stopped",
+            **({"step": step} if is_known else {}),
+        }
+
+
+def _score(trial: TrialOutcome, metric: str) -> float | None:
+    """Infinite where the config is bad: it diverged, or breaks a constraint; None: nothing is known."""
+    last = trial.metrics.get(metric)
+    has_diverged = isinstance(last, float) and not math.isfinite(last)
+    if has_diverged or (trial.failure is not None and trial.failure.kind == "non_finite"):
+        return math.inf
+    if trial.score is not None and not trial.is_feasible:
+        return math.inf
+    return None if trial.state == "failed" else trial.score
+
+
+def _facts(said: Carried, by_law: Iterable[str]) -> dict[str, Any]:
+    return {
+        "verdict": said.verdict,
+        "reasons": said.reasons,
+        "intervals": {name: list(said.intervals[name]) for name in by_law if name in said.intervals},
+        "score": _finite(said.score),
+        "score_low": _finite(said.score_low),
+        "score_high": _finite(said.score_high),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _with_law(config: dict[str, Any], said: Carried, space: Space, by_law: Iterable[str]) -> dict[str, Any]:
+    """The config with the law's values of these parameters."""
+    paths = {".".join(path): path for path, _ in space.leaves}
+    for name in by_law:
+        put(config, paths[name], space.value_at(said.config, paths[name]))
+    return config
