@@ -29,11 +29,9 @@ from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs import RunRequest
-from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.continuing import Continue
 from raysweep.step import Step
 from raysweep_prefect import RayCluster, SweepJob, identity
-from raysweep_prefect.artifacts import carried_text
 from raysweep_prefect.clusters import find_target
 from raysweep_prefect.flows import nightly_sweep, rollback_champion, sweep_many, train_best
 from raysweep_prefect.following import Follower, is_ended_by_user
@@ -490,23 +488,3 @@ def test_a_task_run_is_named_by_its_key_or_its_spec(
     monkeypatch.setattr("prefect.runtime.task_run.parameters", parameters, raising=False)
     given: Any = sweep.task_run_name
     assert given() == name
-
-
-def test_how_a_config_was_carried_is_a_table_and_the_laws_reasons() -> None:
-    carried = CarriedConfig(
-        proxy={"rows": 100},
-        scale={"rows": 400},
-        best={"lr": 0.1, "act": "a|b", "rows": 100},
-        config={"lr": 0.05, "act": "a|b", "rows": 400},
-        transfer={"lr": "law"},
-        verdict="carries",
-        reasons=["the ranks agree"],
-        intervals={"lr": [0.04, 0.06]},
-    )
-    assert carried_text("full", carried) == (
-        "# full: rows=100 to rows=400\n\nlaw: carries\n\n- the ranks agree\n\n"
-        "| parameter | by | best | carried | 80 % |\n|---|---|---|---|---|\n"
-        "| lr | law | 0.1 | 0.05 | 0.04 to 0.06 |\n"
-        "| act | same | a\\|b | a\\|b |  |\n"
-        "| rows | same | 100 | 400 |  |"
-    )

@@ -1,0 +1,26 @@
+"""How a config was carried, as an artifact."""
+
+from __future__ import annotations
+
+from raysweep.specs.carried import CarriedConfig
+from raysweep_prefect.artifacts import carried_text
+
+
+def test_how_a_config_was_carried_is_a_table_and_the_laws_reasons() -> None:
+    carried = CarriedConfig(
+        proxy={"rows": 100},
+        scale={"rows": 400},
+        best={"lr": 0.1, "act": "a|b", "rows": 100},
+        config={"lr": 0.05, "act": "a|b", "rows": 400},
+        transfer={"lr": "law"},
+        verdict="carries",
+        reasons=["the ranks agree"],
+        intervals={"lr": [0.04, 0.06]},
+    )
+    assert carried_text("full", carried) == (
+        "# full: rows=100 to rows=400\n\nlaw: carries\n\n- the ranks agree\n\n"
+        "| parameter | by | best | carried | 80 % |\n|---|---|---|---|---|\n"
+        "| lr | law | 0.1 | 0.05 | 0.04 to 0.06 |\n"
+        "| act | same | a\\|b | a\\|b |  |\n"
+        "| rows | same | 100 | 400 |  |"
+    )
