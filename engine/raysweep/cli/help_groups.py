@@ -15,7 +15,18 @@ from typer.models import CommandInfo
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Run": ("init", "sweep", "train", "pipeline", "plan", "doctor"),
-    "Look": ("status", "top", "nights", "best", "trials", "logs", "report", "dashboard", "export"),
+    "Look": (
+        "status",
+        "top",
+        "nights",
+        "best",
+        "transfer",
+        "trials",
+        "logs",
+        "report",
+        "dashboard",
+        "export",
+    ),
     "Champions": ("approve", "evidence", "rollback", "register"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
     "Storage and clusters": ("checkpoints", "pull", "verify", "gc", "rm", "clusters"),
@@ -36,6 +47,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "top": "raysweep top s3://bucket/sweeps",
     "nights": "raysweep nights churn --last 7",
     "best": "raysweep best churn@latest",
+    "transfer": "raysweep transfer churn@latest --scale rows=336776",
     "trials": "raysweep trials churn@2026-11-25 --sort auc --top 10",
     "report": "raysweep report churn@latest --open",
     "export": "raysweep export churn@latest --to optuna --out sqlite:///churn.db",

@@ -84,6 +84,25 @@ def best(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> 
 
 @app.command()
 @by_name
+def transfer(
+    name: SweepName,
+    scale: Annotated[
+        list[str], typer.Option("--scale", metavar="NAME=SIZE", help="The scale to carry to: rows=336776.")
+    ],
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Show how the best config moves with the scale.
+
+    Of each parameter the optimum at each scale of the sweep, and by their law at another; with a verdict.
+    """
+    from raysweep.cli.commands.transfer import show_transfer
+
+    return partial(show_transfer, name, storage, scale, is_json=as_json)
+
+
+@app.command()
+@by_name
 def trials(
     name: SweepName,
     storage: StoredAt = None,

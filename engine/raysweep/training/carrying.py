@@ -89,6 +89,9 @@ def law_of(sweep: SweepSpec, outcome: SweepOutcome) -> Law:
     """The law of a sweep's trials. Raises SpecError: They have one scale, or no finite score."""
     if not outcome.metric:
         raise SpecError("transfer", "a law needs a metric, and the sweep has none", "name metric and mode")
+    if not sweep.proxy_scales:
+        problem = "the sweep names no scale, and a law needs two or more"
+        raise SpecError("transfer", problem, "give the sweep scales")
     space = sweep.parameter_space
     return fit(list(trials_of(sweep, outcome)), space=space, mode=outcome.mode)
 
