@@ -11,7 +11,7 @@ import pytest
 
 from raysweep.outcome import SweepOutcome
 from tests.unit.pages.sweeps import store
-from tests.unit.training.test_carrying import SWEEP, drifting
+from tests.unit.training.drifting import SWEEP, drifting
 
 Cli = Callable[..., Any]
 
