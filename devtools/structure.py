@@ -1,4 +1,4 @@
-"""Counts the structure of the code base: `make structure` prints it, `make check` holds eight figures.
+"""Counts the structure of the code base: `make structure` prints it, `make check` holds ten figures.
 
 The figures come from the source alone: no code of the engine is imported. So the script also runs on another
 checkout (`python -m devtools.structure PATH`), to compare two versions.
@@ -32,6 +32,8 @@ LIMITS: Final = {
     "files over 500 lines": 0,
     "code that reads a sentence": 0,
     "imports by a text outside registries": 0,
+    "models of a run's standing": 4,
+    "objects of an ended run": 2,
 }
 MAX_LINES: Final = 500
 SOURCES: Final = ("benchmarks", "dags", "devtools", "engine", "examples", "flows", "operators", "tests")
@@ -230,6 +232,25 @@ def most_fields(modules: list[Module], name: str) -> int:
     )
 
 
+def standings(modules: list[Module]) -> Iterator[str]:
+    """The classes that say of a run what its name is, how it stands and when it began."""
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                lines = (line.target for line in node.body if isinstance(line, ast.AnnAssign))
+                names = {target.id for target in lines if isinstance(target, ast.Name)}
+                if names >= {"name", "status", "started_at"}:
+                    yield f"{module.name}: {node.name}"
+
+
+def objects_of_an_end(modules: list[Module]) -> Iterator[str]:
+    """What `ENDED` of `runs/folder.py` lists; a test holds that an ended sweep stores just that."""
+    for module in modules:
+        for node in module.tree.body if module.name == f"{PACKAGE}.runs.folder" else ():
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "ENDED" and node.value:
+                yield from ast.literal_eval(node.value)
+
+
 def most_methods(modules: list[Module]) -> str:
     """The five classes with the most methods."""
     counted = (
@@ -282,6 +303,8 @@ def count(root: Path) -> Report:
     report.add("import circles", [f"{len(part)} modules: {' '.join(part)}" for part in parts])
     report.add("names of policies outside their files", list(names_of_policies(modules)))
     report.add("private imports of Ray", list(private_imports_of_ray(modules)))
+    report.add("models of a run's standing", list(standings(modules)))
+    report.add("objects of an ended run", list(objects_of_an_end(modules)))
     report.add("branches by behaviour", list(branches_by_behaviour(modules)))
     tests = read_tests(root)
     report.add("imports of a test module by another", list(imports_of_tests(tests)))

@@ -27,6 +27,9 @@ def checkout(tmp_path: Path) -> Path:
         "raycompat/__init__.py": f"from {RAY} import state\n",
         "core/__init__.py": "def f(rules):\n    return rules.behaviour >= 3\n",
         "outcome.py": "def f(end):\n    return end.why.partition(':')\n",
+        "progress.py": 5 * "class A:\n    name: str\n    status: str\n    started_at: float\n",
+        "runs/__init__.py": "",
+        "runs/folder.py": "ENDED: tuple[str, ...] = ('a.json', 'b.json', 'c.json')\n",
         "plots.py": "from importlib import import_module\nimport_module('raysweep.a')\n",
     }
     for name, text in files.items():
@@ -61,8 +64,10 @@ def test_each_kind_is_counted_and_named(checkout: Path) -> None:
         ],
         "code that reads a sentence": ["raysweep.outcome:f:2: end.why.partition(':')"],
         "imports by a text outside registries": ["raysweep.plots:2: import_module('raysweep.a')"],
+        "models of a run's standing": 5 * ["raysweep.progress: A"],
+        "objects of an ended run": ["a.json", "b.json", "c.json"],
     }
-    assert report.figures["loose modules at the top"] == 4
+    assert report.figures["loose modules at the top"] == 5
     assert report.figures["decisions (ADRs), and their words"] == "1 3"
 
 
@@ -82,4 +87,6 @@ def test_a_figure_over_its_limit_is_named_with_its_places(checkout: Path) -> Non
             "imports by a text outside registries: 1, the limit is 0:\n"
             "  raysweep.plots:2: import_module('raysweep.a')"
         ),
+        "models of a run's standing: 5, the limit is 4:\n  " + "\n  ".join(5 * ["raysweep.progress: A"]),
+        "objects of an ended run: 3, the limit is 2:\n  a.json\n  b.json\n  c.json",
     ]

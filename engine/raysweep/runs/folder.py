@@ -32,6 +32,9 @@ OUTCOME_GIVE_UP_AFTER_S = 600.0
 """How long the outcome is tried to be written: as long as the journal's records before it."""
 
 OUTCOME: Final = "outcome.json"
+ENDED: Final = ("outcome.json", "trials-*.json")
+"""The objects of a sweep's end. The catalog of its name has a copy of its row."""
+
 _REBUILD_FIX = "`raysweep verify --repair` writes it anew from the journal"
 
 

@@ -11,7 +11,7 @@ import pytest
 from raysweep.errors import SweepDamagedError
 from raysweep.outcome import SweepOutcome, Trials
 from raysweep.outcome.ended import status_of_outcome
-from raysweep.runs.folder import SweepFolder
+from raysweep.runs.folder import ENDED, SweepFolder
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.stored_outcome import decode_head, encode_outcome
 from raysweep.runs.stored_outcome import outcome_of as outcome_of_stored
@@ -37,7 +37,8 @@ def trials_of(stored: Stored) -> Path:
 
 def test_an_ended_sweep_is_two_objects(ended: Stored) -> None:
     kept = {path.name for path in ended.path.glob("*.json")} - {"sweep.json"}
-    assert kept == {"outcome.json", trials_of(ended).name}
+    assert kept == {path.name for pattern in ENDED for path in ended.path.glob(pattern)}
+    assert len(kept) == len(ENDED)
 
 
 def test_each_trial_has_a_line_of_its_own(ended: Stored) -> None:
