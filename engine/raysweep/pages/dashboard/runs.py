@@ -12,23 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from raysweep.errors import RaysweepError, SpecError, SweepNotFoundError
+from raysweep.errors import SpecError, SweepNotFoundError
 from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_config
 from raysweep.pages.dashboard.nights import NightReader
 from raysweep.pages.failures import config_pairs
 from raysweep.pages.live import POLL_S, Answer, LiveSweep, Seen, answer, training_document
 from raysweep.runs.across_runs.champions import list_champions
-from raysweep.runs.catalog import read_catalog
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.glances import glance_training
-from raysweep.runs.reading.listing import read_run
+from raysweep.runs.reading.listing import listed, read_run
 from raysweep.runs.reading.logs import find_log, read_log
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.training import RunFolder, list_trainings
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.parallel import run_folders
-from raysweep.storage.objects.store import ObjectInfo, Store
+from raysweep.storage.objects.store import Store
 
 FRESH_S: Final = 2.0
 """The list is read anew where it is older than that."""
@@ -50,7 +49,6 @@ class Runs:
         self._pool = ThreadPoolExecutor(_THREADS, "raysweep-dashboard")
         self._lock = threading.Lock()
         self._rows: dict[str, dict[str, Any]] = {}
-        self._seen: dict[str, ObjectInfo] = {}
         self._pending: dict[str, Future[None]] = {}
         self._downloads = threading.Semaphore(1)
         self._nights = NightReader(store)
@@ -83,31 +81,19 @@ class Runs:
     def _refresh(self) -> None:
         """The runs that have ended by the catalog, an object for each name; the others one by one."""
         ids = run_folders(self.store)
-        catalog = read_catalog(self.store, ids)
-        known = {run_id: run for run_id in ids if (run := catalog.run(run_id)) is not None}
-        kept = {run_id: self._rows[run_id] for run_id in ids if run_id in self._rows}
+        known, others = listed(self.store, ids)
+        kept = {run_id: self._rows[run_id] for run_id in others if run_id in self._rows}
         self._rows = kept | {run_id: _row(run) for run_id, run in known.items()}
-        self._seen = {run_id: seen for run_id, seen in self._seen.items() if run_id in self._rows}
-        for run_id in ids:
-            if run_id not in known:
-                self._pending[run_id] = self._pool.submit(self._look, run_id)
+        self._pending = {run_id: self._pool.submit(self._look, run_id) for run_id in others}
 
     def _look(self, run_id: str) -> None:
-        """Read a run that the catalog does not have; a sweep that has ended only once."""
-        try:
-            seen = self.store.head(f"{run_id}/outcome.json")
-        except RaysweepError:
-            seen = None  # the summary says what is wrong
-        if seen is not None and self._seen.get(run_id) == seen and run_id in self._rows:
-            return
+        """Read a run that the catalog does not have."""
         run = read_run(self.store, run_id)
         with self._lock:
             if run is None:
                 self._rows.pop(run_id, None)
-                return
-            self._rows[run_id] = _row(run)
-            if seen is not None:
-                self._seen[run_id] = seen
+            else:
+                self._rows[run_id] = _row(run)
 
     def nights(self, name: str) -> Answer:
         """The sweeps of one name beside each other, the newest first, and its champions.

@@ -10,6 +10,7 @@ not ended by its heartbeat. No journal is read. Needs no Ray.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from raysweep.errors import RaysweepError, StorageError
@@ -58,12 +59,19 @@ def list_runs(store: Store, run_ids: Sequence[str], *, catalog: Catalog | None =
 
     `catalog`: what was read of it; None: it is read here. Raises: StorageError.
     """
-    known = catalog if catalog is not None else read_catalog(store, run_ids)
+    known, others = listed(store, run_ids, catalog=catalog)
+    found = each_of(store, partial(read_run, store), others)
+    known |= {run.run_id: run for run in found if run is not None}
+    return [known[run_id] for run_id in run_ids if run_id in known]
 
-    def read(run_id: str) -> Standing | None:
-        return known.run(run_id) or read_run(store, run_id)
 
-    return [run for run in each_of(store, read, run_ids) if run is not None]
+def listed(
+    store: Store, run_ids: Sequence[str], *, catalog: Catalog | None = None
+) -> tuple[dict[str, Standing], list[str]]:
+    """The runs that the catalog has, by id, and the ids of the others. Raises: StorageError."""
+    catalog = catalog if catalog is not None else read_catalog(store, run_ids)
+    known = {run_id: run for run_id in run_ids if (run := catalog.run(run_id)) is not None}
+    return known, [run_id for run_id in run_ids if run_id not in known]
 
 
 def read_run(store: Store, run_id: str) -> Standing | None:
