@@ -327,6 +327,8 @@ def _spec(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, plan: GatePlan
         # All have one scale: that of the best trial.
         scale={name: configs[0][name] for name in spec.largest_scale},
         scales=(),
+        where=(),
+        points=(),
         scheduler="fifo",
         num_samples=len(configs) * gate.seeds,
         # New seeds: others than the sweep's own.

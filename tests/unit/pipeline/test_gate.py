@@ -113,6 +113,32 @@ def test_what_is_run_again(tmp_path: Path) -> None:
     }
 
 
+def test_what_is_run_again_needs_no_relations_and_points(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, where="x < 2", points=[{"x": 0.5}], num_samples=3)
+    asked = prepare_gate(spec, swept("n1", 0.5, 0.7), GateSpec(confirm_top_k=1)).request.spec
+    assert (asked.where, asked.points) == ((), ())
+
+
+def test_what_is_run_again_has_the_largest_scale_of_the_sweep(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, scales=[{"rows": 10}, {"rows": 20}], num_samples=4, scheduler="fifo")
+    outcome = swept("n1", 0.5, 0.7, 0.6, 0.9)
+    trials = tuple(
+        trial.model_copy(
+            update={
+                "config": {**trial.config, "rows": rows},
+                "scale": {"rows": rows},
+                "larger_scales": int(rows == 10),
+            }
+        )
+        for trial, rows in zip(outcome.trials, (20, 20, 10, 10), strict=True)
+    )
+    outcome = outcome.model_copy(update={"trials": trials, "best": trials[1]})
+    prepared = prepare_gate(spec, outcome, GateSpec(confirm_top_k=3))
+    assert configs(prepared) == [{"x": 0.7, "rows": 20}, {"x": 0.5, "rows": 20}]
+    asked = prepared.request.spec
+    assert (asked.scale, asked.scales) == ({"rows": 20}, ())
+
+
 def test_the_configs_of_repeats_are_run_again_under_seeds_of_their_own(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, scheduler="fifo", repeat={"times": 5, "seed_param": "seed"})
     asked = prepare_gate(spec, swept("n1", 0.5, 0.7), GateSpec(confirm_top_k=1, seeds=3)).request.spec
