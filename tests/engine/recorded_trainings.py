@@ -212,6 +212,7 @@ def runs_out_of_time(at: Trainings) -> None:
     """A time budget without a checkpoint; what is left of it is nothing; with more it would go on."""
     config = {"steps": 1000, "every": 10_000, "pause_s": 0.05}
     spec = at.spec(config=config, stop={"time_budget_s": 3, "grace_s": 1})
+    begun = []
     for _ in range(2):
         try:
             at.train(spec, key="k")
@@ -219,6 +220,8 @@ def runs_out_of_time(at: Trainings) -> None:
             outcome = error.outcome  # type: ignore[attr-defined]
             found = {name: getattr(outcome, name) for name in ("status", "ended_by", "resumed", "model_uri")}
             at.seen.append({"raised": type(error).__name__, "text": str(error), **found})
+        begun.append(len(at.begins()))
+    assert begun[0] == begun[1], "nothing is left of it: the second call starts no worker"
     at.log.write_text("")
 
 
@@ -235,11 +238,20 @@ if __name__ == "__main__":
 """
 
 
-def is_killed(at: Trainings, address: str) -> None:
+RUN_AS_SWEEP: Final = RUN.replace(
+    'rs.run_training(sys.argv[1], key="k", ',
+    'run_as_sweep(RunRequest.of(TrainSpec.from_any(sys.argv[1]), "k"), ',
+).replace(
+    "import raysweep as rs",
+    "from raysweep.specs import RunRequest, TrainSpec\nfrom raysweep.training.sweep_run import run_as_sweep",
+)
+
+
+def is_killed(at: Trainings, address: str, program: str = RUN) -> None:
     """The process that runs it is killed after step 4; the same command ends it."""
     spec = at.spec(config={"steps": 8, "pause_s": 0.3}, scaling={})
     (at.folder / "train.json").write_text(spec.to_json())
-    command = [sys.executable, "-c", RUN, str(at.folder / "train.json"), address]
+    command = [sys.executable, "-c", program, str(at.folder / "train.json"), address]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as first:
         assert first.stderr is not None
         for line in first.stderr:

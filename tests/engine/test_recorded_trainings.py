@@ -16,7 +16,14 @@ from raysweep.cli import main
 from raysweep.raycompat.tokens import is_open
 from raysweep.specs import RunRequest
 from raysweep.training.sweep_run import run_as_sweep
-from tests.engine.recorded_trainings import SCENARIOS, Trainings, by_command, is_killed
+from tests.engine.recorded_trainings import (
+    RUN,
+    RUN_AS_SWEEP,
+    SCENARIOS,
+    Trainings,
+    by_command,
+    is_killed,
+)
 from tests.sampling import first_of
 
 pytestmark = [
@@ -51,12 +58,13 @@ def test_a_training_is_as_it_was_recorded(trainings: Trainings, name: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.servers
+@pytest.mark.parametrize("program", [RUN, RUN_AS_SWEEP], ids=["without", "as a sweep"])
 def test_a_killed_training_ends_as_it_was_recorded(
-    trainings: Trainings, address: str, monkeypatch: pytest.MonkeyPatch
+    trainings: Trainings, address: str, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     if not is_open(address):  # from Ray 2.60 an embedded Ray has a token, which is taken only for `auto`
         monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    is_killed(trainings, address)
+    is_killed(trainings, address, program)
     check("is-killed", trainings)
 
 

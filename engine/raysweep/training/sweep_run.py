@@ -1,7 +1,8 @@
 """A training run as a sweep of one trial: begins it, continues or follows it, or returns what it gave.
 
 `run.run_training` runs trainings without a sweep, and is what users call. What is missing here until it can
-take that place: lists and pages would show the run as a sweep, and as a training.
+take that place: lists and pages would show the run as a sweep, and as a training; of two processes that see
+its end, the second cannot export the model; workers that fit nowhere are refused once the run is stored.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import orjson
 
 from raysweep.cluster.progress_callback import Listener
 from raysweep.cluster.run import run_sweep
+from raysweep.documents.wall_clock import check_deadline
 from raysweep.errors import TrainingFailedError
 from raysweep.outcome import DataDigest, SweepOutcome, TrainOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.history import reports_of
+from raysweep.runs.reading.history import load, reports_of
 from raysweep.runs.training import RunFolder
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.continuing import Continue
@@ -35,7 +37,7 @@ from raysweep.training.run import (
     workers_preloaded,
 )
 from raysweep.training.sweep_outcome import outcome_of
-from raysweep.training.time_limits import ending_of
+from raysweep.training.time_limits import Ending, ending_of
 from raysweep.training.trial_body import TrainBody
 
 AGAIN: Final = Continue(retry="failed")
@@ -61,10 +63,12 @@ def run_as_sweep(
         keep_card(folder, spec, finished)
         return finished
     check_start(spec, folder, address)
+    started_at = time.time()
+    ending = _find_ending(spec, folder, started_at)
     began = _keep_data(folder, digest_of_data(spec))
     folder.freeze_spec(spec, request.run.key)
-    started_at = time.time()
-    body = _make_body(spec, folder, started_at, on_progress)
+    listener = Listener(on_progress) if on_progress is not None else None
+    body = TrainBody(spec, folder, ending, listener)
     with workers_preloaded():
         ended = run_sweep(
             RunRequest(spec=sweep_of(spec, body), run=request.run), address=address, continuing=AGAIN
@@ -87,19 +91,13 @@ def run_as_sweep(
     return outcome
 
 
-def _make_body(
-    spec: TrainSpec,
-    folder: RunFolder,
-    started_at: float,
-    on_progress: Callable[[TrainProgress], None] | None,
-) -> TrainBody:
-    beat = SweepFolder(folder.store, folder.run_id).read_progress()
-    ending = ending_of(
-        spec.stop,
-        began_at=started_at if beat is None else beat.started_at,
-        used=None if beat is None else beat.usage,
-    )
-    return TrainBody(spec, folder, ending, Listener(on_progress) if on_progress is not None else None)
+def _find_ending(spec: TrainSpec, folder: RunFolder, now: float) -> Ending:
+    """When its limits end it. Raises: SpecError where the deadline of a new one has passed."""
+    if SweepFolder(folder.store, folder.run_id).read_spec() is None:
+        check_deadline(spec.stop.deadline, now, now)
+        return ending_of(spec.stop, began_at=now, used=None)
+    so_far = load(folder.uri)
+    return ending_of(spec.stop, began_at=so_far.started_at, used=so_far.usage)
 
 
 def _keep_data(folder: RunFolder, now: Sequence[DataDigest]) -> tuple[DataDigest, ...]:
