@@ -1,4 +1,4 @@
-"""Counts the structure of the code base: `make structure` prints it, `make check` holds ten figures.
+"""Counts the structure of the code base: `make structure` prints it, `make check` holds eleven figures.
 
 The figures come from the source alone: no code of the engine is imported. So the script also runs on another
 checkout (`python -m devtools.structure PATH`), to compare two versions.
@@ -34,8 +34,17 @@ LIMITS: Final = {
     "imports by a text outside registries": 0,
     "models of a run's standing": 4,
     "objects of an ended run": 2,
+    "durable primitives": 4,
 }
 MAX_LINES: Final = 500
+DURABLE: Final = {
+    "journal": "journals",
+    "put_if_absent": "objects written once",
+    "put_if_version": "objects replaced by version",
+    "append_attempt": "logs of attempts",
+}
+"""Durable primitives, by the name that tells one."""
+JOURNAL: Final = f"{PACKAGE}.storage.journal.journal"
 SOURCES: Final = ("benchmarks", "dags", "devtools", "engine", "examples", "flows", "operators", "tests")
 PRIVATE_RAY: Final = re.compile(r"ray(\.\w+)*\.(_\w+|core\.generated)\b")
 
@@ -167,6 +176,19 @@ def branches_by_behaviour(modules: list[Module]) -> Iterator[str]:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Compare) and "behaviour" in ast.unparse(node.left):
                 yield f"{module.name}:{node.lineno}"
+
+
+def durable_primitives(modules: list[Module]) -> Iterator[str]:
+    """The ways in which rooms beside `storage` keep what must outlive a crash, each with a user."""
+    users: dict[str, str] = {}
+    for module in modules:
+        if module.name.startswith(f"{PACKAGE}.storage"):
+            continue
+        used = {node.attr for node in ast.walk(module.tree) if isinstance(node, ast.Attribute)}
+        used |= {"journal"} if imports_of(module, {JOURNAL}) else set()
+        for name in used & DURABLE.keys():
+            users.setdefault(DURABLE[name], module.name)
+    yield from (f"{name}: {user}" for name, user in sorted(users.items()))
 
 
 def private_imports_of_ray(modules: list[Module]) -> Iterator[str]:
@@ -306,6 +328,7 @@ def count(root: Path) -> Report:
     report.add("models of a run's standing", list(standings(modules)))
     report.add("objects of an ended run", list(objects_of_an_end(modules)))
     report.add("branches by behaviour", list(branches_by_behaviour(modules)))
+    report.add("durable primitives", list(durable_primitives(modules)))
     tests = read_tests(root)
     report.add("imports of a test module by another", list(imports_of_tests(tests)))
     report.add("files over 500 lines", list(long_files(root)))

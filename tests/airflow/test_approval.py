@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import time
 from contextlib import suppress
@@ -217,5 +216,6 @@ def test_a_whole_night_waits_with_nothing_held_and_trains_what_is_approved(
     desk.answer(run_id, "Approve", dag_id="night_approved")
     desk.airflow.wait_state("night_approved", run_id, "train", "success", timeout_s=240)
     assert ["trained", "0.5"] in lines(log)
-    champion = json.loads((tmp_path / "sweeps/champions/night/loss.min.json").read_text())["champion"]
-    assert champion["config"]["x"] == 0.5
+    champion = read_champion(open_store(storage), Line(name="night", metric="loss", mode="min")).champion
+    assert champion is not None
+    assert champion.config["x"] == 0.5

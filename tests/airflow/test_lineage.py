@@ -126,7 +126,7 @@ def test_each_task_of_a_night_tells_a_collector_what_it_has_read_and_written(tmp
         return [each["name"] for each in found[f"lineage.{task}"]["COMPLETE"][which]]
 
     ((swept,),) = [names("sweep", "outputs")]
-    champion = f"{storage}/champions/flights/loss.min.json"
+    champion = f"{storage}/champions/flights/loss.min"
     assert Path(swept).parent == Path(storage)
     for task in ("gate", "approve"):
         assert (names(task, "inputs"), names(task, "outputs")) == ([swept], [champion])

@@ -96,7 +96,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChampionSeen:
-    """`champions/<name>/<metric>.<mode>.json`."""
+    """`champions/<name>/<metric>.<mode>/`."""
 
     sweep_id: str | None = None
     x: float | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from raysweep.runs.across_runs.champions import Line
+from raysweep.runs.across_runs.evidence import read_chain
+from raysweep.storage.objects.opening import open_store
 from tests.prefect.night_script import run_nights
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -89,8 +91,10 @@ def test_nights_that_wait_for_a_person(tmp_path: Path) -> None:
     assert "rejected by bob" in command["skipped"]
     assert silence["state"] == "Completed"
     assert "approved by silence" in silence["why"]
-    entries = sorted((tmp_path / "out/evidence/night/loss.min").iterdir())
-    kinds = [json.loads(each.read_text())["kind"] for each in entries]
-    assert kinds == ["gate", "approval"] * 3
-    champion = json.loads((tmp_path / "out/champions/night/loss.min.json").read_text())["champion"]
-    assert (champion["key"], champion["replaced"]["key"]) == ("n3", "n1")
+    chain = read_chain(open_store(tmp_path / "out"), Line(name="night", metric="loss", mode="min"))
+    assert chain.flaws == ()
+    assert [each.kind for each in chain.entries] == ["gate", "approval"] * 3
+    champion = chain.record.champion
+    assert champion is not None
+    assert champion.replaced is not None
+    assert (champion.key, champion.replaced.key) == ("n3", "n1")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from raysweep.runs.across_runs.champions import Line, read_champion
+from raysweep.storage.objects.opening import open_store
 from tests.prefect.night_script import run_nights
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -76,5 +77,6 @@ def test_two_nights_of_the_same_search(tmp_path: Path) -> None:
     assert "a better one is required" in second["skipped"] or "no candidate" in second["skipped"]
     # Prefect shows the task as completed, named Skipped, and why.
     assert second["states"]["train"] == ["COMPLETED", "Skipped", second["skipped"]]
-    record = json.loads((tmp_path / "out/champions/night/loss.min.json").read_text())
-    assert [each["promoted"] for each in record["history"]] == [True, False]
+    line = Line(name="night", metric="loss", mode="min")
+    nights = read_champion(open_store(tmp_path / "out"), line).history
+    assert [each.promoted for each in nights] == [True, False]

@@ -25,10 +25,13 @@ def checkout(tmp_path: Path) -> Path:
         "cluster/rungs.py": "from raysweep.schedulers.asha import AshaOptions\nis_asha = AshaOptions\n",
         "cluster/peek.py": f"from {RAY} import state\n",
         "raycompat/__init__.py": f"from {RAY} import state\n",
+        "runs/__init__.py": "from raysweep.storage.journal.journal import Journal\n",
+        "runs/catalog.py": "def f(store):\n    return store.put_if_version('a', b'', None)\n",
+        "storage/journal/journal.py": "class Journal:\n    pass\n",
+        "storage/journal/objects.py": "def f(store):\n    return store.put_if_absent('a', b'')\n",
         "core/__init__.py": "def f(rules):\n    return rules.behaviour >= 3\n",
         "outcome.py": "def f(end):\n    return end.why.partition(':')\n",
         "progress.py": 5 * "class A:\n    name: str\n    status: str\n    started_at: float\n",
-        "runs/__init__.py": "",
         "runs/folder.py": "ENDED: tuple[str, ...] = ('a.json', 'b.json', 'c.json')\n",
         "plots.py": "from importlib import import_module\nimport_module('raysweep.a')\n",
     }
@@ -57,6 +60,10 @@ def test_each_kind_is_counted_and_named(checkout: Path) -> None:
         "names of policies outside their files": ["raysweep.cluster.rungs: AshaOptions"],
         "private imports of Ray": [f"raysweep.cluster.peek: {RAY}.state"],
         "branches by behaviour": ["raysweep.core:2"],
+        "durable primitives": [
+            "journals: raysweep.runs",
+            "objects replaced by version: raysweep.runs.catalog",
+        ],
         "imports of a test module by another": ["tests.unit.test_b: tests.unit.test_a"],
         "files over 500 lines": [
             "operators/work.py: 502 lines",

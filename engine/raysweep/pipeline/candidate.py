@@ -12,7 +12,6 @@ from raysweep.pages.evidence import evidence_page
 from raysweep.runs.across_runs.approvals import decide_night
 from raysweep.runs.across_runs.champions import Line, list_records
 from raysweep.runs.across_runs.evidence import read_chain
-from raysweep.runs.across_runs.past_nights import past_line
 from raysweep.runs.across_runs.releases import as_it_stands
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.storage.objects.opening import open_store
@@ -85,9 +84,6 @@ def find_candidate(given: Any) -> Candidate | None:
         night = record.night(sweep_id, gate_id)
         if night is not None and night.waiting is not None:
             return Candidate(line=night.waiting.proposed.line, key=night.key, **where)
-    line = past_line(store, approval.name, sweep_id, gate_id)
-    if line is not None:
-        return Candidate(line=line, key=str(given.get("key", "")), **where)
     problem = f"the champions of {approval.name!r} do not know the gate of {sweep_id}"
     raise SpecError("outcome", problem, "check the storage, or run the gate again")
 

@@ -34,7 +34,7 @@ from raysweep.pipeline.plan import (
 from raysweep.run import run_sweep
 from raysweep.runs.across_runs.approvals import decide_night, settle_silence
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night, Waiting
-from raysweep.runs.across_runs.releases import add_night, as_it_stands, evidence_of
+from raysweep.runs.across_runs.releases import add_night, as_it_stands, verdict_of
 from raysweep.runs.across_runs.verdicts import keep_verdict
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
 from raysweep.specs import RunRequest, SweepSpec
@@ -272,7 +272,7 @@ def settle(
         return night, champion
 
     line = line_of(spec, gate)
-    record = add_night(
+    add_night(
         store,
         line,
         outcome.sweep_id,
@@ -281,8 +281,7 @@ def settle(
         facts=lambda: facts_of(decided[-1], beaten[-1], outcome, again),
     )
     # Where an earlier run of this gate came as far as the history, that is what was decided.
-    entry = evidence_of(store, line, record, outcome.sweep_id, plan.gate_id)
-    verdict = entry.facts.verdict if entry is not None and entry.facts is not None else decided[-1]
+    verdict = verdict_of(store, line, outcome.sweep_id, plan.gate_id) or decided[-1]
     announce(spec, outcome, as_it_stands(store, line, outcome.sweep_id, verdict))
     kept = keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict)
     return as_it_stands(store, line, outcome.sweep_id, kept)

@@ -24,8 +24,13 @@ from raysweep.documents.tuples import as_lists
 from raysweep.errors import StorageError, SweepFailedError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
 from raysweep.outcome.places import confirmed_with
-from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Line, list_champions
-from raysweep.runs.across_runs.line_changes import read_newest
+from raysweep.runs.across_runs.champions import (
+    Champion,
+    ChampionRecord,
+    Line,
+    list_champions,
+    read_champion,
+)
 from raysweep.runs.across_runs.releases import as_it_stands
 from raysweep.runs.across_runs.verdicts import FOLDER, read_verdict
 from raysweep.search.machinery.warm_start import at_constants
@@ -127,7 +132,7 @@ def _located(store: Store, fields: Any) -> Confirmed:
 
 def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> dict[str, Any]:
     line = line_of(spec, gate)
-    record = read_newest(store, line)
+    record = read_champion(store, line)
     to_beat = record.champion_beside(outcome.sweep_id)
     champion = as_confirmed(to_beat)
     best = distinct(outcome, gate.confirm_top_k + 1)

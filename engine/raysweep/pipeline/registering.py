@@ -11,7 +11,6 @@ from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline.approval import champion_line
 from raysweep.runs.across_runs.champions import Line, read_records
-from raysweep.runs.across_runs.past_nights import past_line
 from raysweep.runs.across_runs.registrations import add_model, release_id, sync
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.specs.pipeline import PipelineSpec
@@ -91,11 +90,10 @@ def find_line(store: Store, name: str, sweep_id: str, gate_id: str) -> Line | No
         records, damaged = read_records(store, which)
         for record in records:
             if record.night(sweep_id, gate_id) is not None:
-                return record.champion.line if record.champion is not None else None
-    line = past_line(store, "", sweep_id, gate_id)
-    if line is None and damaged:
+                return record.line if record.champion is not None else None
+    if damaged:
         raise damaged[0]
-    return line
+    return None
 
 
 def _register(

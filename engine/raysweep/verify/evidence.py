@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import orjson
 
 from raysweep.errors import StorageError, StorageUnavailableError
-from raysweep.runs.across_runs.evidence import Chain, lines_of, read_chain, read_line
+from raysweep.runs.across_runs.evidence import Chain, read_chain, read_line
+from raysweep.runs.across_runs.line_journal import RESTORE_FIX as LINE_FIX
+from raysweep.runs.across_runs.line_journal import paths_of
 from raysweep.runs.across_runs.verdicts import (
     DECISION,
     FOLDER,
@@ -34,9 +36,9 @@ def check_evidence(folder: SweepFolder, spec: SweepSpec | None) -> Iterator[Find
     )
     chains: list[Chain] = []
     for name in (each for each in names if each):
-        for stem in lines_of(store, name):
+        for path in paths_of(store, name):
             try:
-                chain = read_chain(store, read_line(store, name, stem))
+                chain = read_chain(store, read_line(store, path))
             except StorageError as error:
                 if isinstance(error, StorageUnavailableError):
                     raise
@@ -46,11 +48,8 @@ def check_evidence(folder: SweepFolder, spec: SweepSpec | None) -> Iterator[Find
             chains.append(chain)
             for flaw in chain.flaws:
                 yield Finding(
-                    severity="damage", object=flaw.object, problem=flaw.problem, lost=_LOST, fix=RESTORE_FIX
+                    severity="damage", object=flaw.object, problem=flaw.problem, lost=_LOST, fix=LINE_FIX
                 )
-            for key in chain.beside:
-                problem = "lost against another decision of the same moment"
-                yield Finding(severity="note", object=key, problem=problem, fix="it may stay")
     for gate in gates:
         yield from _check_verdict(folder, gate, chains)
         yield from _check_decision(folder, gate, chains)

@@ -55,7 +55,7 @@ def operators(storage: Path) -> dict[str, Any]:
 
 def test_from_the_data_over_sweep_and_champion_to_the_model(tmp_path: Path) -> None:
     found = operators(tmp_path)
-    sweep, champion = DataSet(f"{tmp_path}/n1"), DataSet(f"{tmp_path}/champions/flights/auc.max.json")
+    sweep, champion = DataSet(f"{tmp_path}/n1"), DataSet(f"{tmp_path}/champions/flights/auc.max")
     lineage = found["sweep"].lineage(found["sweep"].result)
     assert (lineage.inputs, lineage.outputs) == ((), (sweep,))
     for each in (found["gate"].lineage(found["gate"].result), of_gate(found["approve"].result)):
@@ -135,4 +135,4 @@ def test_a_collector_gets_the_events_of_a_night(tmp_path: Path) -> None:
         ("s3://bucket", "rows"),
     ]
     assert data[1]["facets"]["version"]["datasetVersion"] == "ab" * 32
-    assert events["d.gate"]["outputs"][0]["name"].endswith("/champions/flights/auc.max.json")
+    assert events["d.gate"]["outputs"][0]["name"].endswith("/champions/flights/auc.max")

@@ -15,10 +15,9 @@ from raysweep.runs.across_runs.registrations import add_model, release_id
 from raysweep.runs.across_runs.releases import add_night
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
-from raysweep.storage.objects.sealed import seal
 from tests.unit.cli.nights import Nights
 from tests.unit.pipeline.gates import night
-from tests.unit.runs.across_runs.nights import LINE
+from tests.unit.runs.across_runs.nights import LINE, event, forge, mark
 from tests.unit.runs.across_runs.registry_contract import FakeRegistry
 
 Cli = Callable[..., Any]
@@ -57,7 +56,7 @@ def test_the_page_has_every_score_and_the_history(cli: Cli, storage: str) -> Non
 
 
 def test_a_changed_byte_is_said_and_is_exit_code_1(cli: Cli, storage: str) -> None:
-    file = sorted(Path(storage, LINE.evidence).iterdir())[0]
+    file = Path(storage, event(1))
     file.write_bytes(file.read_bytes().replace(b"0.5", b"0.6", 1))
     ran = cli("evidence", "flights", "--storage", storage)
     assert ran.code == 1
@@ -168,18 +167,15 @@ def server() -> Iterator[FakeRegistry]:
 def test_no_stored_file_says_where_a_token_is_sent(
     cli: Cli, storage: str, server: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of the registry that others wrote, as sound as ours, with an address in it."""
+    """An event that others wrote, as sound as ours, with an address in it."""
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "tok-secret")
     store = open_store(storage)
     champion = read_champion(store, LINE).champion
     assert champion is not None
-    model = {"source": "s3://theirs/model", "run_id": ""}
-    forged = {
-        "registry": {"mlflow": {"tracking_uri": server.url}},
-        "models": {release_id(LINE, champion.sweep_id, champion.at): model},
-        "format_version": 2,
-    }
-    store.put("registry/flights/auc.max.json", seal(orjson.dumps(forged)))
+    add_model(store, LINE, release_id(LINE, champion.sweep_id, champion.at), "s3://theirs/model")
+    address = orjson.dumps({"mlflow": {"tracking_uri": server.url}})
+    forge(store, 4, b'"kind":"model"', b'"kind":"model","registry":' + address)
+    store.delete(mark(4))
     asked = cli("register", "flights", "--storage", storage)
     assert (asked.code, "--registry" in asked.out) == (1, True)
     cli("rollback", "flights", "--storage", storage)
@@ -221,8 +217,8 @@ def test_the_registry_is_named_by_an_argument(
 def test_nights_names_a_damaged_line_beside_the_champions_of_others(cli: Cli, storage: str) -> None:
     Nights(Path(storage)).add("2026-11-26", name="flights")
     other = Line(name="flights", metric="loss", mode="min")
-    open_store(storage).put(other.key, b"{")
+    open_store(storage).put(event(1, other), b"{\n")
     ran = cli("nights", "flights", "--storage", storage)
     assert (ran.code, ran.err) == (0, "")
     assert "auc 0.701, of the night of 2026-11-25" in ran.out
-    assert "loss.min.json: is damaged" in ran.out
+    assert "loss.min/000000000001.jsonl: is damaged" in ran.out

@@ -333,7 +333,7 @@ def test_the_latest_asks_for_one_object_of_each_night(year: Nights, monkeypatch:
 
 def test_a_damaged_champion_does_not_hide_the_nights(cli: Cli, nights: Nights) -> None:
     nights.add("2026-11-24", promoted=True)
-    nights.store.put("champions/churn/auc.max.json", b"{torn")
+    nights.store.put("champions/churn/auc.max/000000000001.jsonl", b"{torn\n")
     ran = cli("nights", "churn", "--storage", nights.url)
     assert (ran.code, PROMOTED in ran.out) == (0, True)
     assert "champion  cannot be read: " in ran.out

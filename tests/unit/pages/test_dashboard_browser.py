@@ -13,7 +13,7 @@ from raysweep.pages.dashboard import Access, serving
 from raysweep.storage.logs import log_name
 from tests.browsers import Watched, chromium, wait_until
 from tests.unit.pages.sweeps import first_half, nights, second_half, store
-from tests.unit.runs.across_runs.nights import add
+from tests.unit.runs.across_runs.nights import add, event, mark
 
 TRY_IT = "</script><img src=x onerror=window.broken=1>"
 
@@ -87,8 +87,8 @@ def test_in_a_browser_it_follows_a_sweep(
 def test_in_a_browser_a_damaged_champion_is_named_beside_the_others(browser: Any, tmp_path: Path) -> None:
     folder, *_ = nights(tmp_path, (6, 9))
     add(folder.store, folder.sweep_id, 0.75)
-    damaged = f"champions/flights/{'l' * 60}.min.json"
-    folder.store.put(damaged, b"{torn")
+    damaged = f"champions/flights/{'l' * 60}.min/000000000001.jsonl"
+    folder.store.put(damaged, b"{torn\n")
     with serving(str(tmp_path), Access(), 0) as (address, _):
         watched = Watched(browser, viewport={"width": 390, "height": 844})
         for path, rows in (("", 2), ("name/night", 2)):
@@ -99,7 +99,7 @@ def test_in_a_browser_a_damaged_champion_is_named_beside_the_others(browser: Any
             assert problem.startswith(f"A champion cannot be read: {folder.store.url}/{damaged}: is damaged")
             assert "restore" in problem
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        folder.store.delete("champions/flights/auc.max.json")
+        folder.store.delete(event(1), mark(1))
         page = watched.open(address)
         assert page.locator("#champions table").count() == 0
         assert page.locator("#champions .problem").count() == 1

@@ -200,14 +200,14 @@ def test_a_renamed_metric_and_another_data_set_begin_a_line_and_say_so(tmp_path:
 def test_a_damaged_line_of_another_metric_is_a_note_of_the_gate(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     assert settled(spec, stored(spec, swept("n1", 0.9))).promoted
-    open_store(tmp_path).put("champions/flights/loss.min.json", b"{torn")
+    open_store(tmp_path).put("champions/flights/loss.min/000000000001.jsonl", b"{torn\n")
     other = settled(spec, stored(spec, swept("n2", 0.5)), data="26")
     assert other.promoted
     assert [note.partition(": ")[0] for note in other.notes] == [
         "champion 'flights' has auc (max); this gate compares auc (max) on 26 and begins a new line",
         "another line of champion 'flights' cannot be read",
     ]
-    assert "loss.min.json: is damaged" in other.notes[1]
+    assert "loss.min/000000000001.jsonl: is damaged" in other.notes[1]
 
 
 TRAIN = {"name": "full", "trainable": "m:f", "config": {"rounds": 9}}

@@ -14,6 +14,7 @@ from raysweep.runs.across_runs.releases import roll_back
 from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.objects.opening import open_store
 from tests.unit.pipeline.gates import champions, configs, gave, make_spec, night, swept
+from tests.unit.runs.across_runs.nights import event, forge
 
 LINE = Line(name="flights", metric="auc", mode="max")
 GATE = GateSpec(confirm_top_k=1, min_improvement=0.02)
@@ -63,26 +64,26 @@ def test_a_verdict_that_was_not_kept_is_restored_from_the_evidence(tmp_path: Pat
     assert len(entries(tmp_path)) == 3
 
 
-def test_a_champions_file_that_cannot_be_used_promotes_nothing(tmp_path: Path) -> None:
+def test_an_event_that_cannot_be_used_promotes_nothing(tmp_path: Path) -> None:
     night(tmp_path, "n1", 0.5)
-    file = tmp_path / LINE.key
+    file, store = tmp_path / event(1), open_store(tmp_path)
     whole = file.read_bytes()
-    other = Line(name="flights", metric="loss", mode="max").key
+    forge(store, 1, b'"format_version":5', b'"format_version":4')
+    other_format = file.read_bytes()
     for damaged, said in (
-        (
-            whole.replace(b'"format_version":4', b'"format_version":3').replace(b": 4", b": 3"),
-            "format_version 3",
-        ),
-        (whole[:-40], "is damaged"),
+        (other_format, "has format_version 4"),
+        (whole[:-40], "is not as it was written"),
         (whole.replace(b"0.5", b"0.4"), "is damaged"),
-        (b"", "is damaged"),
+        (b"", "is not as it was written"),
     ):
         assert damaged != whole
         file.write_bytes(damaged)
         with pytest.raises(StorageError, match=said):
             night(tmp_path, "n2", 0.9)
         assert file.read_bytes() == damaged
-    (tmp_path / other).write_bytes(whole)
+    other = tmp_path / event(1, Line(name="flights", metric="loss", mode="max"))
+    other.parent.mkdir()
+    other.write_bytes(whole)
     file.write_bytes(whole)
     assert night(tmp_path, "n2", 0.9).promoted
 

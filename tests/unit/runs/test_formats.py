@@ -24,8 +24,8 @@ from raysweep.jobs.request import JobRequest
 from raysweep.pipeline import plan
 from raysweep.pipeline.plan import make_plan
 from raysweep.runs import folder, snapshots, training
-from raysweep.runs.across_runs import champions
-from raysweep.runs.across_runs.champions import Line, read_champion
+from raysweep.runs.across_runs.champions import read_champion
+from raysweep.runs.across_runs.events import FORMAT_VERSION as LINE_FORMAT
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import rebuild
 from raysweep.runs.ownership.sweep_claim import SweepRequest, find_outcome, hold
@@ -44,6 +44,7 @@ from raysweep.storage.objects.sealed import decode_sealed, encode_sealed
 from raysweep.storage.objects.store import Store
 from raysweep.training import history
 from raysweep.training.history import History
+from tests.unit.runs.across_runs.nights import LINE, add, forge
 from tests.unit.verify.stored import Stored, make_asked, store_sweep
 
 VERSIONS: Final = {
@@ -55,7 +56,7 @@ VERSIONS: Final = {
     "train.json and attempts": (training.FORMAT_VERSION, 1),
     "history of a training": (history.FORMAT, 1),
     "store.json": (identity.FORMAT_VERSION, 1),
-    "champion": (champions.FORMAT_VERSION, 4),
+    "champion": (LINE_FORMAT, 5),
     "plan of a gate": (plan.FORMAT, 3),
     "checkpoint manifest": (manifest.VERSION, 2),
     "request of a job": (JobRequest.model_fields["format"].default, 1),
@@ -172,10 +173,10 @@ def read_store(path: Path) -> None:
 
 
 def read_champions(path: Path) -> None:
-    line = Line(name="n", metric="auc", mode="max")
     store = open_store(path)
-    store.put(line.key, b'{"format_version":5}')
-    read_champion(store, line)
+    add(store, "n1", 0.5)
+    forge(store, 1, b'"format_version":5', b'"format_version":6')
+    read_champion(store, LINE)
 
 
 def read_plan(path: Path) -> None:
@@ -213,7 +214,7 @@ OTHERS: Final[dict[Callable[[Path], None], str]] = {
     read_attempt: "attempts/000001.json: has format 2; this version",
     read_history: "has raysweep_history.format 2; this version, raysweep {}, reads",
     read_store: "store.json: has format_version 2; this version",
-    read_champions: "has format_version 5; this version, raysweep {}, reads format_version 4",
+    read_champions: "has format_version 6; this version, raysweep {}, reads format_version 5",
     read_plan: "plan.json: has format 4; this version, raysweep {}, reads format 3",
     read_manifest: "has version 3; this version, raysweep {}, reads version 2",
     read_request: "format",

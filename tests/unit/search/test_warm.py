@@ -75,10 +75,10 @@ def test_nights_are_told_and_the_rest_is_named(tmp_path: Path) -> None:
     )
     only = recall(store, make_spec(tmp_path, warm_start="champion"), own)
     assert only == WarmStart(first=config(lr=0.05, rows=100))
-    store.put("champions/flights/loss.min.json", b"{torn")
+    store.put("champions/flights/loss.min/000000000001.jsonl", b"{torn\n")
     assert recall(store, make_spec(tmp_path, warm_start="champion"), own) == only, "of another metric"
-    store.put("champions/flights/auc.max.2026.json", b"{torn")
-    with pytest.raises(StorageError, match=r"auc\.max\.2026\.json: is damaged"):
+    store.put("champions/flights/auc.max.2026/000000000001.jsonl", b"{torn\n")
+    with pytest.raises(StorageError, match=r"auc\.max\.2026/000000000001\.jsonl: is damaged"):
         recall(store, make_spec(tmp_path, warm_start="champion"), own)
 
 

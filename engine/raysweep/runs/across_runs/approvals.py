@@ -1,4 +1,4 @@
-"""Approval of a candidate that passed its gate: decided once, in the champion's file.
+"""Approval of a candidate that passed its gate: decided once, in the line's journal.
 
 The first reader after the time for it is over writes down what silence means. A candidate whose gate
 compared it with a champion that is no longer champion is rejected: its scores say nothing about the new one.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from raysweep.errors import SpecError
 from raysweep.outcome import Decision
 from raysweep.runs.across_runs.champions import ChampionRecord, Line, Night, Waiting, read_champion
-from raysweep.runs.across_runs.line_changes import Change, change_line
-from raysweep.runs.across_runs.past_nights import past_decision
+from raysweep.runs.across_runs.events import Approved, Event
+from raysweep.runs.across_runs.line_journal import LineJournal, change_line
 from raysweep.runs.across_runs.verdicts import keep_decision
 from raysweep.storage.objects.store import Store
 
@@ -47,7 +47,7 @@ def decide_night(
     """
     made: list[Decision] = []
 
-    def decide(record: ChampionRecord) -> Change | None:
+    def decide(_: LineJournal, record: ChampionRecord) -> Event | None:
         made.clear()
         night = record.night(sweep_id, gate)
         if night is None or night.waiting is None or night.decision is not None:
@@ -56,28 +56,18 @@ def decide_night(
         if decision is None:
             return None
         made.append(decision)
-        decided = night.model_copy(update={"decision": decision, "promoted": decision.approved})
-        champion = night.waiting.proposed.model_copy(update={"at": decision.at})
-        return Change(
-            record=record.after(decided, champion if decision.approved else None),
-            kind="approval",
-            at=decision.at,
-            by=decision.by,
-            why=str(decision),
-            night=decided,
-            decision=decision,
-        )
+        kind: Literal["approved", "rejected"] = "approved" if decision.approved else "rejected"
+        return Approved(kind=kind, sweep_id=sweep_id, gate=gate, decision=decision)
 
-    night = change_line(store, line, decide).night(sweep_id, gate)
+    night = change_line(store, line, decide).record.night(sweep_id, gate)
     if night is not None and night.is_waiting:
         return None
-    decision = night.decision if night is not None else past_decision(store, line, sweep_id, gate)
-    if decision is None:
+    if night is None or night.decision is None:
         fix = "`raysweep nights` lists the nights, with what waits"
         raise SpecError("NAME", f"nothing of {sweep_id!r} waits for approval", fix)
     # Also where this call did not decide: a kill may have kept the copy from being written.
-    keep_decision(store, sweep_id, gate, decision)
-    return Decided(decision=decision, is_new=bool(made))
+    keep_decision(store, sweep_id, gate, night.decision)
+    return Decided(decision=night.decision, is_new=bool(made))
 
 
 def settle_silence(store: Store, line: Line) -> None:

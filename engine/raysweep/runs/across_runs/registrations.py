@@ -1,73 +1,34 @@
 """Which models the champions of a line have, and which of them the registry has as its champion.
 
-    <storage_path>/registry/<name>/<metric>.<mode>[.<data>].json
+The line's journal says who is champion, where its model is, and what the registry was brought to. `sync`
+brings the registry to where these are: after a promotion, a rollback, or a night in which the registry did
+not answer. A champion without a model waits for its training; the registry then keeps the one before it.
 
-The champion's file says who is champion, this one where its model is. `sync` brings the registry to where
-the two are: after a promotion, a rollback, or a night in which the registry did not answer. A champion
-without a model waits for its training; the registry then keeps the one before it.
-
-Which registry that is comes with each call, from the pipeline or an argument: the file cannot name the server
-that gets this user's credentials, or the class that runs here. It carries the hash of its own content.
+Which registry that is comes with each call, from the pipeline or an argument: the journal cannot name the
+server that gets this user's credentials, or the class that runs here.
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
-from pydantic import Field, ValidationError
-
 from raysweep.documents.digest import digest_of
-from raysweep.documents.stored_paths import to_reference, to_uri
-from raysweep.errors import StorageError, StorageUnavailableError, one_line
+from raysweep.errors import one_line
 from raysweep.hooks.base import SinkDownError
 from raysweep.hooks.model_registry import RegistrySpec, Release, make_registry
-from raysweep.outcome import Record
-from raysweep.runs.across_runs.champions import FOLDER as CHAMPIONS
-from raysweep.runs.across_runs.champions import Champion, Line
-from raysweep.runs.across_runs.line_changes import read_newest
-from raysweep.storage.formats import OTHER_FIX, other_format
-from raysweep.storage.journal.segment import RESTORE_FIX
-from raysweep.storage.objects.sealed import has_seal, seal
+from raysweep.runs.across_runs.champions import read_champion
+from raysweep.runs.across_runs.events import Event, ModelMade, ModelRegistered
+from raysweep.runs.across_runs.line_journal import LineJournal, change_line
+from raysweep.runs.across_runs.records import Champion, ChampionRecord, Line, Model, Registered
 from raysweep.storage.objects.store import Store
 
-log = logging.getLogger("raysweep")
-FOLDER: Final = "registry"
-FORMAT_VERSION: Final = 2
 UNNAMED: Final = "name the registry: --registry night.yaml, the pipeline's file"
 GIVE_UP_AFTER_S: Final = 60.0
-_TRIES: Final = 50
-_PAUSE_S: Final = 0.02
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 10.0
-
-
-class Model(Record):
-    """A champion's model."""
-
-    source: str
-    """Its URI; in the file relative to the store, if it lies there."""
-    run_id: str = ""
-    """The training; empty where it is a trial's checkpoint."""
-
-
-class Registrations(Record):
-    """What a line's file holds."""
-
-    models: dict[str, Model] = Field(default_factory=dict)
-    """By the id of the champion's release."""
-    done: str = ""
-    """The release that the registry has as its champion."""
-    version: str = ""
-    """What the registry calls it."""
-    registry_digest: str = ""
-    """Of the registry that has it so: another one does not have it yet."""
-    format_version: int = FORMAT_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +61,12 @@ def add_model(store: Store, line: Line, champion: str, source: str, run_id: str 
 
     Raises: StorageError.
     """
-    model = Model(source=to_reference(store.url, source), run_id=run_id)
+    made = ModelMade(release=champion, model=Model(source=source, run_id=run_id))
 
-    def add(found: Registrations | None) -> Registrations:
-        known = found or Registrations()
-        return known.model_copy(update={"models": known.models | {champion: model}})
+    def add(_: LineJournal, record: ChampionRecord) -> Event | None:
+        return None if record.models.get(champion) == made.model else made
 
-    _change(store, line, add)
+    change_line(store, line, add)
 
 
 def sync(
@@ -123,7 +83,7 @@ def sync(
         registry: The registry; None: it is only said how it stands.
         give_up_after_s: How long it is asked.
 
-    Raises: StorageError: The champion's file or this one cannot be read or written, or is an older copy.
+    Raises: StorageError: The line cannot be read or written, is damaged, or is an older copy.
     """
     with ExitStack() as opened:
         return _sync(store, line, registry, time.monotonic() + give_up_after_s, opened)
@@ -135,18 +95,19 @@ def _sync(
     wait_s, registry = _FIRST_WAIT_S, None
     digest = digest_of(spec.model_dump(mode="json")) if spec is not None else ""
     while True:
-        found, champion = read_registrations(store, line), read_newest(store, line).champion
-        if found is None or champion is None:
+        record = read_champion(store, line)
+        champion, done = record.champion, record.registered or Registered()
+        if champion is None or not record.models:
             return None
         wanted = release_id(line, champion.sweep_id, champion.at)
-        model = found.models.get(wanted)
+        model = record.models.get(wanted)
         if model is None:
             night = champion.key or champion.sweep_id
-            return Synced(version=found.version, pending=f"the champion, of {night}, has no model yet")
-        if found.done == wanted and digest in ("", found.registry_digest):
-            return Synced(version=found.version)
+            return Synced(version=done.version, pending=f"the champion, of {night}, has no model yet")
+        if done.release == wanted and digest in ("", done.registry_digest):
+            return Synced(version=done.version)
         if spec is None:
-            return Synced(version=found.version, pending=UNNAMED)
+            return Synced(version=done.version, pending=UNNAMED)
         try:
             if registry is None:
                 registry = make_registry(spec)
@@ -154,28 +115,22 @@ def _sync(
             version = str(registry.make_champion(_release(store, line, champion, wanted, model)))
         except SinkDownError as error:
             if time.monotonic() + wait_s > until:
-                return Synced(version=found.version, pending=one_line(str(error), 200))
+                return Synced(version=done.version, pending=one_line(str(error), 200))
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
             continue
         except Exception as error:  # noqa: BLE001  whatever a user's class raises
             text = f"{type(error).__name__}: {error}"
-            return Synced(version=found.version, pending=one_line(text, 200))
+            return Synced(version=done.version, pending=one_line(text, 200))
         # The champion may have changed meanwhile: the next round sees it.
-        _change(store, line, _done(wanted, version, digest))
+        _tell(store, line, Registered(release=wanted, version=version, registry_digest=digest))
 
 
-def read_registrations(store: Store, line: Line) -> Registrations | None:
-    """What a line's file holds; None without one. Raises: StorageError."""
-    return _decode(store, line, store.get(_key(line)))
+def _tell(store: Store, line: Line, registered: Registered) -> None:
+    def tell(_: LineJournal, record: ChampionRecord) -> Event | None:
+        return None if record.registered == registered else ModelRegistered(registered=registered)
 
-
-def _done(wanted: str, version: str, digest: str) -> Callable[[Registrations | None], Registrations]:
-    def done(found: Registrations | None) -> Registrations:
-        known = found or Registrations()
-        return known.model_copy(update={"done": wanted, "version": version, "registry_digest": digest})
-
-    return done
+    change_line(store, line, tell)
 
 
 def _release(store: Store, line: Line, champion: Champion, wanted: str, model: Model) -> Release:
@@ -185,7 +140,7 @@ def _release(store: Store, line: Line, champion: Champion, wanted: str, model: M
         metric=line.metric,
         mode=line.mode,
         data=line.data,
-        source=to_uri(store.url, model.source),
+        source=model.source,
         run_id=model.run_id,
         sweep_id=champion.sweep_id,
         trial_id=champion.trial_id,
@@ -195,36 +150,3 @@ def _release(store: Store, line: Line, champion: Champion, wanted: str, model: M
         code_digest=champion.code_digest,
         spec_digest=champion.spec_digest,
     )
-
-
-def _change(store: Store, line: Line, make: Callable[[Registrations | None], Registrations]) -> None:
-    key = _key(line)
-    for tried in range(_TRIES):
-        found = store.get_versioned(key)
-        after = make(_decode(store, line, found[0] if found else None))
-        data = seal(after.model_dump_json(indent=1).encode())
-        if store.put_if_version(key, data, found[1] if found else None):
-            return
-        time.sleep(_PAUSE_S * (tried + 1))
-    raise StorageUnavailableError(
-        f"{store.url}/{key}", f"changed {_TRIES} times while it was written", "try again"
-    )
-
-
-def _decode(store: Store, line: Line, data: bytes | None) -> Registrations | None:
-    if data is None:
-        return None
-    path = f"{store.url}/{_key(line)}"
-    try:
-        found = Registrations.model_validate(orjson.loads(data))
-    except (orjson.JSONDecodeError, ValidationError) as error:
-        raise StorageError(path, "is damaged", RESTORE_FIX) from error
-    if found.format_version != FORMAT_VERSION:
-        raise StorageError(path, other_format(found.format_version, FORMAT_VERSION), OTHER_FIX)
-    if not has_seal(data):
-        raise StorageError(path, "is damaged (a byte of it is not as it was written)", RESTORE_FIX)
-    return found
-
-
-def _key(line: Line) -> str:
-    return f"{FOLDER}/{line.key.removeprefix(f'{CHAMPIONS}/')}"

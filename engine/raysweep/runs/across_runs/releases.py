@@ -1,4 +1,4 @@
-"""Changes of the champion: a night's verdict, a rollback. Each is made once, with its evidence."""
+"""Changes of the champion: a night's verdict, a rollback. Each is one event of the line's journal."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from raysweep.errors import SpecError, StorageError
-from raysweep.outcome import GateOutcome, Undone
-from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Line, Night, read_champion
-from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts, read_chain, read_entry
-from raysweep.runs.across_runs.line_changes import Change, change_line
+from raysweep.errors import SpecError
+from raysweep.outcome import GateOutcome
+from raysweep.runs.across_runs.champions import read_champion
+from raysweep.runs.across_runs.events import Event, Judged, RolledBack, facts_fields, facts_of
+from raysweep.runs.across_runs.folds import last_change
+from raysweep.runs.across_runs.line_journal import LineJournal, change_line
+from raysweep.runs.across_runs.records import Champion, ChampionRecord, Evidence, Facts, Line, Night
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.naming.references import key_has
 from raysweep.storage.checkpoints.addresses import parse_uri
@@ -62,21 +64,14 @@ def add_night(
         StorageError: It cannot be read or written, is damaged, or has another format.
     """
 
-    def add(record: ChampionRecord) -> Change | None:
+    def add(_: LineJournal, record: ChampionRecord) -> Event | None:
         if record.night(sweep_id, gate) is not None:
             return None
         night, champion = decide(record)
-        return Change(
-            record=record.after(night, champion),
-            kind="gate",
-            at=night.at,
-            by=this_user(),
-            why=night.why,
-            night=night,
-            facts=facts() if facts is not None else None,
-        )
+        known = facts_fields(facts()) if facts is not None else None
+        return Judged(by=this_user(), night=night, champion=champion, facts=known)
 
-    return change_line(store, line, add)
+    return change_line(store, line, add).record
 
 
 def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", why: str = "") -> Rollback:
@@ -94,153 +89,79 @@ def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", 
         SpecError: There is no such champion.
         StorageError: Champion or evidence cannot be read or written, or is damaged.
     """
-    found: list[Rollback] = []
-    wanted_uri: list[str | None] = [None]
+    found: list[Champion] = []
 
-    def bring_back(record: ChampionRecord) -> Change | None:
+    def bring_back(_: LineJournal, record: ChampionRecord) -> Event | None:
         found.clear()
-        chain = _sound_chain(store, line)
-        # Another call may have changed the line since `record` was read: then nothing is written below.
-        record, entries = chain.record, chain.entries
-        if record.champion is None or not entries or record.head == "":
-            raise SpecError("NAME", f"{line.name!r} has no champion by {line}", "see `raysweep nights`")
-        made = next(each for each in reversed(entries) if each.promoted)
-        stack = _Standing(entries).stack
-        if to is None:
-            if made.kind == "rollback":
-                found.append(Rollback(champion=record.champion, entry=made, is_new=False))
-                return None
-            if len(stack) < 2:
-                text = f"the champion of {line.name!r}, of {_night(record.champion)}, is the first one"
-                raise SpecError("NAME", text, "there is none before it to go back to")
-            stack = stack[:-1]
-        else:
-            wanted = _of_night(entries, to, line)
-            if _same(wanted, record.champion):
-                found.append(Rollback(champion=record.champion, entry=made, is_new=False))
-                return None
-            places = [place for place, each in enumerate(stack) if _same(each, wanted)]
-            stack = stack[: places[-1] + 1] if places else [*stack, wanted]
-        before = _as_stored(store, stack[-2]) if len(stack) > 1 else None
-        champion = _as_stored(store, stack[-1]).model_copy(update={"replaced": before})
-        wanted_uri[:] = [stack[-1].checkpoint_uri]
-        night = Night(sweep_id=champion.sweep_id, key=champion.key, at=time.time(), promoted=True)
-        undone = Undone(by=by or this_user(), at=night.at, why=why)
-        history = _marked(record.history, stack, undone)
-        return Change(
-            record=record.model_copy(update={"champion": champion, "history": history}),
-            kind="rollback",
-            at=night.at,
-            by=undone.by,
-            why=why,
-            night=night,
-        )
+        wanted = _wanted(line, record, to)
+        if wanted is None:
+            return None
+        found.append(wanted)
+        back = _as_stored(store, wanted)
+        return RolledBack(champion=back, at=time.time(), by=by or this_user(), why=why)
 
-    record = change_line(store, line, bring_back)
-    if found:
-        return found[0]
-    champion = record.champion
+    journal = change_line(store, line, bring_back)
+    champion, entry = journal.record.champion, last_change(journal.events)
     assert champion is not None
-    entry = read_chain(store, line).entries[-1]
-    lost = wanted_uri[0] if champion.checkpoint_uri is None else None
-    return Rollback(champion=champion, entry=entry, is_new=True, lost_checkpoint=lost or "")
+    assert entry is not None
+    lost = found[0].checkpoint_uri if found and champion.checkpoint_uri is None else None
+    return Rollback(champion=champion, entry=entry, is_new=bool(found), lost_checkpoint=lost or "")
 
 
-def evidence_of(
-    store: Store, line: Line, record: ChampionRecord, sweep_id: str, gate: str
-) -> Evidence | None:
-    """The evidence of a gate's verdict; None where its night is in the history no more.
+def verdict_of(store: Store, line: Line, sweep_id: str, gate: str) -> GateOutcome | None:
+    """What a gate decided, as the line's journal has it; None where that is not known.
 
-    Raises: StorageError: It is gone, or not as it was written.
+    Raises: StorageError: It cannot be read, or is damaged.
     """
-    night = record.night(sweep_id, gate)
-    return read_entry(store, line, night.evidence) if night is not None and night.evidence else None
+    journal = LineJournal(store, line.path)
+    journal.read()
+    for each in reversed(journal.events):
+        event = each.event
+        if isinstance(event, Judged) and (event.night.sweep_id, event.night.gate) == (sweep_id, gate):
+            facts = facts_of(event)
+            return facts.verdict if facts is not None else None
+    return None
 
 
 def as_it_stands(store: Store, line: Line, sweep_id: str, verdict: GateOutcome) -> GateOutcome:
     """A night's verdict, with the rollback that took its champion away since, if there was one.
 
-    Only for a night that 60 others have followed all evidence is read.
-
-    Raises: StorageError: Champion or evidence cannot be read, or is damaged.
+    Raises: StorageError: The line cannot be read, or is damaged.
     """
     if not verdict.promoted:
         return verdict
     record = read_champion(store, line)
     if record.champion is not None and record.champion.sweep_id == sweep_id:
         return verdict
-    night = record.night(sweep_id, verdict.gate_id)
-    if night is not None:
-        return verdict.after(night.undone)
-    entry = _Standing(read_chain(store, line).entries).undone.get(sweep_id)
-    return verdict.after(Undone(by=entry.by, at=entry.at, why=entry.why) if entry is not None else None)
+    return verdict.after(record.undone.get(sweep_id))
 
 
-def _marked(history: tuple[Night, ...], stack: list[Champion], undone: Undone) -> tuple[Night, ...]:
-    """The nights, those marked whose champions are on the stack no more."""
-    standing = {champion.sweep_id for champion in stack}
-
-    def marked(night: Night) -> Night:
-        if not night.promoted:
-            return night
-        mark = None if night.sweep_id in standing else night.undone or undone
-        return night.model_copy(update={"undone": mark})
-
-    return tuple(map(marked, history))
-
-
-def _sound_chain(store: Store, line: Line) -> Chain:
-    """The line's evidence. Raises StorageError: something in it is not as it was written."""
-    chain = read_chain(store, line)
-    if chain.flaws:
-        flaw = chain.flaws[0]
-        more = f" (and {len(chain.flaws) - 1} more)" if len(chain.flaws) > 1 else ""
-        fix = "`raysweep verify` lists all; restore it from a backup, then roll back"
-        raise StorageError(f"{store.url}/{flaw.object}", f"{flaw.problem}{more}", fix)
-    return chain
+def _wanted(line: Line, record: ChampionRecord, to: str | None) -> Champion | None:
+    """The champion to go back to; None: that is done already. Raises: SpecError."""
+    now = record.champion
+    if now is None:
+        raise SpecError("NAME", f"{line.name!r} has no champion by {line}", "see `raysweep nights`")
+    if to is not None:
+        wanted = _of_night(record, to, line)
+        return None if wanted.identity == now.identity else wanted
+    if record.is_rolled_back:
+        return None
+    if len(record.stack) < 2:
+        text = f"the champion of {line.name!r}, of {_night(now)}, is the first one"
+        raise SpecError("NAME", text, "there is none before it to go back to")
+    return record.stack[-2]
 
 
-class _Standing:
-    """The champions, each with those under it that it replaced: what a rollback comes back to.
-
-    `undone`: by their sweeps, the rollback that took each of the others away.
-    """
-
-    def __init__(self, entries: tuple[Evidence, ...]) -> None:
-        self.stack: list[Champion] = []
-        self.undone: dict[str, Evidence] = {}
-        for entry in entries:
-            if entry.promoted and entry.after is not None:
-                self._add(entry, entry.after)
-
-    def _add(self, entry: Evidence, champion: Champion) -> None:
-        stack = self.stack
-        if entry.kind == "rollback":
-            places = [place for place, each in enumerate(stack) if _same(each, champion)]
-            if places:
-                self.undone |= {each.sweep_id: entry for each in stack[places[-1] :]}
-                del stack[places[-1] :]
-        elif stack and stack[-1].sweep_id == champion.sweep_id:
-            # A sweep's own champion does not stand under its next one.
-            stack.pop()
-        stack.append(champion)
-        self.undone.pop(champion.sweep_id, None)
-
-
-def _of_night(entries: tuple[Evidence, ...], to: str, line: Line) -> Champion:
-    champions = {(each.after.sweep_id, each.after.at): each.after for each in entries if each.after}
+def _of_night(record: ChampionRecord, to: str, line: Line) -> Champion:
+    champions = record.known
     found = [each for each in champions.values() if each.sweep_id == to or key_has(each.key, to)]
     if len(found) == 1:
         return found[0]
     if found:
         known = ", ".join(each.sweep_id for each in found)
         raise SpecError("--to", f"{to!r} may be {known}", "give the id of one")
-    known = ", ".join(dict.fromkeys(each.key or each.sweep_id for each in reversed(champions.values())))
+    known = ", ".join(dict.fromkeys(each.key or each.sweep_id for each in reversed(list(champions.values()))))
     raise SpecError("--to", f"no champion of {line.name!r} is of the night {to!r}", f"there are {known}")
-
-
-def _same(one: Champion, other: Champion) -> bool:
-    return (one.sweep_id, one.at) == (other.sweep_id, other.at)
 
 
 def _as_stored(store: Store, champion: Champion) -> Champion:

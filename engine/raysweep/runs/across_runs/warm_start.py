@@ -72,7 +72,7 @@ def _champion(store: Store, spec: SweepSpec) -> Champion | None:
     """The newest of the sweep's goal, on any data set: tonight's scores are measured anew."""
     line = Line(name=spec.name, metric=spec.metric, mode=spec.mode)
     lines = list_champions(store, spec.name)
-    of_goal = f"{store.url}/{line.key.removesuffix('json')}"
+    of_goal = f"{store.url}/{line.key}"
     for error in lines.damaged:
         if error.path.startswith(of_goal):
             raise error

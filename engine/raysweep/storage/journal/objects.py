@@ -29,11 +29,19 @@ _PAUSE_S: Final = 0.05
 
 
 class ObjectJournal:
-    """A journal in an object store: a segment an object, old ones merged by compaction."""
+    """A journal in an object store: a segment an object, old ones merged by compaction.
 
-    def __init__(self, store: Store, prefix: str) -> None:
+    Args:
+        store: Where it lies.
+        prefix: The folder of its objects.
+        keeps_all: Every segment is a claim, so that no object of one is ever deleted. Then the end is where
+            no object has the next number, whatever a listing says.
+    """
+
+    def __init__(self, store: Store, prefix: str, *, keeps_all: bool = False) -> None:
         self.store = store
         self.prefix = prefix
+        self.keeps_all = keeps_all
         self.known_claims: set[int] = set()
         """Numbers of claims that merged objects repeat: their own objects stay."""
         self._next: int | None = None
@@ -57,7 +65,7 @@ class ObjectJournal:
         item = SegmentObject(first=number, last=number)
         if not self.store.put_if_absent(self.key(item), data, durable=True):
             raise SegmentExistsError(number)
-        if number != self._next and self._was_merged(number):
+        if number != self._next and not self.keeps_all and self._was_merged(number):
             # We slept; the number was written, merged and deleted. What we put is ignored: the merged object
             # is wider.
             raise SegmentExistsError(number)
@@ -87,6 +95,9 @@ class ObjectJournal:
                         raise damage
                 # A listing is no snapshot: what is there may have been merged while it ran.
                 is_end = not any(item.last >= position for item in objects)
+                if is_end and self.keeps_all:
+                    yield from self._by_name(position)
+                    return
                 if is_end and not (objects and self._was_merged(position, damaged.keys(), listings=1)):
                     return
             if (position, len(damaged)) == (start, bad) and (found := self._unlisted(position)) is not None:
@@ -105,6 +116,11 @@ class ObjectJournal:
         item = SegmentObject(first=position, last=position)
         segments = self._load(item, position, frozenset())
         return segments[0] if segments else None
+
+    def _by_name(self, position: int) -> Iterator[Segment]:
+        while (found := self._unlisted(position)) is not None:
+            yield found
+            position += 1
 
     def compact(self) -> Iterator[None]:
         return compact(self)
@@ -132,7 +148,7 @@ class ObjectJournal:
 
         The merged object was there before such a claim, so listings made after reading the claim show it.
         """
-        if b'"claim":true' not in segment.data[:512].partition(b"\n")[0]:
+        if self.keeps_all or b'"claim":true' not in segment.data[:512].partition(b"\n")[0]:
             return False
         return self._was_merged(segment.number, damaged)
 

@@ -12,9 +12,11 @@ from raysweep.errors import SpecError
 from raysweep.outcome import Decision, GateOutcome
 from raysweep.pipeline.candidate import find_candidate
 from raysweep.runs.across_runs import approvals
-from raysweep.runs.across_runs.approvals import decide_night, settle_silence
-from raysweep.runs.across_runs.champions import NIGHTS_KEPT, read_champion
+from raysweep.runs.across_runs.approvals import Decided, decide_night, settle_silence
+from raysweep.runs.across_runs.champions import Night, read_champion
+from raysweep.runs.across_runs.events import Judged
 from raysweep.runs.across_runs.evidence import read_chain
+from raysweep.runs.across_runs.line_journal import LineJournal
 from raysweep.runs.across_runs.pins import find_pins
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.runs.across_runs.verdicts import read_verdict
@@ -22,7 +24,7 @@ from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 from tests.unit.pipeline.gates import night
-from tests.unit.runs.across_runs.nights import LINE, add
+from tests.unit.runs.across_runs.nights import LINE, Hasty, event, events
 
 HOURS = ApprovalSpec(timeout=4 * 3600)
 
@@ -90,12 +92,12 @@ def test_what_is_rejected_is_no_champion(waiting: tuple[Store, GateOutcome], tmp
 def test_a_second_decision_is_told_the_first(waiting: tuple[Store, GateOutcome]) -> None:
     store, verdict = waiting
     first = decide_night(store, LINE, "n2", verdict.gate_id, yes())
-    before = store.get(LINE.key)
+    before = events(store)
     second = decide_night(store, LINE, "n2", verdict.gate_id, no())
     assert first is not None
     assert second is not None
     assert (second.is_new, second.decision) == (False, first.decision)
-    assert store.get(LINE.key) == before
+    assert events(store) == before
     assert night(Path(store.url), "n2", 0.9, approval=HOURS).promoted, "the gate, run again, says the same"
 
 
@@ -187,7 +189,7 @@ def test_the_checkpoint_of_a_candidate_that_waits_is_pinned(waiting: tuple[Store
     [proposed] = record.proposed
     assert proposed.checkpoint_uri == f"{store.url}/n2/checkpoints/00000/3"
     assert find_pins(store)["n2/checkpoints/00000/3"] == ("waits for approval as the champion of 'flights'",)
-    assert str(store.url) not in (store.get(LINE.key) or b"").decode()
+    assert str(store.url) not in (store.get(event(2)) or b"").decode()
     decide_night(store, LINE, "n2", verdict.gate_id, no())
     assert "n2/checkpoints/00000/3" not in find_pins(store)
 
@@ -204,22 +206,21 @@ def test_a_gate_that_promotes_nothing_asks_for_nothing(tmp_path: Path) -> None:
     assert (verdict.promoted, verdict.approval) == (False, None)
 
 
-MANY = NIGHTS_KEPT + 5
+MANY = 400
 
 
 @pytest.mark.parametrize("by", ["ann", "silence"])
-def test_what_waits_is_known_after_any_number_of_nights(by: str, tmp_path: Path) -> None:
+def test_what_waits_is_approvable_after_any_number_of_nights(by: str, tmp_path: Path) -> None:
     store = open_store(tmp_path)
     night(tmp_path, "n0", 0.5)
     days = ApprovalSpec(timeout=3 * 86_400 if by == "ann" else 0.001, on_silence="promote")
     verdict = night(tmp_path, "waits", 0.9, approval=days)
     pinned = {"n0/checkpoints/00000/3", "waits/checkpoints/00000/3"}
     assert set(find_pins(store)) == pinned
-    for number in range(MANY):
-        add(store, f"later{number}", 0.1)
+    refuse(store, MANY)
     assert set(find_pins(store)) == pinned
     record = read_champion(store, LINE)
-    assert len(record.history) == NIGHTS_KEPT + 1
+    assert len(record.history) == MANY + 2
     if by == "silence":
         settle_silence(store, LINE)
         assert (champion(store), told(store, verdict, "waits").promoted) == ("waits", True)
@@ -227,18 +228,18 @@ def test_what_waits_is_known_after_any_number_of_nights(by: str, tmp_path: Path)
         done = decide_night(store, LINE, "waits", verdict.gate_id, yes())
         assert done is not None
         assert (done.is_new, champion(store)) == (True, "waits")
-    assert len(read_champion(store, LINE).history) == NIGHTS_KEPT, "what is decided counts as the newest"
+        assert decide_night(store, LINE, "waits", verdict.gate_id, no()) == Decided(
+            decision=done.decision, is_new=False
+        )
+    assert read_champion(store, LINE).history[-1].sweep_id == "waits", "what is decided counts as the newest"
     assert read_chain(store, LINE).flaws == ()
 
 
 def test_a_decision_of_long_ago_is_told_again(waiting: tuple[Store, GateOutcome]) -> None:
-    """Its night is in the champion's file no more: the evidence has it."""
     store, verdict = waiting
     first = decide_night(store, LINE, "n2", verdict.gate_id, yes())
     assert first is not None
-    for number in range(MANY):
-        add(store, f"later{number}", 0.1)
-    assert read_champion(store, LINE).night("n2", verdict.gate_id) is None
+    refuse(store, 70)
     store.delete(f"n2/gates/{verdict.gate_id}/decision.json")
     again = decide_night(store, LINE, "n2", verdict.gate_id, no())
     assert again is not None
@@ -249,3 +250,11 @@ def test_a_decision_of_long_ago_is_told_again(waiting: tuple[Store, GateOutcome]
     assert candidate is not None
     assert candidate.decide() == first.decision
     assert candidate.told(brief)["promoted"] is True
+
+
+def refuse(store: Store, count: int) -> None:
+    """So many nights that promote nothing, appended to the line as gates do."""
+    journal = LineJournal(Hasty(store), LINE.path)
+    journal.read()
+    for number in range(count):
+        journal.append(LINE, Judged(night=Night(sweep_id=f"later{number}", at=1.0, promoted=False)))

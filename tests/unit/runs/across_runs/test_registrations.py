@@ -18,10 +18,11 @@ from raysweep.runs.across_runs.registrations import UNNAMED, Synced, add_model, 
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 from tests.sampling import TIMES
 from tests.unit.pipeline.gates import make_spec, night, swept
 from tests.unit.runs.across_runs.book import OWN, Book
-from tests.unit.runs.across_runs.nights import LINE, add
+from tests.unit.runs.across_runs.nights import LINE, add, events
 from tests.unit.runs.across_runs.registry_contract import FakeRegistry, RegistryContract
 
 BOOK = RegistrySpec.of(OWN)
@@ -127,16 +128,17 @@ def test_a_champion_that_changes_while_it_is_registered_is_registered_after_it(
     assert [each.sweep_id for each in Book.releases] == ["n1", "n0"]
 
 
-def registered(storage: Path) -> str:
-    """A night that is registered; the key of the file that says so."""
+def registered(storage: Path) -> Store:
+    """A night that is registered: its verdict, its model, and what the registry has."""
     outcome = with_gate(swept("n1", 0.5), night(storage, "n1", 0.5))
     assert register_night(pipeline(storage), outcome, None) == "registered: version v-n1"
-    return "registry/flights/auc.max.json"
+    return open_store(storage)
 
 
-def test_the_file_names_no_registry_and_another_one_does_not_have_it_yet(tmp_path: Path) -> None:
-    store, key = open_store(tmp_path), registered(tmp_path)
-    assert b"Book" not in (store.get(key) or b"")
+def test_the_line_names_no_registry_and_another_one_does_not_have_it_yet(tmp_path: Path) -> None:
+    store = registered(tmp_path)
+    assert len(events(store)) == 3
+    assert all(b"Book" not in (store.get(key) or b"") for key in events(store))
     assert sync(store, LINE, None) == Synced(version="v-n1")
     other = RegistrySpec.of("tests.unit.runs.across_runs.book:SecondBook")
     for _ in range(2):
@@ -150,35 +152,26 @@ def test_the_file_names_no_registry_and_another_one_does_not_have_it_yet(tmp_pat
     assert len(Book.releases) == 2
 
 
-def test_a_byte_that_changes_in_the_file_is_found(tmp_path: Path) -> None:
-    store, key = open_store(tmp_path), registered(tmp_path)
-    whole = store.get(key) or b""
-    for place in range(0, len(whole), 1 if TIMES > 1 else 7):
-        (tmp_path / key).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(StorageError, match=r"registry/flights/auc\.max\.json"):
-            sync(store, LINE, BOOK)
-    (tmp_path / key).write_bytes(whole.rpartition(b',"blake2b"')[0] + b"}")
-    with pytest.raises(StorageError, match="is damaged"):
-        sync(store, LINE, BOOK)
+def test_a_byte_that_changes_in_what_was_registered_is_found(tmp_path: Path) -> None:
+    store = registered(tmp_path)
+    for key in events(store)[1:]:
+        whole = store.get(key) or b""
+        for place in range(0, len(whole), 1 if TIMES > 1 else 7):
+            (tmp_path / key).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            with pytest.raises(StorageError, match=key):
+                sync(store, LINE, BOOK)
+        (tmp_path / key).write_bytes(whole)
     assert len(Book.releases) == 1
 
 
-def test_no_registry_is_brought_to_an_older_copy_of_the_champions_file(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
-    registered(tmp_path)
-    copy = store.get(LINE.key) or b""
-    night(tmp_path, "n2", 0.9)
-    store.put(LINE.key, copy)
-    with pytest.raises(StorageError, match="is an older copy"):
+@pytest.mark.parametrize("kept", [1, 2], ids=["without the model", "without what was registered"])
+def test_no_registry_is_brought_to_an_older_copy_of_the_line(kept: int, tmp_path: Path) -> None:
+    """Before, an older copy of the registry's file ended in: the champion has no model yet."""
+    store = registered(tmp_path)
+    store.delete(*events(store)[kept:])
+    with pytest.raises(StorageError, match=rf"{kept + 1:012d}\.jsonl: is missing.*is an older copy"):
         sync(store, LINE, BOOK)
-
-
-def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
-    add(store, "n0", 0.5)
-    store.put("registry/flights/auc.max.json", b"{")
-    with pytest.raises(StorageError, match=r"registry/flights/auc\.max\.json: is damaged"):
-        sync(store, LINE, BOOK)
+    assert len(Book.releases) == 1
 
 
 def test_what_is_no_registry_is_refused_before_anything_starts(

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import SpecError, StorageError
-from raysweep.runs.across_runs import line_changes, releases
+from raysweep.runs.across_runs import releases
 from raysweep.runs.across_runs.champions import ChampionRecord, Line, Night, read_champion
-from raysweep.runs.across_runs.evidence import Chain, read_chain
+from raysweep.runs.across_runs.events import Event
+from raysweep.runs.across_runs.evidence import read_chain
+from raysweep.runs.across_runs.line_journal import LineJournal
 from raysweep.runs.across_runs.releases import add_night, roll_back
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
-from tests.unit.runs.across_runs.nights import LINE, add
+from tests.unit.runs.across_runs.nights import LINE, add, event, events
 
 
 def champion(store: Store) -> str:
@@ -77,13 +79,11 @@ def test_there_is_nothing_before_the_first(store: Store) -> None:
     assert champion(store) == "n0"
 
 
-def test_damaged_evidence_stops_a_rollback(three: Store) -> None:
-    key = sorted(info.key for info in three.list(LINE.evidence))[0]
-    three.put(key, b"{}")
-    before = three.get(LINE.key)
-    with pytest.raises(StorageError, match=r"000001-.*is not as it was written"):
+def test_a_damaged_event_stops_a_rollback(three: Store) -> None:
+    three.put(event(1), b"{}\n")
+    with pytest.raises(StorageError, match=r"000001\.jsonl: is damaged"):
         roll_back(three, LINE)
-    assert three.get(LINE.key) == before
+    assert len(events(three)) == 3
 
 
 def test_a_checkpoint_that_was_deleted_is_not_named(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_gate_that_decides_meanwhile_decides_again(three: Store) -> None:
     assert seen == ["n2", "n1"]
     assert champion(three) == "n1"
     chain = read_chain(three, LINE)
-    assert (chain.flaws, chain.beside) == ((), ()), "nothing was written of the decision that lost"
+    assert (chain.flaws, len(chain.entries)) == ((), 5), "nothing was written of the decision that lost"
 
 
 def test_two_rollbacks_at_once_are_one(tmp_path: Path) -> None:
@@ -134,36 +134,21 @@ def test_two_rollbacks_at_once_are_one(tmp_path: Path) -> None:
     assert champion(store) == "n2"
 
 
-def test_one_that_another_overtakes_while_it_reads_says_what_is_champion_then(
+def test_one_that_another_overtakes_says_what_is_champion_then(
     three: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = read_chain
+    """The other one is written after this one has read the line, and before it writes."""
+    append = LineJournal.append
     other: list[releases.Rollback] = []
 
-    def overtaken(store: Store, line: Line) -> Chain:
+    def overtaken(self: LineJournal, line: Line, made: Event) -> None:
         if not other:
-            monkeypatch.setattr(releases, "read_chain", read)
-            other.append(roll_back(store, line))
-        return read(store, line)
+            monkeypatch.setattr(LineJournal, "append", append)
+            other.append(roll_back(three, line))
+        append(self, line, made)
 
-    monkeypatch.setattr(releases, "read_chain", overtaken)
+    monkeypatch.setattr(LineJournal, "append", overtaken)
     done = roll_back(three, LINE)
     assert other[0].is_new
     assert not done.is_new
     assert done.champion == other[0].champion
-
-
-def test_a_kill_before_the_champions_file_is_replaced_leaves_what_was(
-    three: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def die(*_: object) -> bytes:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(line_changes, "encode_record", die)
-    with pytest.raises(KeyboardInterrupt):
-        roll_back(three, LINE)
-    monkeypatch.undo()
-    assert champion(three) == "n2"
-    assert read_chain(three, LINE).flaws == ()
-    assert roll_back(three, LINE).is_new
-    assert read_chain(three, LINE).flaws == ()

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from raysweep.errors import StorageError
 from raysweep.outcome import Decision
 from raysweep.runs.across_runs.approvals import decide_night
-from raysweep.runs.across_runs.champions import Line
+from raysweep.runs.across_runs.champions import Champion, Line, Night, list_champions
 from raysweep.runs.across_runs.evidence import read_chain
-from raysweep.runs.across_runs.releases import roll_back
+from raysweep.runs.across_runs.releases import add_night, roll_back
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
 from tests.sampling import examples
 from tests.unit.pipeline.gates import champions, night
-from tests.unit.runs.across_runs.nights import LINE
+from tests.unit.runs.across_runs.nights import LINE, event, events
 
 CHANGES = ("flip", "set", "drop", "insert", "cut")
 
@@ -57,46 +57,30 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def evidence(storage: Path) -> list[Path]:
-    return sorted((storage / LINE.evidence).iterdir())
-
-
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
-    number=st.integers(0, 5),
+    number=st.integers(1, 6),
     how=st.sampled_from(CHANGES),
     place=st.integers(0, 1_000_000),
     bit=st.integers(0, 7),
 )
-def test_a_change_in_an_evidence_file_is_found(
+def test_a_change_in_an_event_is_found_and_lets_nothing_be_decided(
     storage: Path, number: int, how: str, place: int, bit: int
 ) -> None:
-    file = evidence(storage)[number]
+    key, store = event(number), open_store(storage)
+    file = storage / key
     whole = file.read_bytes()
-    try:
-        file.write_bytes(changed(whole, how, place, bit))
-        flaws = read_chain(open_store(storage), LINE).flaws
-        assert [flaw.object for flaw in flaws] == [file.relative_to(storage).as_posix()]
-        with pytest.raises(StorageError, match=file.name):
-            roll_back(open_store(storage), LINE, "n2")
-    finally:
-        file.write_bytes(whole)
-
-
-@settings(max_examples=examples(50), deadline=None)
-@given(how=st.sampled_from(CHANGES), place=st.integers(0, 1_000_000), bit=st.integers(0, 7))
-def test_a_change_in_the_champions_file_lets_nothing_be_promoted(
-    storage: Path, how: str, place: int, bit: int
-) -> None:
-    file = storage / LINE.key
-    whole, entries = file.read_bytes(), len(evidence(storage))
     damaged = changed(whole, how, place, bit)
     try:
         file.write_bytes(damaged)
-        with pytest.raises(StorageError, match=r"auc\.max\.json"):
-            night(storage, "n9", 0.99)
+        assert [flaw.object for flaw in read_chain(store, LINE).flaws] == [key]
+        acts = (lambda: roll_back(store, LINE, "n2"), lambda: night(storage, "n9", 0.99))
+        for act in acts:
+            with pytest.raises(StorageError, match=file.name):
+                act()
+        assert [str(error.path) for error in list_champions(store).damaged] == [str(file)]
         assert file.read_bytes() == damaged, "it is not written over"
-        assert len(evidence(storage)) == entries
+        assert len(events(store)) == 6
     finally:
         file.write_bytes(whole)
 
@@ -113,9 +97,6 @@ def test_a_change_in_the_champions_file_lets_nothing_be_promoted(
 )
 def test_the_champions_file_of_another_line_lets_nothing_be_promoted(tmp_path: Path, other: Line) -> None:
     """Another metric, mode, data set or name: its scores cannot be compared."""
-    from raysweep.runs.across_runs.champions import Champion, Night
-    from raysweep.runs.across_runs.releases import add_night
-
     night(tmp_path, "n1", 0.5)
     champion = champions(tmp_path).champion
     assert champion is not None
@@ -124,9 +105,9 @@ def test_the_champions_file_of_another_line_lets_nothing_be_promoted(tmp_path: P
     theirs = Night(sweep_id="n1", at=1.0, promoted=True)
     assert foreign.line == other
     add_night(open_store(tmp_path), other, "n1", lambda _: (theirs, foreign))
-    file = tmp_path / LINE.key
-    file.write_bytes((tmp_path / other.key).read_bytes())
+    file = tmp_path / event(1)
+    file.write_bytes((tmp_path / event(1, other)).read_bytes())
     before = file.read_bytes()
-    with pytest.raises(StorageError, match=r"auc\.max\.json: holds the champion of"):
+    with pytest.raises(StorageError, match=r"auc\.max/000000000001\.jsonl: holds the champion of"):
         night(tmp_path, "n2", 0.9)
     assert file.read_bytes() == before

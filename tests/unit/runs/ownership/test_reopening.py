@@ -20,7 +20,8 @@ from raysweep.errors import (
     SweepNotFoundError,
 )
 from raysweep.outcome import EndedBy, SweepOutcome
-from raysweep.runs.across_runs.champions import Champion
+from raysweep.runs.across_runs.champions import Champion, Night
+from raysweep.runs.across_runs.releases import add_night
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.ownership.removal import put_aside, remove
@@ -379,8 +380,6 @@ def test_a_controller_that_lives_on_unseen_is_fenced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("do", [put_aside, remove])
 def test_the_champion_keeps_its_checkpoint(do: Any, tmp_path: Path) -> None:
-    from raysweep.runs.across_runs.champions import ChampionRecord, encode_record
-
     stored = store_sweep(tmp_path, is_ended=True)
     outcome = stored.folder.read_outcome()
     assert outcome is not None
@@ -397,9 +396,8 @@ def test_the_champion_keeps_its_checkpoint(do: Any, tmp_path: Path) -> None:
         checkpoint_uri=uri,
         at=0,
     )
-    record = ChampionRecord(champion=champion)
-    store = stored.folder.store
-    store.put(champion.line.key, encode_record(store, record))
+    store, made = stored.folder.store, Night(sweep_id="s", at=0, promoted=True)
+    add_night(store, champion.line, "s", lambda _: (made, champion))
     with pytest.raises(ChampionKeptError, match="champion of 'night'"):
         do(store.url, stored.folder.sweep_id)
     assert stored.folder.read_outcome() == outcome

@@ -1,0 +1,273 @@
+"""A line of champions as it is known: champion, nights, models, and the evidence of each decision.
+
+Nothing of this is stored. `folds.py` makes it of the events of the line's journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from raysweep.documents.json_numbers import Number
+from raysweep.outcome import Decision, GateOutcome, Record, Undone, Usage
+from raysweep.specs.identity import file_name
+
+FOLDER: Final = "champions"
+DECIDED: Final = "decided"
+Kind = Literal["gate", "approval", "rollback"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Which champions can be compared: those of one name, metric, mode and data set."""
+
+    name: str
+    metric: str
+    mode: str
+    data: str = ""
+    """The data set that scores are measured on, as the gate names it."""
+
+    @property
+    def key(self) -> str:
+        """The folder of its journal in the store."""
+        return f"{FOLDER}/{self.path}"
+
+    @property
+    def decided(self) -> str:
+        """The folder of the marks of its events in the store."""
+        return f"{DECIDED}/{self.path}"
+
+    @property
+    def path(self) -> str:
+        """Its place below these folders: `flights/auc.max`."""
+        parts = [file_name(self.metric), self.mode, *([file_name(self.data)] if self.data else [])]
+        return f"{file_name(self.name)}/{'.'.join(parts)}"
+
+    def __str__(self) -> str:
+        on = f" on {self.data}" if self.data else ""
+        return f"{self.metric} ({self.mode}){on}"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Champion(_Model):
+    """The best config so far."""
+
+    name: str
+    metric: str
+    mode: str
+    data: str = ""
+    """The data set that its scores were measured on, as its gate names it."""
+    config: dict[str, Any]
+    mean: float
+    spread: float
+    """The standard deviation over the seeds."""
+    n: int
+    """How many seeds."""
+    metrics: dict[str, Any] = {}
+    sweep_id: str
+    """The sweep that found it."""
+    key: str = ""
+    trial_id: str = ""
+    """The trial of that sweep."""
+    checkpoint_uri: str | None = None
+    """In the journal relative to the store, if it lies there."""
+    at: float
+    """When it became champion; a rollback to it does not change that."""
+    code_digest: str = ""
+    """Of the trainable's own code, as it ran in that sweep."""
+    spec_digest: str = ""
+    """Of that sweep's spec."""
+    replaced: Champion | None = None
+    """The champion before it, of another sweep."""
+
+    @property
+    def line(self) -> Line:
+        """With which others it can be compared."""
+        return Line(name=self.name, metric=self.metric, mode=self.mode, data=self.data)
+
+    @property
+    def identity(self) -> tuple[str, float]:
+        """Its sweep, and when it became champion."""
+        return self.sweep_id, self.at
+
+
+class Waiting(_Model):
+    """A candidate that passed its gate, until it is approved or rejected."""
+
+    proposed: Champion
+    against_sweep: str = ""
+    """The sweep of the champion that it was compared with; empty for none."""
+    against_at: float | None = None
+    """When that became champion."""
+    until: float
+    """When silence decides, in UTC seconds."""
+    on_silence: Literal["reject", "promote"]
+
+
+class Night(_Model):
+    """One night's gate. Times are UTC seconds."""
+
+    sweep_id: str
+    key: str = ""
+    gate: str = ""
+    """Which of the sweep's gates."""
+    at: float
+    promoted: bool
+    mean: float | None = None
+    """Of the night's best candidate."""
+    why: str = ""
+    waiting: Waiting | None = None
+    """Of a night whose candidate passed, where approval is required."""
+    decision: Decision | None = None
+    """What was decided about that candidate; in the journal an event of its own."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its candidate waits for approval."""
+        return self.waiting is not None and self.decision is None
+
+
+class Model(Record):
+    """A champion's model."""
+
+    source: str
+    """Its URI; in the journal relative to the store, if it lies there."""
+    run_id: str = ""
+    """The training; empty where it is a trial's checkpoint."""
+
+
+class Registered(Record):
+    """The release that a registry has as its champion."""
+
+    release: str = ""
+    version: str = ""
+    """What the registry calls it."""
+    registry_digest: str = ""
+    """Of the registry that has it so: another one does not have it yet."""
+
+
+class Drift(Record):
+    """How the champion's score has changed since the night in which it became champion."""
+
+    then: Number
+    """Its mean in that night."""
+    now: Number
+    """Its mean tonight, beside the candidates."""
+    since: float
+    """When it became champion, in UTC seconds."""
+
+    @property
+    def change(self) -> float:
+        """Now less then."""
+        return self.now - self.then
+
+
+class Facts(Record):
+    """What a gate knew when it decided."""
+
+    verdict: GateOutcome
+    """Candidates and champion with the score of every seed, the test, its interval."""
+    drift: Drift | None = None
+    """None without a champion, or where it did not run."""
+    constraints: tuple[str, ...] = ()
+    usage: dict[str, Usage] = Field(default_factory=dict)
+    """What `sweep` and `gate` used."""
+    code_digest: str = ""
+    """Of the trainable's own code, as it ran in the sweep; empty where that is not known."""
+    gate_code_digest: str = ""
+    """As it ran in the gate."""
+    spec_digest: str = ""
+    """Of the sweep's spec."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """`sweep` and `gate`: the raysweep that ran them; `raysweep`, `python`, `ray`: those of the process that
+    decided."""
+
+
+class Evidence(Record):
+    """One decision about a line of champions. Times are UTC seconds."""
+
+    number: int
+    """Counts from 1."""
+    kind: Kind
+    entry: str
+    """Its event in the journal: `000012-<sha256>`."""
+    previous: str = ""
+    """That of the decision before it; empty for the first."""
+    at: float
+    by: str = ""
+    """Who decided: `ann@host`; of a gate, who ran it."""
+    why: str = ""
+    name: str
+    metric: str
+    mode: str
+    data: str = ""
+    """The data set, as the gate names it."""
+    sweep_id: str = ""
+    """The night that was decided on; of a rollback, the one whose champion is champion again."""
+    key: str = ""
+    gate: str = ""
+    promoted: bool
+    """Whether there is another champion after it."""
+    before: Champion | None = None
+    """The champion before it."""
+    after: Champion | None = None
+    """The champion from then on."""
+    facts: Facts | None = None
+    """Of a gate."""
+    decision: Decision | None = None
+    """Of an approval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChampionRecord:
+    """How a line stands after some events of its journal."""
+
+    line: Line | None = None
+    """None before the first event."""
+    stack: tuple[Champion, ...] = ()
+    """The champions, each on the one that it replaced: the last one is champion, a rollback goes back."""
+    is_rolled_back: bool = False
+    """Whether it was a rollback that changed the champion last."""
+    known: Mapping[tuple[str, float], Champion] = field(default_factory=lambda: MappingProxyType({}))
+    """All that ever were champion, by `identity`."""
+    history: tuple[Night, ...] = ()
+    """All nights; the one that was decided on last is the last."""
+    undone: Mapping[str, Undone] = field(default_factory=lambda: MappingProxyType({}))
+    """By sweep, the rollback that took its champion away; not once that is champion again."""
+    models: Mapping[str, Model] = field(default_factory=lambda: MappingProxyType({}))
+    """By the id of the champion's release."""
+    registered: Registered | None = None
+    """What a registry was brought to last; None: nothing yet."""
+
+    @property
+    def champion(self) -> Champion | None:
+        """The champion, with the one before it."""
+        if not self.stack:
+            return None
+        before = self.stack[-2] if len(self.stack) > 1 else None
+        return self.stack[-1].model_copy(update={"replaced": before})
+
+    @property
+    def proposed(self) -> tuple[Champion, ...]:
+        """The candidates that wait for approval."""
+        nights = (each for each in self.history if each.is_waiting)
+        return tuple(each.waiting.proposed for each in nights if each.waiting is not None)
+
+    def night(self, sweep_id: str, gate: str = "") -> Night | None:
+        """What a gate of a sweep decided."""
+        nights = (
+            night for night in reversed(self.history) if (night.sweep_id, night.gate) == (sweep_id, gate)
+        )
+        return next(nights, None)
+
+    def champion_beside(self, sweep_id: str) -> Champion | None:
+        """The champion that a sweep has to beat: of another sweep than itself."""
+        champion = self.champion
+        return champion if champion is None or champion.sweep_id != sweep_id else champion.replaced
