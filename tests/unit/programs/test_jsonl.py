@@ -170,16 +170,38 @@ def test_what_is_no_file_is_named(
 small = st.lists(st.integers(0, 2), max_size=12)
 
 
-@given(small, small)
+@given(small, small, st.integers(0, 12))
 def test_repeated_lines_are_the_longest_that_end_the_old_and_begin_the_new(
-    before: list[int], now: list[int]
+    before: list[int], now: list[int], newest: int
 ) -> None:
-    inside = any(before[at : at + len(now)] == now for at in range(len(before) - len(now) + 1))
+    last = before[-max(newest, len(now)) :]
+    inside = any(last[at : at + len(now)] == now for at in range(len(last) - len(now) + 1))
+    inside = inside or before[: len(now)] == now
     ends = [
         size for size in range(min(len(before), len(now)) + 1) if before[len(before) - size :] == now[:size]
     ]
     if now:
-        assert count_repeated(before, now) == (None if inside else max(ends))
+        assert count_repeated(before, now, newest) == (None if inside else max(ends))
+
+
+def test_a_file_of_one_row_costs_a_row_each_time_it_is_written_anew() -> None:
+    class Counted(list[int]):
+        taken = 0
+
+        def __getitem__(self, index: Any) -> Any:
+            found = super().__getitem__(index)
+            self.taken += len(found) if isinstance(index, slice) else 1
+            return found
+
+    before = Counted(range(100_000))
+    assert count_repeated(before, [-1], 1) == 0
+    assert before.taken == 2
+
+
+def test_a_row_of_long_ago_that_comes_again_alone_counts(reader: JsonlReader, tmp_path: Path) -> None:
+    for row in (1, 2, 3, 2):
+        (tmp_path / "m.jsonl").write_text(lines([row]))
+        assert numbers(reader.read()) == [row]
 
 
 def test_one_trial_of_a_node_reads_a_path_at_a_time(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from raysweep.errors import ProgramFailedError
 from raysweep.programs.doubts import Doubts
-from raysweep.programs.readers.events import records_of, scalars_of
+from raysweep.programs.readers.curves import Curves
+from raysweep.programs.readers.events import Scalar, records_of, scalars_of
 from raysweep.programs.readers.tensorboard import TensorBoardReader
+from tests.growth import LIMIT, exponent
 
 tensorboardX = pytest.importorskip("tensorboardX")
 
@@ -183,3 +185,39 @@ def test_a_short_value_and_a_damaged_length_are_named_and_the_rest_is_read(tmp_p
         "has records that are no events, which are skipped",
         "is damaged, and is not read any further",
     ]
+
+
+def test_curves_whose_names_would_be_the_same_are_kept_apart() -> None:
+    """Tags that look like a folder and a tag, and two ways to cut one path into both."""
+    curves = Curves(Doubts("runs"))
+    written = [
+        *(("a/loss", "."), ("a:loss", "."), ("loss", "a"), ("loss", "b")),
+        *(("y/auc", "x"), ("y/auc", "z"), ("auc", "x/y"), ("auc", "z/y")),
+        *(("loss#2", "."), ("lr", "c"), ("lr", "d"), ("d/lr", ".")),
+    ]
+    for tag, folder in written:
+        curves.add(Scalar(1.0, 1, tag, 0.5), folder, "f")
+    values = {(tag, folder, "f"): float(number) for number, (tag, folder) in enumerate(written)}
+    found = curves.names_of(values)
+    assert sorted(found.values()) == sorted(values.values())
+    assert [found[tag] for tag in ("a/loss", "a:loss", "loss#2", "d/lr")] == [0.0, 1.0, 8.0, 11.0]
+    assert found["a::loss"] == 2.0
+
+
+def told_of_folders(count: int) -> list[str]:
+    said: list[str] = []
+    curves = Curves(Doubts("runs", said.append), ["loss"])
+    for folder in range(count):
+        for step in range(5):
+            curves.add(Scalar(float(step), step, "loss", 0.5), f"worker-{folder}", "f")
+            curves.names_of({("loss", f"worker-{folder}", "f"): 0.5} if folder else {})
+    curves.say()
+    return said
+
+
+def test_a_tag_of_many_folders_costs_what_it_has_values_and_is_one_short_note() -> None:
+    names = [f"worker-{folder}/loss" for folder in range(4)]
+    assert told_of_folders(200) == [
+        f"runs: the tag 'loss' is written in several folders: its metrics are {names} and more"
+    ]
+    assert exponent(told_of_folders, 50, 200) < LIMIT

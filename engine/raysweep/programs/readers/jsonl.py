@@ -34,6 +34,8 @@ class JsonlReader:
         self._lines = Lines(str(path), _ENDS)
         self._read: list[int] = []
         """The hashes of the lines that were read."""
+        self._newest = self._lines_now = 0
+        """The most lines that one version of the file had, and those of the present one."""
         self._anew: list[bytes] | None = None
         """The lines of a file that was written anew, while all of them may be old ones."""
         self._appeared = False
@@ -46,7 +48,7 @@ class JsonlReader:
             self._appeared = True
             if is_anew:
                 self._lines.clear()
-                self._anew = []
+                self._lines_now, self._anew = 0, []
             lines += self._unread(self._lines.feed(data))
         if is_end and is_whole:
             lines += self._unread(self._lines.end())
@@ -55,14 +57,17 @@ class JsonlReader:
 
     def _unread(self, lines: list[bytes]) -> list[bytes]:
         """Those of the lines that follow which were not read before."""
+        self._lines_now += len(lines)
         if self._anew is not None:
             self._anew += lines
-            repeated = count_repeated(self._read, [hash(line) for line in self._anew]) if self._anew else None
+            now = [hash(line) for line in self._anew]
+            repeated = count_repeated(self._read, now, self._newest) if now else None
             if repeated is None:
                 return []
             if repeated < len(self._read):
                 self._doubts.say(_WRITTEN_ANEW)
             lines, self._anew = self._anew[repeated:], None
+        self._newest = max(self._newest, self._lines_now)
         self._read += map(hash, lines)
         return lines
 

@@ -80,6 +80,7 @@ class TensorBoardReader:
         for scalar, file in heapq.merge(*read, key=lambda each: each[0].wall_time):
             self._curves.add(scalar, file.folder, file.path)
             found += self._hold(scalar, file)
+        self._curves.say()
         return found + self._end() if is_end else found
 
     def _hold(self, scalar: Scalar, file: _File) -> list[Record]:
