@@ -34,7 +34,10 @@ def find_gpu_oom(text: str) -> str:
 
 
 def is_gpu_oom(error: BaseException) -> bool:
-    """Whether an exception, or one that it was raised from or while handling, is about a GPU's memory."""
+    """Whether an exception, one of its group, or one that it was raised `from` is about a GPU's memory.
+
+    One that was caught before another was raised is not: the trial may have gone on with a smaller batch.
+    """
     return any(_is_gpu_oom(each) for each in _chain(error))
 
 
@@ -51,7 +54,7 @@ def _is_gpu_oom(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions that a traceback of this one would show, each once."""
+    """The exception, those of its group and those that it was raised `from`, each once."""
     waiting, seen = [error], set[int]()
     while waiting and len(seen) < _MAX_CHAIN:
         each = waiting.pop()
@@ -61,6 +64,5 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         yield each
         if isinstance(each, BaseExceptionGroup):
             waiting += each.exceptions
-        cause = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
-        if cause is not None:
-            waiting.append(cause)
+        if each.__cause__ is not None:
+            waiting.append(each.__cause__)
