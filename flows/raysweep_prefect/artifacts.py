@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import re
 import shlex
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
+from uuid import UUID
 
 import orjson
 
@@ -24,6 +26,8 @@ from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.identity import slug
 
 ROWS: Final = 20
+_LOCK: Final = threading.Lock()
+_RUNS: Final[dict[tuple[UUID, str], list[str]]] = {}
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _CURVE_COLUMNS: Final = 48
 _CELL_CHARACTERS: Final = 200
@@ -32,9 +36,21 @@ _MORE_THAN_TEXT: Final = re.compile(r"\]\s*[(:\[]|<[A-Za-z/!?]")
 """The parts of links, images and tags."""
 
 
-def artifact_key(name: str, kind: str) -> str:
-    """The key of an artifact: lower-case letters, digits and dashes, the same every night."""
-    return f"raysweep-{slug(name)}-{kind}"
+def artifact_key(name: str, kind: str, number: int = 1) -> str:
+    """The key of an artifact: lower-case letters, digits and dashes, the same every night.
+
+    `number`: which run of this name it is in its flow run, from 1.
+    """
+    return f"raysweep-{slug(name)}-{kind}" + (f"-{number}" if number > 1 else "")
+
+
+def number_in_flow(owner_id: UUID, name: str, run_id: str) -> int:
+    """Which run of this name it is in a flow run, from 1, by the order in which this process asks."""
+    with _LOCK:
+        known = _RUNS.setdefault((owner_id, slug(name)), [])
+        if run_id not in known:
+            known.append(run_id)
+        return known.index(run_id) + 1
 
 
 def leaderboard(status: Standing) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ from raysweep_prefect.artifacts import (
     carried_text,
     escape,
     links_text,
+    number_in_flow,
     report_text,
     table_text,
 )
@@ -79,6 +80,7 @@ class Follower:
         self._asker = asker
         self._name = name
         self._run_id = run_id
+        self._number = number_in_flow(asker.owner_id, name, run_id)
         self._kind = "sweep" if reader is not None else "train"
         self._reader = reader
         self._uri = uri
@@ -196,7 +198,7 @@ class Follower:
             return
         made = client.create_artifact(
             ArtifactCreate(
-                key=artifact_key(self._name, kind),
+                key=artifact_key(self._name, kind, self._number),
                 type=type_,
                 data=data,
                 description=title,
@@ -217,22 +219,22 @@ def show_report(outcome: SweepOutcome) -> None:
     """
     if find_asker() is not None:
         text = report_text(status_of_outcome(outcome, now=time.time()))
-        _show(artifact_key(outcome.name, "report"), text, f"Report of {outcome.sweep_id}")
+        _show("report", outcome.name, outcome.sweep_id, text, f"Report of {outcome.sweep_id}")
 
 
 def show_carried(outcome: TrainOutcome) -> None:
     """Write how a training's config was carried, as an artifact of this task run; else as `show_report`."""
     if outcome.carried is not None:
         text = carried_text(outcome.name, outcome.carried)
-        _show(artifact_key(outcome.name, "transfer"), text, f"Transfer to {outcome.run_id}")
+        _show("transfer", outcome.name, outcome.run_id, text, f"Transfer to {outcome.run_id}")
 
 
-def _show(key: str, text: str, description: str) -> None:
+def _show(kind: str, name: str, run_id: str, text: str, description: str) -> None:
     asker = find_asker()
     if asker is None:
         return
     made = ArtifactCreate(
-        key=key,
+        key=artifact_key(name, kind, number_in_flow(asker.owner_id, name, run_id)),
         type="markdown",
         data=text,
         description=description,

@@ -271,6 +271,33 @@ def test_whatever_a_sweep_is_called_the_report_shows_it_as_text(text: str) -> No
     )
 
 
+def test_two_sweeps_of_one_name_in_a_flow_have_artifacts_of_their_own() -> None:
+    """And each keeps its own in a retry; another flow run begins anew."""
+    flow, other = (
+        Asker(owner_id=uuid4(), attempt=1, flow_run_id=uuid4(), task_run_id=None) for _ in range(2)
+    )
+
+    def keys(asker: Asker, name: str, run_id: str) -> set[str]:
+        made: set[str] = set()
+        client: Any = SimpleNamespace(
+            create_artifact=lambda artifact: made.add(artifact.key) or SimpleNamespace(id=uuid4())
+        )
+        follower = Follower(
+            asker, name=name, run_id=run_id, reader=None, uri="/s", logger=logging.getLogger("tests")
+        )
+        follower._show(client, is_last=False)
+        return made
+
+    runs = [("night", "night-1"), ("Night!", "night-2"), ("night-2", "night-2-1"), ("night", "night-1")]
+    assert [keys(flow, *run) for run in runs] == [
+        {"raysweep-night-links"},
+        {"raysweep-night-links-2"},
+        {"raysweep-night-2-links"},
+        {"raysweep-night-links"},
+    ]
+    assert keys(other, "night", "night-3") == {"raysweep-night-links"}
+
+
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_titles_and_cells_of_artifacts_are_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prefect renders an artifact's description, and each text in a table, as Markdown."""
