@@ -18,7 +18,7 @@ from raysweep.pages.columns import Column, are_numbers, is_number, numbers, show
 from raysweep.pages.compare import Other, compared
 from raysweep.pages.curves import curve_columns
 from raysweep.pages.failures import config_pairs, failure_groups
-from raysweep.pages.importances import importances
+from raysweep.pages.importances import MIN_TRIALS, importances, too_few
 from raysweep.pages.timeline import timeline_columns
 from raysweep.pages.words import certainty, sentence, verdict
 from raysweep.runs.reading.whole_sweep import WholeSweep, number_of
@@ -92,7 +92,7 @@ def make_document(
             is_max=is_max,
         )
         if status.metric and main in metrics and params
-        else {"problem": _why_no_importances(status.metric, has_score=main in metrics)},
+        else {"problem": _why_no_importances(status.metric, metrics.get(main, ()))},
         "failures": failure_groups(sweep, has_logs=has_logs),
         "timeline": timeline_columns(sweep.runs, status.started_at, status.read_at),
         "checkpoints": _checkpoints(sweep),
@@ -112,10 +112,13 @@ def rank(sweep: WholeSweep) -> list[int]:
     return list(dict.fromkeys([*(each.best for each in configs), *found]))
 
 
-def _why_no_importances(metric: str, *, has_score: bool) -> str:
+def _why_no_importances(metric: str, scores: Sequence[float | None]) -> str:
     if not metric:
         return "Without a metric there is nothing that a parameter could matter for."
-    return "Every trial has the same parameters." if has_score else "No trial has a score."
+    if not scores:
+        return "No trial has a score."
+    scored = sum(score is not None for score in scores)
+    return "Every trial has the same parameters." if scored >= MIN_TRIALS else too_few(scored)
 
 
 def _facts(sweep: WholeSweep) -> dict[str, Any]:
@@ -136,6 +139,7 @@ def _facts(sweep: WholeSweep) -> dict[str, Any]:
         "counts": status.counts.shown,
         "ended": status.counts.ended,
         "num_trials": status.num_trials,
+        "is_open": sweep.spec.num_samples is None,
         "started_at": status.started_at,
         "ended_at": status.ended_at,
         "elapsed_s": status.elapsed_s,

@@ -46,7 +46,7 @@ def importances(
     """
     usable = [n for n, score in enumerate(scores) if score is not None and math.isfinite(score)]
     if len(usable) < MIN_TRIALS:
-        return {"problem": f"{len(usable)} trials have a score; {MIN_TRIALS} are needed."}
+        return {"problem": too_few(len(usable))}
     losses = [(-1.0 if is_max else 1.0) * (scores[n] or 0.0) for n in usable]
     limit = sorted(losses)[math.ceil(TOP * len(losses)) - 1]
     is_top = [loss <= limit for loss in losses]
@@ -62,6 +62,12 @@ def importances(
         return {"problem": "No parameter has several values in enough trials."}
     shares = sorted(((name, value / total) for name, value in found.items()), key=lambda pair: -pair[1])
     return {"shares": shares, "trials": len(usable)}
+
+
+def too_few(scored: int) -> str:
+    """Why so many trials with a score say nothing."""
+    have = "1 trial has" if scored == 1 else f"{scored} trials have"
+    return f"{have} a score; {MIN_TRIALS} are needed."
 
 
 def _divergence(values: Sequence[Any], is_top: Sequence[bool], *, is_log: bool) -> float | None:

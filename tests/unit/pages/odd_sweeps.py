@@ -8,8 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from raysweep.core.vocabulary import events as ev
 from raysweep.runs.folder import SweepFolder
-from tests.unit.pages.sweeps import first_half, store, unfinished
+from raysweep.simulate import Kill, simulate
+from raysweep.simulate.simulation import Running
+from raysweep.specs.identity import sweep_id
+from tests.unit.pages.sweeps import SPEC, store, store_part, unfinished
 
 XY: Final = {"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}}
 LOSS: Final[dict[str, Any]] = {
@@ -17,6 +21,9 @@ LOSS: Final[dict[str, Any]] = {
 }  # fmt: skip
 SCORED: Final = {"metric": "accuracy", "mode": "max"}
 LONG: Final = "long names and a very long name of a sweep for the head of the page"
+WHY: Final = "the flow run 'nightly' was set to Cancelling"
+TRY_IT: Final = "</script><img src=x onerror=window.broken=1> ${x} {{ ds }} `id` [a](b) *|* %s"
+HOSTILE: Final = f"{TRY_IT} \x1b[31m\n\u202e."
 RTL: Final = "שלום עולם العربية \u202egnirts 模型 🦄"
 
 Curve = Callable[[dict[str, Any], int], dict[str, Any] | None]
@@ -72,6 +79,13 @@ def wide(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
     return None if iteration > 1 else {"loss": (config["x0"] - 0.3) ** 2}
 
 
+def attacks(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
+    """A metric, a text, a parameter and an error with names that are code elsewhere."""
+    if config[HOSTILE] == HOSTILE and config["x"] > 0.8:
+        raise ValueError(HOSTILE * 5)
+    return None if iteration > 3 else {HOSTILE: config["x"] / iteration, f"said {HOSTILE}": HOSTILE}
+
+
 def sized(size: float) -> Curve:
     """A loss of about this size that falls."""
 
@@ -98,7 +112,21 @@ def _ended(curve: Curve, root: Path, **changes: Any) -> SweepFolder:
 
 
 def _live(curve: Curve, root: Path, **changes: Any) -> SweepFolder:
-    return first_half(_ended(curve, root / "whole", **changes), root)
+    spec = SPEC | LOSS | changes
+    slots = spec.pop("slots", 3)
+    simulated = simulate(spec, curve, slots=slots, step_s=2.0, save_every=2)
+    return store_part(root, spec, simulated, part=0.5, ago_s=1.0, sweep_id=sweep_id(spec["name"], "live"))
+
+
+def _cancelled(curve: Curve, root: Path, **changes: Any) -> SweepFolder:
+    at = changes.pop("at", 30.0)
+
+    def cancel(running: Running) -> None:
+        running.clock.at(
+            at, lambda: running.controller.emit(ev.CancelRequested(at=running.controller.now, reason=WHY))
+        )
+
+    return _ended(curve, root, disturb=cancel, **changes)
 
 
 def _interrupted(curve: Curve, root: Path, **changes: Any) -> SweepFolder:
@@ -141,6 +169,13 @@ ODD: Final[dict[str, Make]] = {
     "not a number": partial(_ended, not_a_number),
     "live": partial(_live, falls),
     "only running": partial(_live, falls, num_samples=2, slots=2),
+    "cancelled": partial(_cancelled, falls),
+    "cancelled at once": partial(_cancelled, falls, num_samples=2, slots=2, at=6.0),
+    "resumed": partial(_ended, falls, kills=(Kill(when="after", append=9), Kill(when="before", append=40))),
+    "hostile": partial(
+        _ended, attacks, name=f"night {TRY_IT}", metric=HOSTILE, tags={HOSTILE: HOSTILE},
+        param_space={"x": {"uniform": [0, 1]}, HOSTILE: {"choice": [HOSTILE, f"b {HOSTILE}"]}},
+    ),
     "interrupted": partial(_interrupted, falls),
     "2,000 trials": partial(
         _ended, once, param_space={**XY, "opt": {"choice": ["sgd", "adam"]}}, num_samples=2000, slots=16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from raysweep.numeric.shown import show_number
+from raysweep.outcome.showing.formatting import show_duration
 from raysweep.pages import write_report
 from tests.browsers import Watched, chromium, wait_until
 from tests.sampling import sampled
@@ -21,6 +23,7 @@ EVERY_DAY = [
     ("long names", (390, "dark")),
     ("impossible constraint", (1280, "light")),
     ("huge", (390, "light")),
+    ("hostile", (390, "dark")),
 ]
 ALL_DRAWN = """(() => {
   const left = [...document.querySelectorAll('.plot')].filter((each) => each.dataset.drawn !== 'yes');
@@ -52,6 +55,12 @@ HIDDEN = """() => [...document.querySelectorAll('.config dd')].filter((value) =>
   return value.textContent && (width < 40 || height < 10 || height > 400);
 }).map((value) => value.textContent)"""
 """Values of the best config that cannot be read."""
+BROKEN = """() => [...document.querySelectorAll('.tile .value')].filter((value) => {
+  const { height } = value.getBoundingClientRect();
+  return height > 1.6 * parseFloat(getComputedStyle(value).fontSize);
+}).map((value) => value.textContent)"""
+"""Numbers that go on in a second line, where the end of one reads as another one."""
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +97,8 @@ def test_in_a_browser_an_odd_sweep_has_a_sound_page(
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.evaluate(EMPTY) == []
     assert page.evaluate(HIDDEN) == []
+    assert page.evaluate(BROKEN) == []
+    assert not CONTROLS.search(page.inner_text("body"))
     if name not in ("metric never reported", "failed, others cut"):
         assert page.evaluate(DATALESS) == []
     assert watched.problems == []
@@ -107,6 +118,73 @@ def test_in_a_browser_a_long_path_leaves_the_best_config_its_values(
         assert page.evaluate(HIDDEN) == []
         assert page.locator(".config dd").count() == 3
         page.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "red", "title", "has_best"),
+    [
+        ("all failed", "failed", None, False),
+        ("impossible constraint", "breaks a constraint", "Nearest to the constraints", False),
+        ("failed, others cut", "failed", "Trials by score", False),
+        ("one trial", "", None, True),
+        ("cancelled", "", "Best trials", True),
+    ],
+)
+def test_in_a_browser_only_the_best_is_shown_as_the_best(
+    browser: Any, reports: Any, name: str, red: str, title: str | None, has_best: bool
+) -> None:
+    """The legend has what is drawn, and no trial is in bold where none is the best."""
+    page = Watched(browser, viewport={"width": 390, "height": 900}).open(reports(name).as_uri())
+    wait_until(page, ALL_DRAWN)
+    legend = page.locator("#progress .legend li").all_inner_texts()
+    assert ("this sweep" in legend) == has_best
+    assert [each for each in legend if each not in ("this sweep", "a trial")] == ([red] if red else [])
+    label = page.get_attribute("#parallel canvas", "aria-label") if name != "one trial" else "in bold"
+    assert ("in bold" in label) == has_best
+    titles = page.locator("#top h2").all_inner_texts()
+    assert titles == ([] if title is None else [title])
+    page.close()
+
+
+def test_in_a_browser_a_chart_of_many_parameters_is_scrolled_on_a_phone(browser: Any, reports: Any) -> None:
+    page = Watched(browser, viewport={"width": 390, "height": 900}).open(reports("long names").as_uri())
+    wait_until(page, ALL_DRAWN)
+    plot = "document.querySelector('.plot.parallel')"
+    assert page.evaluate(f"{plot}.scrollWidth") >= 58 * 12 > 390
+    assert page.get_attribute(".plot.parallel", "tabindex") == "0"
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.close()
+
+
+def test_in_a_browser_a_name_that_turns_the_text_turns_nothing_else(browser: Any, reports: Any) -> None:
+    page = Watched(browser).open(reports("hostile").as_uri())
+    assert page.inner_text("#progress h2").endswith(" so far")
+    assert page.inner_text("#slices h2").endswith(" by each parameter")
+    assert page.evaluate("window.broken") is None
+    page.close()
+
+
+def test_in_a_browser_what_runs_is_counted_once(browser: Any, reports: Any) -> None:
+    page = Watched(browser).open(reports("live").as_uri())
+    assert page.inner_text("#running h2") == "Running now: 2 of 3 slots"
+    assert "2 running" in page.inner_text(".verdict")
+    assert page.locator("#running tbody tr").last.inner_text().split()[3] == "starting"
+    page.close()
+
+
+def test_in_a_browser_a_number_of_trials_that_was_not_stored_is_not_said(browser: Any, reports: Any) -> None:
+    page = Watched(browser).open(reports("interrupted").as_uri())
+    assert "no fixed number" not in page.inner_text("#summary")
+    page.close()
+
+
+def test_in_a_browser_durations_are_those_of_python(browser: Any, reports: Any) -> None:
+    page = Watched(browser).open(reports("one trial").as_uri())
+    seconds = [0.0, 0.4, 0.6, 1.4, 8.7, 9.4, 9.6, 10.0, 59.6, 61.0, 3599.7, 3600.0, 90_000.2]
+    assert page.evaluate("(all) => all.map((each) => window.raysweep.elapsed(each))", seconds) == [
+        show_duration(each) for each in seconds
+    ]
+    page.close()
 
 
 def test_in_a_browser_numbers_are_rounded_as_in_python(browser: Any, reports: Any) -> None:

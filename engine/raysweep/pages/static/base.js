@@ -6,11 +6,15 @@
 
   // --- elements
 
+  // Of another's text, control characters and marks that turn the direction of what follows are boxes.
+  const plain = (value) => String(value).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+  const text = (value) => document.createTextNode(value === null || value === undefined ? "" : plain(value));
+
   function el(tag, options, ...children) {
     const node = document.createElement(tag);
     for (const [name, value] of Object.entries(options || {})) {
       if (value === null || value === undefined || value === false) continue;
-      if (name === "text") node.textContent = value;
+      if (name === "text") node.textContent = plain(value);
       else if (name === "on") node.addEventListener("click", value);
       else node.setAttribute(name, value === true ? "" : value);
     }
@@ -100,6 +104,9 @@
     return parts[0] ? `${parts[0]}:${padded[1]}:${padded[2]}` : `${parts[1]}:${padded[2]}`;
   }
 
+  // As `show_duration` of Python: what a sweep took is the same on every page and in the terminal.
+  const elapsed = (seconds) => (typeof seconds === "number" && seconds < 9.5 ? `0:0${Math.max(0, Math.round(seconds))}` : duration(typeof seconds === "number" ? Math.max(seconds, 10) : null));
+
   function bytes(count) {
     const units = ["B", "kB", "MB", "GB", "TB", "PB"];
     let power = 0;
@@ -184,5 +191,5 @@
     return Uint32Array.from({ length: most }, (_, place) => Math.floor((place * count) / most));
   }
 
-  Object.assign(rs, { el, say, copyButton, choice, select, number, duration, bytes, clock, thousands, trialName, many, decode, shown, colours, onScheme, onSeen, sample });
+  Object.assign(rs, { el, plain, text, elapsed, say, copyButton, choice, select, number, duration, bytes, clock, thousands, trialName, many, decode, shown, colours, onScheme, onSeen, sample });
 })();

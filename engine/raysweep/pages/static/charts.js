@@ -135,7 +135,13 @@
     if (found.order.every((row) => !(found.score[row] <= 0))) {
       controls.push(rs.choice("Vertical axis", [["linear", "linear"], ["log", "log"]], isLog() ? "log" : "linear", (chosen) => { log = chosen === "log"; plot.redraw(); }));
     }
-    return { plot, controls, others };
+    return { plot, controls, others, hasLine: found.steps.length > 0, rows: found.order.filter((row) => Number.isFinite(found.score[row])) };
+  }
+
+  // The trials with a score.
+  function scored(model) {
+    const score = rs.decode(model.metric.column);
+    return Array.from(score.keys()).filter((row) => Number.isFinite(score[row]));
   }
 
   function line(chart, steps, across, up, end, colour, dash) {
@@ -402,5 +408,5 @@
     });
   }
 
-  Object.assign(rs, { axisOf, padded, stepLine: line, bestSoFar, endedOverTime, curves, slice, front, timeline });
+  Object.assign(rs, { axisOf, padded, stepLine: line, bestSoFar, scored, endedOverTime, curves, slice, front, timeline });
 })();

@@ -3,11 +3,10 @@
 
 (() => {
   const rs = window.raysweep;
-  const { el } = rs;
+  const { el, text } = rs;
   const start = JSON.parse(document.getElementById("start").textContent);
   const page = document.getElementById("page");
   const SHOWN = 200;
-  const text = (value) => document.createTextNode(value === null || value === undefined ? "" : String(value));
 
   // --- the list
 
@@ -38,7 +37,7 @@
       text(run.failed ? rs.thousands(run.failed) : ""),
       el("span", { class: "nowrap" }, text(run.best === null ? "" : `${run.metric} ${rs.number(run.best)}`)),
       el("span", { class: "nowrap", text: run.started_at === null ? "" : rs.clock(run.started_at) }),
-      text(run.elapsed_s === null ? "" : rs.duration(run.elapsed_s)),
+      text(run.elapsed_s === null ? "" : rs.elapsed(run.elapsed_s)),
       el("span", { class: "mono clip", text: run.problem || run.config, title: run.problem || run.config }),
     ];
   }

@@ -3,8 +3,7 @@
 
 (() => {
   const rs = window.raysweep;
-  const { el } = rs;
-  const text = (value) => document.createTextNode(value === null || value === undefined ? "" : String(value));
+  const { el, text } = rs;
 
   // --- asking: what is known is named, and an answer without content says that nothing has changed
 
@@ -130,7 +129,7 @@
   function training(run, page, extra = {}) {
     const putBack = keep(page);
     const facts = (list) => el("dl", { class: "facts" }, list.filter(([, value]) => value !== "").map(([name, value]) => [el("dt", { text: name }), el("dd", { class: "mono", text: value })]));
-    const when = run.elapsed_s === null ? "" : ` · ${run.is_running ? "for" : "took"} ${rs.duration(run.elapsed_s)}`;
+    const when = run.elapsed_s === null ? "" : ` · ${run.is_running ? "for" : "took"} ${rs.elapsed(run.elapsed_s)}`;
     page.replaceChildren(
       el("header", { class: "head" }, el("div", { class: "titles" }, el("h1", { text: run.name }), el("span", { class: `status ${rs.TONES[run.status] || "warn"}`, text: run.status })),
         el("p", { class: "verdict", text: `Full-scale training · ${rs.many(run.reports, "report")}${when}${run.why ? ` · ${run.why}` : ""}` }), el("p", { class: "faint small", text: run.id })),

@@ -3,8 +3,7 @@
 
 (() => {
   const rs = window.raysweep;
-  const { el } = rs;
-  const text = (value) => document.createTextNode(value === null || value === undefined ? "" : String(value));
+  const { el, text } = rs;
   const link = (id) => el("a", { href: `/run/${encodeURIComponent(id)}`, class: "mono nowrap", text: id });
 
   // Older nights are paler; the one that is pointed at is drawn on top.
@@ -35,7 +34,7 @@
         return far <= 900 ? found : null;
       },
       mark: (place, chart) => { const { pen } = chart; chart.pen = chart.overPen; path(chart, rs.colours().text, nights[place]); chart.pen = pen; },
-      tip: (place) => [nights[place].id, `${nights[place].metric} ${rs.number(nights[place].best)}`, `${rs.many(nights[place].ended, "trial")} in ${rs.duration(nights[place].elapsed_s)}`],
+      tip: (place) => [nights[place].id, `${nights[place].metric} ${rs.number(nights[place].best)}`, `${rs.many(nights[place].ended, "trial")} in ${rs.elapsed(nights[place].elapsed_s)}`],
       pick: (place) => { window.location.href = `/run/${encodeURIComponent(nights[place].id)}`; },
     });
     return { plot, controls: [rs.choice("Horizontal axis", [["trials", "by trials"], ["time", "by time"]], axis, (chosen) => { axis = chosen; plot.redraw(); })] };
@@ -52,7 +51,7 @@
     const first = best(nights);
     return rs.table("Sweeps of this name", heads, nights.map((night) => [
       link(night.id), el("span", { class: `status ${rs.TONES[night.status] || (night.is_running ? "live" : "warn")}`, text: night.status }),
-      el("span", { class: "nowrap", text: night.started_at === null ? "" : rs.clock(night.started_at) }), text(night.elapsed_s === null ? "" : rs.duration(night.elapsed_s)),
+      el("span", { class: "nowrap", text: night.started_at === null ? "" : rs.clock(night.started_at) }), text(night.elapsed_s === null ? "" : rs.elapsed(night.elapsed_s)),
       text(`${rs.thousands(night.ended)}${night.num_trials === null ? "" : ` / ${rs.thousands(night.num_trials)}`}`), text(night.failed ? rs.thousands(night.failed) : ""),
       el(night === first ? "strong" : "span", { text: night.best === null ? "–" : rs.number(night.best) }), text(hours(night)),
       ...(hasCost ? [text(night.cost === null ? "" : rs.number(night.cost, 4))] : []), text(night.promoted === null ? "" : night.promoted ? "promoted" : "not promoted"),

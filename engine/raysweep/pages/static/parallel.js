@@ -9,6 +9,7 @@
   const STILL = 4000;
   const TOP = 34;
   const BOTTOM = 26;
+  const LEAST = 58; // of an axis: where the page is too narrow, the chart is scrolled
 
   function parallel(model, choose) {
     const axes = [...model.params.slice(0, 11), ...(model.metric ? [{ ...model.metric, kind: "number" }] : [])];
@@ -95,13 +96,14 @@
       if (axes.some((axis) => axis.range)) pen.drawImage(back, 0, 0, width, height);
       const most = isStill ? STILL : lines;
       const rows = rs.sample(chosen.length, most);
+      const hasBest = chosen.length > 0 && Boolean(model.data.best) && model.standing(chosen[0]);
       pen.lineWidth = 1;
       pen.globalAlpha = Math.max(0.12, Math.min(0.8, 160 / Math.max(1, rows.length)));
       // The best last, on top; lines of one colour in one go.
       const groups = new Map();
       for (let place = rows.length - 1; place >= 0; place -= 1) {
         const row = chosen[rows[place]];
-        const key = colourBy ? colours.ramp[model.rankOf(row)] : colours.of[model.stateOf(row)] || colours.accent;
+        const key = !colourBy ? colours.of[model.stateOf(row)] || colours.accent : model.counts(row) ? colours.ramp[model.rankOf(row)] : colours.bad;
         if (!groups.has(key)) groups.set(key, []);
         groups.get(key).push(row);
       }
@@ -112,7 +114,7 @@
         pen.stroke();
       }
       pen.globalAlpha = 1;
-      if (chosen.length && colourBy) {
+      if (hasBest) {
         pen.strokeStyle = colours.text;
         pen.lineWidth = 2;
         pen.beginPath();
@@ -120,7 +122,7 @@
         pen.stroke();
       }
       axes.forEach((axis, place) => drawAxis(axis, place, xs[place], colours));
-      canvas.setAttribute("aria-label", `${axes.length} axes, ${rs.many(chosen.length, "trial")} of ${rs.thousands(count)} within the ranges.`);
+      canvas.setAttribute("aria-label", `${axes.length} axes, ${rs.many(chosen.length, "trial")} of ${rs.thousands(count)} within the ranges${hasBest ? `, trial ${rs.trialName(chosen[0])} in bold` : ""}.`);
       node.dataset.drawn = "yes";
     }
 
@@ -137,7 +139,8 @@
       pen.textBaseline = "middle";
       pen.fillStyle = colours.text;
       pen.font = "600 12px system-ui, sans-serif";
-      pen.fillText(rs.fit(axis.name, Math.max(24, room - 10), pen), from, 14);
+      const isEnd = axes.length > 1 && (place === 0 || place === axes.length - 1);
+      pen.fillText(rs.fit(axis.name, Math.max(24, isEnd ? room / 2 + 37 : room - 10), pen), from, 14);
       pen.font = "11px system-ui, sans-serif";
       pen.textAlign = place === axes.length - 1 ? "right" : "left";
       const beside = place === axes.length - 1 ? x - 6 : x + 6;
@@ -195,8 +198,9 @@
     }
 
     function resize() {
-      width = node.clientWidth;
-      if (!width || !seen) return;
+      if (!node.clientWidth || !seen) return;
+      width = Math.max(node.clientWidth, axes.length * LEAST);
+      if (width > node.clientWidth) node.setAttribute("tabindex", "0");
       height = width < 560 ? 300 : 360;
       ratio = Math.min(2, window.devicePixelRatio || 1);
       canvas.width = Math.round(width * ratio);

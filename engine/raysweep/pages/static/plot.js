@@ -85,7 +85,8 @@
     return mode === "min" ? [found[0], found[found.length - 1 - cut]] : mode === "max" ? [found[cut], found[found.length - 1]] : [found[0], found[found.length - 1]];
   }
 
-  function fit(text, width, pen) {
+  function fit(given, width, pen) {
+    const text = rs.plain(given);
     if (pen.measureText(text).width <= width) return text;
     let cut = text;
     while (cut.length > 1 && pen.measureText(`${cut}…`).width > width) cut = cut.slice(0, -1);
@@ -96,7 +97,7 @@
     // draw(plot) paints the base; find(x, y, plot) gives what lies there, or null; mark(found, plot) paints it.
     constructor(label, { height = 260, draw, find, mark, tip, pick, edge }) {
       Object.assign(this, { draw, find, mark, tip, pick, wanted: height });
-      this.edge = { left: 68, right: 14, top: 12, bottom: 30, ...edge };
+      this.edge = { left: 78, right: 14, top: 12, bottom: 30, ...edge };
       this.base = rs.el("canvas", { role: "img", "aria-label": label });
       this.over = rs.el("canvas", { class: "over", "aria-hidden": "true" });
       this.bubble = rs.el("div", { class: "tip", hidden: true });

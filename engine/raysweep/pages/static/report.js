@@ -55,13 +55,20 @@
     return el("ul", { class: "legend" }, entries.map(([name, label]) => el("li", { class: name, text: label })));
   }
 
+  // Of the trials that are drawn as points: the good ones, and the red ones.
+  function marks(model, rows, good) {
+    const red = rows.filter((row) => !model.counts(row));
+    const why = [red.some((row) => model.stateOf(row) === "failed") ? "failed" : "", red.some((row) => model.stateOf(row) !== "failed") ? "breaks a constraint" : ""];
+    return [...(red.length < rows.length ? [["ghost", good]] : []), ...(red.length ? [["failed", why.filter(Boolean).join(" or ")]] : [])];
+  }
+
   function progressPanel(model) {
     const { data } = model;
     if (!rs.decode(data.trials.ended).some(Number.isFinite)) return null;
     if (!model.isRanked) return rs.panel("progress", "Trials ended", {}, rs.endedOverTime(model).node);
     const best = rs.bestSoFar(model);
     return rs.panel("progress", `Best ${data.sweep.metric} so far`, { controls: best.controls, lead: data.no_best }, best.plot.node,
-      legend([["accent line", "this sweep"], ...best.others.map((other) => ["mark line dashed", other.id]), ["ghost", "a trial"], ...(data.trials.feasible ? [["failed", "breaks a constraint"]] : [])]));
+      legend([...(best.hasLine ? [["accent line", "this sweep"]] : []), ...best.others.map((other) => ["mark line dashed", other.id]), ...marks(model, best.rows, "a trial")]));
   }
 
   function curvesPanel(model) {
@@ -80,7 +87,7 @@
     rs.brush = lines.brush;
     return rs.panel("parallel", "Parameters and result", {
       class: "wide", controls: lines.controls,
-      lead: `A line for each trial${model.isRanked ? "; the stronger its colour, the better" : ""}. Drag along an axis to keep the trials of a range; click the range to clear it.`,
+      lead: `A line for each trial${model.isRanked ? `; the stronger its colour, the better; red ones failed${model.data.sweep.constraints.length ? " or break a constraint" : ""}` : ""}. Drag along an axis to keep the trials of a range; click the range to clear it.`,
     }, lines.node, lines.filters, list.node);
   }
 
@@ -109,7 +116,7 @@
     return rs.panel("front", "Pareto front", {
       class: "wide", lead: `Across ${names.length > 2 ? "one metric, up another" : one}; up ${names.length > 2 ? "" : other}. The front is in all ${names.length} metrics.`.replace(/; up \. /, ". "),
       controls: names.length > 2 ? [rs.select("Across", options, one, (name) => { one = name; show(); }), rs.select("Up", options, other, (name) => { other = name; show(); })] : [],
-    }, host, legend([["accent", "on the front"], ["ghost", "another trial"], ...(data.trials.feasible ? [["failed", "breaks a constraint"]] : [])]));
+    }, host, legend([...(data.pareto.length ? [["accent", "on the front"]] : []), ...marks(model, rs.scored(model), "another trial")]));
   }
 
   function timelinePanel(model) {

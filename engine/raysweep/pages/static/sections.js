@@ -3,7 +3,7 @@
 
 (() => {
   const rs = window.raysweep;
-  const { el } = rs;
+  const { el, text } = rs;
   const TONES = { completed: "good", target: "good", plateau: "good", running: "live", starting: "live", stopping: "live", deadline: "warn", budget: "warn", cancelled: "warn", interrupted: "bad", failed: "bad" };
   const ORDER = ["completed", "stopped", "running", "failed", "cancelled", "waiting"];
 
@@ -13,12 +13,11 @@
   }
 
   function table(label, heads, rows) {
-    const head = el("tr", {}, heads.map((each) => el("th", { scope: "col", class: each.endsWith(">") ? "num" : null, text: each.replace(/>$/, "") })));
+    const head = el("tr", {}, heads.map((each) => el("th", { scope: "col", class: each.endsWith(">") ? "num" : null }, el("span", { class: each.length > 20 ? "long" : null, text: each.replace(/>$/, "") }))));
     const body = rows.map((cells) => el("tr", {}, cells.map((cell, place) => el("td", { class: heads[place].endsWith(">") ? "num" : null }, cell))));
     return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${label}, as a table` }, el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
   }
 
-  const text = (value) => document.createTextNode(value === null || value === undefined ? "" : String(value));
   const mono = (value) => el("span", { class: "mono", text: value });
 
   function pairs(config) {
@@ -43,7 +42,7 @@
     const sweep = data.sweep;
     const about = [];
     if (sweep.started_at !== null) about.push(`started ${rs.clock(sweep.started_at)}`);
-    if (sweep.has_ended) about.push(`took ${rs.duration(sweep.elapsed_s)}`);
+    if (sweep.has_ended) about.push(`took ${rs.elapsed(sweep.elapsed_s)}`);
     else if (sweep.estimate) about.push(`expected end ${rs.clock(sweep.estimate.end_at.expected)} (${rs.clock(sweep.estimate.end_at.low)} to ${rs.clock(sweep.estimate.end_at.high)})`);
     if (!sweep.has_ended && sweep.deadline !== null) about.push(`deadline ${rs.clock(sweep.deadline)}`);
     if (!sweep.has_ended) about.push(`read ${rs.clock(sweep.read_at)}`);
@@ -71,13 +70,13 @@
 
   function tiles(data, model) {
     const sweep = data.sweep;
-    const tile = (label, value, more) => el("div", { class: "tile" }, el("span", { class: "label", text: label }), el("span", { class: "value", text: value }), more ? el("span", { class: "more", text: more }) : null);
+    const tile = (label, value, more) => el("div", { class: "tile" }, el("span", { class: "label", text: label }), el("span", { class: value.length > 10 ? "value long" : "value", text: value }), more ? el("span", { class: "more", text: more }) : null);
     const found = [];
     const better = isMany(data) ? `the first of ${1 + Object.keys(sweep.others).length} metrics` : `${sweep.mode === "max" ? "higher" : "lower"} is better`;
     if (data.best) found.push(tile(`Best ${sweep.metric}`, rs.number(data.best.score), `${better} · trial ${rs.trialName(data.best.number)}`));
     else if (data.ahead) found.push(tile(`${sweep.metric}, ahead`, rs.number(data.ahead.score), `${better} · trial ${rs.trialName(data.ahead.number)} has not ended`));
-    found.push(tile("Trials ended", rs.thousands(sweep.ended), sweep.num_trials ? `of ${rs.thousands(sweep.num_trials)}` : "no fixed number"));
-    if (sweep.elapsed_s !== null) found.push(tile(sweep.has_ended ? "Took" : "Running for", rs.duration(sweep.elapsed_s), sweep.generation > 1 ? `${sweep.generation} controllers: it was resumed` : null));
+    found.push(tile("Trials ended", rs.thousands(sweep.ended), sweep.num_trials ? `of ${rs.thousands(sweep.num_trials)}` : sweep.is_open ? "no fixed number" : null));
+    if (sweep.elapsed_s !== null) found.push(tile(sweep.has_ended ? "Took" : "Running for", rs.elapsed(sweep.elapsed_s), sweep.generation > 1 ? `${sweep.generation} controllers: it was resumed` : null));
     const stopped = sweep.counts.stopped || 0;
     if (stopped) found.push(tile("Stopped", `${Math.round((100 * stopped) / Math.max(1, sweep.ended))} %`, `of the trials, by ${sweep.scheduler}`));
     const failed = sweep.counts.failed || 0;
@@ -94,9 +93,10 @@
     if (!data.running.length) return null;
     const metric = data.sweep.metric ? [`${data.sweep.metric}>`] : [];
     const rows = data.running.map((trial) => [trial.number !== null && trial.number < model.count ? trialButton(model, trial.number) : text(trial.number),
-      ...metric.map(() => text(rs.number(trial.score))), text(trial.reports), text(trial.started_at === null ? "–" : rs.duration(data.sweep.read_at - trial.started_at)), pairs(trial.config)]);
+      ...metric.map(() => text(rs.number(trial.score))), text(trial.reports), text(trial.started_at === null ? "starting" : rs.duration(data.sweep.read_at - trial.started_at)), pairs(trial.config)]);
+    const begun = data.running.filter((trial) => trial.started_at !== null).length;
     const slots = data.sweep.slots ? ` of ${data.sweep.slots} slots` : "";
-    return panel("running", `Running now: ${data.running.length}${slots}`, { class: "wide" }, table("Trials that run now", ["trial", ...metric, "reports>", "time>", "config"], rows));
+    return panel("running", `Running now: ${begun}${slots}`, { class: "wide" }, table("Trials that run now", ["trial", ...metric, "reports>", "time>", "config"], rows));
   }
 
   function failedPanel(data) {
@@ -141,7 +141,8 @@
     const rows = data.top.slice(0, 6).map((trial) => [trialButton(model, trial.number), text(model.stateOf(trial.number)), text(rs.number(trial.score)),
       ...others.map((name) => text(model.metricOf(name) ? rs.shown(model.metricOf(name), trial.number) : "–")),
       pairs(varying(data, trial.config)), ...(data.sweep.constraints.length ? [text(trial.violated.join("; "))] : [])]);
-    return panel("top", "Best trials", { class: "wide" }, table("Best trials", heads, rows));
+    const title = data.best ? "Best trials" : data.sweep.constraints.length ? "Nearest to the constraints" : "Trials by score";
+    return panel("top", title, { class: "wide" }, table(title, heads, rows));
   }
 
   function gatePanel(data) {
@@ -188,7 +189,7 @@
     const show = (rows) => {
       const metrics = model.metrics.slice(0, 4);
       const params = model.params.slice(0, 12);
-      const heads = ["trial", "state", ...metrics.map((each) => `${each.name}>`), ...params.map((each) => `${each.name}>`)];
+      const heads = ["trial", "state", ...metrics.map((each) => `${each.name}>`), ...params.map((each) => (each.kind === "text" ? each.name.replace(/>$/, "> ") : `${each.name}>`))];
       const shown = rows.slice(0, 12).map((row) => [trialButton(model, row), text(model.stateOf(row)), ...metrics.map((each) => text(rs.shown(each, row))), ...params.map((each) => text(rs.shown(each, row)))]);
       host.replaceChildren(table("Trials within the ranges, the best first", heads, shown));
     };
@@ -238,8 +239,8 @@
   function comparePanel(data) {
     if (!data.compare.length) return null;
     const sweep = data.sweep;
-    const own = [text(sweep.id), text(sweep.status), text(sweep.ended), text(rs.duration(sweep.elapsed_s)), text(data.best ? rs.number(data.best.score) : "–"), text("this sweep")];
-    const rows = data.compare.map((other) => [text(other.id), text(other.status), text(other.ended), text(rs.duration(other.elapsed_s)), text(other.is_same_metric ? rs.number(other.best) : `${other.metric || "no metric"} ${rs.number(other.best)}`), text(difference(data, other))]);
+    const own = [text(sweep.id), text(sweep.status), text(sweep.ended), text(rs.elapsed(sweep.elapsed_s)), text(data.best ? rs.number(data.best.score) : "–"), text("this sweep")];
+    const rows = data.compare.map((other) => [text(other.id), text(other.status), text(other.ended), text(rs.elapsed(other.elapsed_s)), text(other.is_same_metric ? rs.number(other.best) : `${other.metric || "no metric"} ${rs.number(other.best)}`), text(difference(data, other))]);
     return panel("compare", "Beside other sweeps", { class: "wide", lead: data.compare.some((other) => other.curve.length) ? "Their best so far is a dashed line in the chart above." : "" },
       table("Sweeps", ["sweep", "status", "trials>", "took>", `best ${sweep.metric}>`, "difference"], [own, ...rows]),
       data.compare.map((other) => (other.differences.length ? el("details", {}, el("summary", { text: `${other.id}: ${other.differences.length} fields of the spec differ` }), table("Differences", ["field", "here", "there"], other.differences.map((each) => each.map((cell, place) => (place === 0 ? mono(cell) : text(cell)))))) : el("p", { class: "faint", text: `${other.id}: the same spec.` }))));
