@@ -36,7 +36,7 @@ def find_gpu_oom(text: str) -> str:
 def is_gpu_oom(error: BaseException) -> bool:
     """Whether an exception, one of its group, or one that it was raised `from` is about a GPU's memory.
 
-    One that was caught before another was raised is not: the trial may have gone on with a smaller batch.
+    One that was caught before another was raised is not: the trial may have continued with a smaller batch.
     """
     return any(_is_gpu_oom(each) for each in _chain(error))
 
