@@ -72,8 +72,8 @@ def _end(root: Path, trials: int) -> tuple[SweepFolder, Json]:
         "cpu_s": significant(process_time() - began),
         "before_bytes_per_trial": round(before / trials),
         "peak_bytes_per_trial": round(max(0, _peak_bytes() - before) / trials),
-        "stored_bytes_per_trial": round((_size(folder, "outcome.json") or 0) / trials),
-        "status_bytes": _size(folder, "status.json"),
+        "stored_bytes_per_trial": round(_size(folder, "trials-") / trials),
+        "head_bytes": _size(folder, "outcome.json"),
     }
 
 
@@ -95,9 +95,10 @@ def _cpu_s(look: Json) -> float:
     return found
 
 
-def _size(folder: SweepFolder, name: str) -> int | None:
-    info = folder.store.head(f"{folder.sweep_id}/{name}")
-    return info.size_bytes if info is not None else None
+def _size(folder: SweepFolder, begin: str) -> int:
+    """The bytes of the sweep's objects whose names begin so."""
+    infos = folder.store.list(folder.sweep_id)
+    return sum(info.size_bytes for info in infos if info.key.startswith(f"{folder.sweep_id}/{begin}"))
 
 
 def _resident_bytes() -> int:
