@@ -12,6 +12,7 @@ import pytest
 from raysweep.outcome import SweepOutcome
 from raysweep.pages import write_report
 from raysweep.pages.dashboard import Access, serving
+from raysweep.stored import StoredSweep
 from tests.browsers import Watched, chromium, wait_until
 from tests.sampling import first_of
 from tests.unit.pages.sweeps import first_half, nights, store
@@ -125,7 +126,7 @@ def test_in_a_browser_axe_finds_nothing_in_figures(
     browser: Any, rich: SweepOutcome, axe: str, tmp_path: Path
 ) -> None:
     for name in ("history", "parallel", "importances", "curves", "pareto"):
-        path = getattr(rich.plot, name)().save(tmp_path / f"{name}.html")
+        path = getattr(StoredSweep.of(rich).plot, name)().save(tmp_path / f"{name}.html")
         page = Watched(browser).open(path.as_uri())
         assert findings(page, axe) == [], name
         page.close()
