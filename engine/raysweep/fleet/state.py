@@ -144,6 +144,8 @@ class FleetSlot:
     @property
     def is_spent(self) -> bool:
         """Whether one of its members begins no other trial, and none runs in the others."""
+        if len(self.members) == 1 and not self.members[0].is_spent:
+            return False
         return any(member.is_spent for member in self.members) and self.begun is None
 
     @property

@@ -34,7 +34,7 @@ class SimulatedController:
         self.left: str | None = None
         self._held = held
         self._clock = clock
-        self._steady = SteadyClock(held.started.at, clock.wall, lambda: clock.now)
+        self.steady = SteadyClock(held.started.at, clock.wall, lambda: clock.now)
         self._store = store
         self._is_checked = is_checked
         self.events = 0
@@ -46,7 +46,7 @@ class SimulatedController:
     @property
     def now(self) -> float:
         """The time that its events carry."""
-        return self._steady.now()
+        return self.steady.now()
 
     def begin(self, cluster: SimulatedCluster) -> None:
         """Take the sweep up on a cluster."""
@@ -69,7 +69,7 @@ class SimulatedController:
             self._told = slots, usable, memory_bytes, beyond
             self.emit(
                 ev.CapacityChanged(
-                    at=self._steady.now(),
+                    at=self.steady.now(),
                     slots=slots,
                     nodes=usable,
                     memory_bytes=memory_bytes,
@@ -80,11 +80,11 @@ class SimulatedController:
 
     def look(self) -> None:
         """What a controller and its watch look at now and then."""
-        if self._steady.has_moved(self.state.clock.ahead_s):
-            self.emit(ev.ClockMoved(at=self._steady.now(), ahead_s=self._steady.ahead_s()))
+        if self.steady.has_moved(self.state.clock.ahead_s):
+            self.emit(ev.ClockMoved(at=self.steady.now(), ahead_s=self.steady.ahead_s()))
         is_stalled = self.writer.is_stalled
         if is_stalled != self.state.controller.is_stalled:
-            self.emit(ev.StorageStalled(at=self._steady.now(), is_over=not is_stalled))
+            self.emit(ev.StorageStalled(at=self.steady.now(), is_over=not is_stalled))
         self._held.folder.check_is_there(self._held.claim.number)
         self.see_draining()
         self.see_room()
@@ -98,8 +98,8 @@ class SimulatedController:
             if name not in self.state.room.draining:
                 goes_at = node.goes_at
                 if goes_at is not None:
-                    goes_at += self._steady.now() - self._clock.now
-                self.emit(ev.NodeDraining(at=self._steady.now(), node=name, deadline=goes_at))
+                    goes_at += self.steady.now() - self._clock.now
+                self.emit(ev.NodeDraining(at=self.steady.now(), node=name, deadline=goes_at))
 
     def emit(self, event: ev.Event) -> None:
         """Take an event; it is applied at once, or when the one being applied is done."""
@@ -132,7 +132,7 @@ class SimulatedController:
             case cmd.DeleteCheckpoint():
                 self.writer.when_sealed(lambda: self._delete(command.uri))
             case cmd.SuggestConfigs():
-                self.emit(suggest(self._held.searcher, command, self._steady.now()))
+                self.emit(suggest(self._held.searcher, command, self.steady.now()))
             case cmd.TellSearch() | cmd.TellRung():
                 tell(self._held.searcher, command)
             case cmd.SetTimer():
@@ -150,7 +150,7 @@ class SimulatedController:
                 self._cluster.carry(command)
 
     def _end_sweep(self) -> None:
-        self.emit(ev.SweepEnded(at=self._steady.now()))
+        self.emit(ev.SweepEnded(at=self.steady.now()))
         self._end(lambda: None)
 
     def _end(self, then: Callable[[], None]) -> None:
@@ -168,7 +168,7 @@ class SimulatedController:
         self._timer += 1
         timer = self._timer
         if at is not None:
-            self._clock.after(at - self._steady.now(), lambda: self._fire() if timer == self._timer else None)
+            self._clock.after(at - self.steady.now(), lambda: self._fire() if timer == self._timer else None)
 
     def _fire(self) -> None:
-        self.emit(ev.TimerFired(at=self._steady.now()))
+        self.emit(ev.TimerFired(at=self.steady.now()))

@@ -317,7 +317,7 @@ class _Simulation:
             sweep_id=self.folder.sweep_id,
             emit=controller.emit,
             note=self._note,
-            now=lambda: controller.now,
+            now=controller.steady.now,
         )
 
     def _delete(self, kind: str, random: Random, *, all_of_it: bool = False) -> list[str]:

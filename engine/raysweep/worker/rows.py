@@ -137,6 +137,8 @@ def as_json(value: Any) -> tuple[Any, str]:
     Returns:
         The JSON, and the type of the first part that was kept as its `repr` ("": none was).
     """
+    if type(value) is float and isfinite(value):  # most metrics
+        return value, ""
     try:
         item = getattr(value, "item", None)
         if callable(item) and is_scalar(value):
