@@ -288,7 +288,7 @@ bench: setup
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 AGAINST ?=
-## everyday: figures of daily use, beside another checkout of this repository: every night and before a release (AGAINST=../before)
+## everyday: figures of daily use, beside a checkout, a revision, or the last release: every night and before a release (AGAINST=last)
 everyday: setup
 	@$(BIN)/python -m benchmarks everyday $(if $(AGAINST),--against '$(AGAINST)')
 
@@ -310,8 +310,9 @@ tour: setup browser
 	$(UV_ENV) $(BIN)/python -m devtools.tour
 
 EXTRAS ?= small
-## release: build sdist and wheel, check them in fresh environments, write the notes (EXTRAS=all: the large extras too)
+## release: figures beside the last release; sdist and wheel, checked in fresh environments; the notes (EXTRAS=all: the large extras too)
 release: setup
+	$(BIN)/python -m benchmarks everyday --against last
 	$(UV_ENV) $(BIN)/python -m devtools.release --extras $(EXTRAS)
 
 ## constraints: compile the constraints files anew from pyproject.toml and their .in (UPGRADE=1 for newer versions)

@@ -4,9 +4,10 @@ Each round measures each group of figures in a process of its own for each tree,
 the same interpreter and packages: PYTHONPATH says whose raysweep it is. Figures that a tree does not have are
 left out there. Most figures are processor time, which other work on the machine disturbs least.
 
-The ratio is the median of the rounds' ratios at the larger size. The exponent is log(t2 / t1) / log(n2 / n1)
-of the medians, after the time at size 1, which stands for what is fixed, is taken off both. What takes less
-than `FLOOR_S` beyond that is not judged: it would be a figure of the clock.
+The ratio is the median of the rounds' ratios at the larger size, each of the time for one unit of work. The
+exponent is log(t2 / t1) / log(n2 / n1) of the medians, after the time at size 1, which stands for what is
+fixed, is taken off both. What takes less than `FLOOR_S` beyond that is not judged: it would be a figure of
+the clock.
 """
 
 from __future__ import annotations
@@ -83,11 +84,11 @@ def _row(figure: Figure, ours: Rounds, theirs: Rounds | None) -> Json:
     row |= {"s": [significant(few), significant(many)], "exponent": exponent(figure.sizes, fixed, few, many)}
     if theirs is None or _absent(figure, theirs):
         return row | {"ratio": None}
-    pairs = [
-        (one[figure.name][large], other[figure.name][large]) for one, other in zip(ours, theirs, strict=True)
-    ]
-    row["against_s"] = significant(median(other for _, other in pairs))
-    row["ratio"] = ratio(pairs)
+    pairs = [(one[figure.name], other[figure.name]) for one, other in zip(ours, theirs, strict=True)]
+    row["against_s"] = significant(median(other[large] for _, other in pairs))
+    # By how much more work this tree does.
+    row["work"] = round(median(one["units"] / other["units"] for one, other in pairs), 2)
+    row["ratio"] = ratio([(one[large] / row["work"], other[large]) for one, other in pairs])
     return row
 
 
@@ -134,6 +135,32 @@ def table(rows: Sequence[Json]) -> str:
         shown = ["-" if row.get(name) is None else f"{row[name]:.2f}" for name in ("ratio", "exponent")]
         lines.append(f"{row['figure']:40} {sizes:>14} {seconds:>18} {other:>8} {shown[0]:>6} {shown[1]:>5}")
     return "\n".join(lines)
+
+
+def joined(results: Sequence[Json]) -> str:
+    """Several comparisons as one table: of each its ratios, and the largest exponent."""
+    names = list(dict.fromkeys(row["figure"] for result in results for row in result["figures"]))
+    found = [{row["figure"]: row for row in result["figures"]} for result in results]
+    heads = " ".join(f"{Path(result['against']).name[:12] or '-':>12}" for result in results)
+    lines = [f"{'figure':38} {'sizes':>13} {'seconds':>15} {'exp.':>5} {heads}"]
+    for name in names:
+        rows = [each[name] for each in found if name in each and "absent" not in each[name]]
+        if not rows:
+            continue
+        sizes, seconds = "/".join(map(str, rows[0]["sizes"])), "/".join(f"{s:.2g}" for s in rows[0]["s"])
+        powers = [row["exponent"] for row in rows if row["exponent"] is not None]
+        ratios = " ".join(f"{_ratio_of(each.get(name)):>12}" for each in found)
+        power = f"{max(powers):.2f}" if powers else "-"
+        lines.append(f"{name:38} {sizes:>13} {seconds:>15} {power:>5} {ratios}")
+    return "\n".join(lines)
+
+
+def _ratio_of(row: Json | None) -> str:
+    """A ratio, and by how much more work was done where the trees do not do the same."""
+    if row is None or row.get("ratio") is None:
+        return "-"
+    work = row.get("work", 1.0)
+    return f"{row['ratio']:.2f}" if abs(work - 1.0) < 0.05 else f"{row['ratio']:.2f} ({work:.2f})"
 
 
 def _targets(rows: Sequence[Json]) -> list[Json]:

@@ -15,5 +15,5 @@ def run(rounds: int, *, is_tiny: bool = False, against: str = "", **more: Any) -
     """All figures of this tree, beside `against` where it is given; `is_tiny`: see the module."""
     if not is_tiny:
         return compare(rounds, against=Path(against) if against else None, **more)
-    found = {each.name: once(each, 2) for each in FIGURES if not each.needs_ray}
+    found = {each.name: once(each, 2).seconds for each in FIGURES if not each.needs_ray}
     return {"what": "figures of daily use", "figures": found}
