@@ -253,7 +253,7 @@ class Player:
         if end["error"]:
             self._found += self._judge_error(run.tag, end)
             return None
-        return rs.SweepOutcome.from_json(run.outcome_path.read_text())
+        return rs.StoredSweep.from_json(run.outcome_path.read_text())
 
     def _judge_error(self, tag: str, end: dict[str, Any]) -> Iterator[str]:
         storm = self._storm
