@@ -22,7 +22,7 @@ from raysweep.cluster.search_thread import Asking
 from raysweep.cluster.suggestions import suggest
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
-from raysweep.search import Result, Searcher, make_searcher, tell_end, tell_rung
+from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.specs import SweepSpec
 
 Json = dict[str, Any]
@@ -143,7 +143,7 @@ def searcher_after(trials: int, kind: str) -> Searcher:
     for number in range(trials):
         config = {f"x{index}": random.random() for index in range(DIMENSIONS)}
         searcher.restore(number, config)
-        tell_rung(searcher, number, RUNG, sum(config.values()))
+        searcher.tell_rung(number, RUNG, sum(config.values()))
         tell_end(searcher, number, result_of(kind, list(config.values())), state="completed")
     return searcher
 

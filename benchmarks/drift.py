@@ -31,7 +31,6 @@ from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.across_runs.warm_start import recall
 from raysweep.runs.folder import SweepFolder
 from raysweep.search import make_searcher
-from raysweep.search.base import take_remark
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.specs.sweep_parts import Memory
 from raysweep.storage.objects.opening import open_store
@@ -97,7 +96,7 @@ def run_night(store: Store, spec: SweepSpec, key: str, night: Night) -> tuple[in
     for number in range(spec.num_samples or 0):
         config = searcher.ask(number)
         assert config is not None
-        said = take_remark(searcher) or said
+        said = searcher.take_remark() or said
         exact = night.loss(config)
         value = exact * (1 + Random(f"{spec.seed}/{number}").gauss(0, NOISE))
         searcher.tell(number, value, "completed")

@@ -9,7 +9,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from raysweep.schedulers import NOTHING, Decisions, Exploit, Move, Pause, Resize, Resume, Stop, Verdict
+from raysweep.schedulers import (
+    NOTHING,
+    Decisions,
+    Exploit,
+    Move,
+    Pause,
+    Resize,
+    Resume,
+    Scheduler,
+    Stop,
+    Verdict,
+)
 from raysweep.schedulers.base import TRAINING_ITERATION, Config
 
 
@@ -17,7 +28,7 @@ class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class _Quiet:
+class _Quiet(Scheduler):
     """What most schedulers of the tests have in common: they decide on reports alone."""
 
     time_attr = TRAINING_ITERATION

@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from raysweep.schedulers import NOTHING, Decisions, Move, PolicySetup, Stop
+from raysweep.schedulers import NOTHING, Decisions, Move, PolicySetup, Scheduler, Stop
 from raysweep.schedulers.base import Config
-from raysweep.search import SearchSetup, TrialEnd
+from raysweep.search import Searcher, SearchSetup, TrialEnd
 from raysweep.search.base import derived_rng
 
 
-class Median:
+class Median(Scheduler):
     """Stops a trial that reports worse than the median of what others reported at the same time."""
 
     class Options(BaseModel):
@@ -52,7 +52,7 @@ class Median:
         self._seen = {time: dict(values) for time, values in state["seen"].items()}
 
 
-class Climber:
+class Climber(Searcher):
     """Every second config is near the best so far; the others are random."""
 
     is_adaptive = True
@@ -85,7 +85,7 @@ class Climber:
         pass
 
 
-class Quits:
+class Quits(Searcher):
     """Raises SystemExit for trial 2: `at` its ask, or when it is told of its end."""
 
     class Options(BaseModel):

@@ -11,6 +11,7 @@ import pytest
 from ray import tune
 
 import raysweep as rs
+from raysweep.hooks import Callback
 from raysweep.hooks.events import SweepEnd, TrialEnd
 from raysweep.runs.reading.history import read_reports
 from tests.unit.delivery.otlp import Collector
@@ -18,7 +19,7 @@ from tests.unit.delivery.otlp import Collector
 pytestmark = pytest.mark.ray
 
 
-class Mine:
+class Mine(Callback):
     """Writes the trials that end to a file."""
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +51,7 @@ def test_all_is_delivered_when_the_sweep_returns(run: Callable[..., rs.SweepOutc
     assert sorted(path.read_text().split("\n")[:-1]) == [f"{n:05d} completed" for n in range(4)]
 
 
-class Waits:
+class Waits(Callback):
     """At the end of a sweep, waits until a file is there."""
 
     def __init__(self, path: Path) -> None:

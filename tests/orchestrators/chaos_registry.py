@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from raysweep.hooks.model_registry import Release
+from raysweep.hooks.model_registry import ModelRegistry, Release
 
 
-class Registry:
+class Registry(ModelRegistry):
     """Each line is a release that became the champion, with the sweep that found it."""
 
     class Options(BaseModel):

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from raysweep.hooks.model_registry import Release
+from raysweep.hooks.model_registry import ModelRegistry, Release
 
 
-class Shelf:
+class Shelf(ModelRegistry):
     """The last line is the champion."""
 
     class Options(BaseModel):

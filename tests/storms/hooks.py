@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from raysweep.search import SearchSetup
+from raysweep.search import Searcher, SearchSetup
 from raysweep.search.base import derived_rng
 
 
@@ -34,7 +34,7 @@ class Options(BaseModel):
     is_adaptive: bool = True
 
 
-class BadSearcher:
+class BadSearcher(Searcher):
     """Draws `x` at random; raises in `ask` or `tell` of one trial."""
 
     Options = Options

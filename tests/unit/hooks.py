@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from raysweep.schedulers import NOTHING
+from raysweep.schedulers import NOTHING, Scheduler
+from raysweep.search import Searcher
 
 RAISES: dict[str, BaseException] = {}
 """By hook, the exception to raise there."""
@@ -17,7 +18,7 @@ def at(hook: str) -> None:
         raise RAISES[hook]
 
 
-class Search:
+class Search(Searcher):
     """A searcher."""
 
     is_adaptive = True
@@ -41,7 +42,7 @@ class Search:
         at("search.tell_earlier")
 
 
-class Schedule:
+class Schedule(Scheduler):
     """A scheduler."""
 
     time_attr = "training_iteration"

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from raysweep.schedulers import NOTHING, Decisions, Exploit, Move, Pause, PolicySetup, Stop
+from raysweep.schedulers import NOTHING, Decisions, Exploit, Move, Pause, PolicySetup, Scheduler, Stop
 from raysweep.schedulers.base import Config
-from raysweep.search import SearchSetup, TrialEnd
+from raysweep.search import Searcher, SearchSetup, TrialEnd
 from raysweep.search.base import derived_rng
 
 
@@ -18,7 +18,7 @@ class Options(BaseModel):
     does: str = ""
 
 
-class StopsOdd:
+class StopsOdd(Scheduler):
     """Stops trials of odd number at a report; `does` one odd thing of its own."""
 
     Options = Options
@@ -79,11 +79,15 @@ class Mover(StopsOdd):
     moves = frozenset({"jump"})  # type: ignore[arg-type]
 
 
-class NoState:
+class LooksLikeOne:
     def add(self, trial: int, config: Config) -> None: ...
 
 
-class Draws:
+class Silent(Searcher):
+    """Suggests nothing."""
+
+
+class Draws(Searcher):
     """Random configs; `does` one odd thing of its own."""
 
     Options = Options

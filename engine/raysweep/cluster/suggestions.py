@@ -10,7 +10,7 @@ from raysweep.core.vocabulary.failures import Failure
 from raysweep.documents.code import user_code
 from raysweep.errors import SampleFromError
 from raysweep.fleet.message_events import failure_of
-from raysweep.search import Searcher, result_of, tell_end, tell_rung
+from raysweep.search import Searcher, result_of, tell_end
 from raysweep.search.machinery.asking import ask_configs
 from raysweep.worker.runner import describe
 
@@ -37,7 +37,7 @@ def tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
 
 def _tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
     if isinstance(command, cmd.TellRung):
-        tell_rung(searcher, command.trial, command.time, command.value)
+        searcher.tell_rung(command.trial, command.time, command.value)
         return
     end = command.end
     if not (command.violations or command.others) and command.cost is None and end != "infeasible":

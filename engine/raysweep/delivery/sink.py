@@ -15,14 +15,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from raysweep.delivery.cursor import Cursor, CursorFile
 from raysweep.delivery.feed import Feed, Item, Key
 from raysweep.delivery.shared import Behind, SharedEvents
 from raysweep.documents.code import user_code
 from raysweep.errors import RaysweepError, StorageError, one_line
-from raysweep.hooks.base import SinkDownError
+from raysweep.hooks.base import Callback, SinkDownError
 from raysweep.hooks.events import HOOKS
 
 BATCH: Final = 500
@@ -59,7 +59,7 @@ class Sink:
     def __init__(
         self,
         name: str,
-        make: Callable[[], Any],
+        make: Callable[[], Callback],
         file: CursorFile,
         cursor: Cursor,
         open_feed: Callable[[], Feed],
@@ -68,7 +68,7 @@ class Sink:
     ) -> None:
         self.name = name
         self._make, self._file, self._open_feed, self._events = make, file, open_feed, events
-        self._callback: Any = None
+        self._callback: Callback | None = None
         self._key: Key = cursor.key
         self._skipped = cursor.skipped
         self._ordinal = start
@@ -190,28 +190,23 @@ class Sink:
             if self._leaving.wait(min(left_s, PAUSE_S)) or self._hurry.is_set():
                 return
 
-    def _made(self) -> Any:
+    def _made(self) -> Callback:
         if self._callback is None:
             self._callback = self._make()
         return self._callback
 
     def _give(self, item: Item) -> None:
-        hook = getattr(self._made(), HOOKS[type(item.event)], None)
-        if hook is not None:
-            hook(item.event)
+        getattr(self._made(), HOOKS[type(item.event)])(item.event)
 
     def _flush(self) -> None:
-        flush = getattr(self._made(), "flush", None)
-        if flush is not None:
-            flush()
+        self._made().flush()
 
     def _close(self) -> None:
-        close = getattr(self._callback, "close", None)
-        self._callback = None
-        if close is None:
+        callback, self._callback = self._callback, None
+        if callback is None:
             return
         try:
-            user_code.call(close)
+            user_code.call(callback.close)
         except Exception as error:  # noqa: BLE001  a callback may raise anything
             log.warning("callback %s: close: %s", self.name, one_line(_message(error), 300))
 

@@ -14,6 +14,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.code.entry_points import find_class, sources
 from raysweep.documents.code.trainable import PYTHON_ONLY, check_reference, trainable_ref
 from raysweep.documents.json_values import plain
 from raysweep.documents.validation import Problem, did_you_mean, issues_of, show
@@ -47,6 +48,8 @@ class KindSpec(SpecModel):
 
     kinds: ClassVar[Mapping[str, type[SpecModel]]] = {}
     plugin_options: ClassVar[type[PluginOptions]] = PluginOptions
+    field: ClassVar[str] = ""
+    """The field of a spec whose entry points name further kinds; empty: none do."""
 
     @model_validator(mode="before")
     @classmethod
@@ -83,13 +86,15 @@ class KindSpec(SpecModel):
     @classmethod
     def _fields(cls, kind: Any, options: Any) -> dict[str, Any]:
         kind = _class_path(kind) if isinstance(kind, type) else kind
+        if isinstance(kind, str) and ":" not in kind and kind not in cls.kinds:
+            kind = find_class(cls.field, kind) or kind
         model: type[SpecModel]
         if isinstance(kind, str) and ":" in kind:
             kind, model = check_reference(kind, CLASS_EXAMPLE), cls.plugin_options
         elif isinstance(kind, str) and kind in cls.kinds:
             model = cls.kinds[kind]
         else:
-            known = [*cls.kinds, CLASS_EXAMPLE]
+            known = [*cls.kinds, *(each.name for each in sources(cls.field)), CLASS_EXAMPLE]
             raise Problem(f"{show(kind)} is not known here", did_you_mean(str(kind), known))
         if options is None:
             options = {}
@@ -122,7 +127,7 @@ class KindSpec(SpecModel):
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         plugin = {"type": "string", "pattern": _CLASS_PATTERN}
         forms: list[dict[str, Any]] = [
-            {"enum": list(cls.kinds)},
+            {"enum": [*cls.kinds, *(each.name for each in sources(cls.field) if each.name not in cls.kinds)]},
             plugin,
             {"type": "object", "maxProperties": 0},
         ]

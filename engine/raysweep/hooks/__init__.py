@@ -4,7 +4,7 @@
 The process that calls them is in `delivery/`; nothing here reads a journal.
 """
 
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError
+from raysweep.hooks.base import Callback, CallbackOptions, CallbackSetup, SinkDownError
 from raysweep.hooks.events import (
     CheckpointSaved,
     Notice,
@@ -17,6 +17,7 @@ from raysweep.hooks.events import (
 )
 
 __all__ = [
+    "Callback",
     "CallbackOptions",
     "CallbackSetup",
     "CheckpointSaved",

@@ -6,11 +6,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.kinds import PluginOptions
 from raysweep.errors import RaysweepError, SpecError
+from raysweep.hooks.events import (
+    CheckpointSaved,
+    Notice,
+    Promoted,
+    Report,
+    SweepEnd,
+    SweepStart,
+    TrialEnd,
+    TrialStart,
+)
 
 
 class SinkDownError(RaysweepError):
@@ -37,6 +47,43 @@ class CallbackSetup:
     """The id of the last event that was noted as delivered, for one that `gets_all`."""
     traceparent: str = ""
     """The span that the sweep's is below, as W3C's trace context has it; empty: there is none."""
+
+
+class Callback:
+    """The base of every callback: what a sweep's process calls as it runs. Its methods do nothing.
+
+    A class is made from its options and a `CallbackSetup`. What a method raises is tried again.
+    """
+
+    def on_sweep_start(self, event: SweepStart) -> None:
+        """The sweep begins."""
+
+    def on_trial_start(self, event: TrialStart) -> None:
+        """An attempt of a trial begins."""
+
+    def on_report(self, event: Report) -> None:
+        """A trial has reported."""
+
+    def on_checkpoint(self, event: CheckpointSaved) -> None:
+        """A checkpoint is stored."""
+
+    def on_trial_end(self, event: TrialEnd) -> None:
+        """A trial has ended for good."""
+
+    def on_sweep_end(self, event: SweepEnd) -> None:
+        """The sweep has ended; again if an ended sweep is continued."""
+
+    def on_notice(self, event: Notice) -> None:
+        """The sweep stalls, or its deadline is at risk."""
+
+    def on_promoted(self, event: Promoted) -> None:
+        """A gate has promoted a config; called by the gate's process where `hears_of_promotions` is set."""
+
+    def flush(self) -> None:
+        """A batch of events was given; they count as delivered after this."""
+
+    def close(self) -> None:
+        """It is not called any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +124,8 @@ class CallbackOptions(SpecModel):
         Raises: SpecError.
         """
 
-    def make(self, setup: CallbackSetup) -> Any:
-        """The callback: an object with some of the methods in `events.HOOKS`.
-
-        It may also have `flush()`, called after each batch of events, before they count as delivered, and
-        `close()`.
-
-        Raises: SinkDownError, or any error: it is made again later.
-        """
+    def make(self, setup: CallbackSetup) -> Callback:
+        """The callback. Raises: SinkDownError, or any error: it is made again later."""
         raise NotImplementedError
 
     def in_trials(self, setup: TrialSetup) -> dict[str, str]:

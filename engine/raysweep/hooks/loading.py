@@ -8,11 +8,11 @@ from typing import Any, Final, Protocol, cast
 from raysweep.documents.code.plugins import Plugins
 from raysweep.documents.kinds import CLASS_EXAMPLE
 from raysweep.errors import SpecError
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, TrialSetup
+from raysweep.hooks.base import Callback, CallbackOptions, CallbackSetup, TrialSetup
 from raysweep.hooks.events import HOOKS
 from raysweep.hooks.spec import CallbackSpec, is_tune_callback
 
-PLUGINS: Final[Plugins[Any]] = Plugins("callbacks", ())
+PLUGINS: Final[Plugins[Callback]] = Plugins("callbacks", Callback, "raysweep.hooks", accepts=is_tune_callback)
 
 
 class Called(Protocol):
@@ -59,11 +59,11 @@ def pickled(callback: CallbackSpec) -> bytes:
         raise SpecError("callbacks", what, "have it open files and connections in its first hook") from None
 
 
-def make_callback(callback: CallbackSpec, setup: CallbackSetup) -> Any:
+def make_callback(callback: CallbackSpec, setup: CallbackSetup) -> Callback:
     """The callback, behind raysweep's hooks. Raises whatever the callback raises."""
     if isinstance(callback.options, CallbackOptions):
         return callback.options.make(setup)
-    made = callback.held
+    made: Any = callback.held
     if made is None:
         found = _load(callback)
         options = callback.options.model_dump()
@@ -72,7 +72,7 @@ def make_callback(callback: CallbackSpec, setup: CallbackSetup) -> Any:
             if is_tune_callback(found)
             else PLUGINS.make(callback.kind, callback.options, setup)
         )
-    if not is_tune_callback(made):
+    if isinstance(made, Callback):
         return made
     from raysweep.hooks.tune_callback import TuneCallback
 
@@ -108,7 +108,7 @@ def _load(callback: CallbackSpec) -> type:
     found = PLUGINS.load(callback.kind)
     if is_tune_callback(found):
         return found
-    if not any(callable(getattr(found, name, None)) for name in HOOKS.values()):
+    if all(getattr(found, name) is getattr(Callback, name) for name in HOOKS.values()):
         hooks = ", ".join(HOOKS.values())
         raise SpecError(
             "callbacks", f"{callback.kind!r} has no hook", f"give it one of {hooks}: {CLASS_EXAMPLE}"

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, TrialSetup
+from raysweep.hooks.base import Callback, CallbackOptions, CallbackSetup, TrialSetup
 from raysweep.hooks.events import (
     CheckpointSaved,
     Report,
@@ -142,7 +142,7 @@ class _Run:
         return True
 
 
-class Mlflow:
+class Mlflow(Callback):
     """Buffers events by run, and writes them in `flush`."""
 
     _retried: ClassVar[str] = "raysweep.attempts"

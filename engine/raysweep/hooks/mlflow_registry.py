@@ -48,7 +48,7 @@ class MlflowRegistryOptions(RegistryOptions):
             ) from None
 
 
-class MlflowRegistry:
+class MlflowRegistry(ModelRegistry):
     """Versions and one alias of a registered model."""
 
     def __init__(self, server: Server, model: str | None, alias: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.code.plugins import Plugins
@@ -40,11 +40,8 @@ class Release:
     spec_digest: str = ""
 
 
-class ModelRegistry(Protocol):
-    """What a registry does. It is called again after an error, and after a kill that may hide a success.
-
-    It may also have `close()`.
-    """
+class ModelRegistry:
+    """The base of every registry: called again after an error, and after a kill that may hide a success."""
 
     def make_champion(self, release: Release) -> str:
         """Register the model, unless this release is registered, and let it be the champion.
@@ -54,7 +51,10 @@ class ModelRegistry(Protocol):
         Raises: SinkDownError: it does not answer, and is asked again; any other error is told, and it is
             asked again with the next night.
         """
-        ...
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """It is not called any more."""
 
 
 class RegistryOptions(SpecModel):
@@ -72,6 +72,7 @@ class RegistrySpec(KindSpec):
     """A registry of models: `mlflow`, or `module:Class`, with its options."""
 
     kinds: ClassVar[Mapping[str, type[RegistryOptions]]] = load_kinds(KINDS)
+    field = "registry"
 
     kind: str
     """The registry, or the import path of a class with `make_champion`."""
@@ -83,7 +84,9 @@ class RegistrySpec(KindSpec):
         raise Problem("names no registry", f'write "{next(iter(cls.kinds))}" or "{CLASS_EXAMPLE}"')
 
 
-PLUGINS: Final[Plugins[ModelRegistry]] = Plugins("registry", ("make_champion",))
+PLUGINS: Final[Plugins[ModelRegistry]] = Plugins(
+    "registry", ModelRegistry, "raysweep.hooks.model_registry", required=("make_champion",)
+)
 
 
 def check_registry(spec: RegistrySpec) -> None:

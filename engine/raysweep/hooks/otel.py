@@ -18,7 +18,14 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, Field
 
 from raysweep.documents.validation import Problem
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError, TrialSetup, check_package
+from raysweep.hooks.base import (
+    Callback,
+    CallbackOptions,
+    CallbackSetup,
+    SinkDownError,
+    TrialSetup,
+    check_package,
+)
 from raysweep.hooks.events import (
     CheckpointSaved,
     Report,
@@ -100,7 +107,7 @@ class _Trial:
     attempt: _Attempt | None = None
 
 
-class Otel:
+class Otel(Callback):
     """Keeps what runs, and sends what has ended in `flush`."""
 
     def __init__(self, client: httpx.Client, setup: CallbackSetup, *, max_reports: int) -> None:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from raysweep.documents.code.trainable import PYTHON_ONLY
 from raysweep.documents.kinds import CLASS_EXAMPLE, KindSpec, load_kinds
 from raysweep.documents.validation import Problem, show
-from raysweep.hooks.base import CallbackOptions, CallbackPluginOptions
+from raysweep.hooks.base import Callback, CallbackOptions, CallbackPluginOptions
 from raysweep.hooks.events import HOOKS
 from raysweep.hooks.registry import KINDS
 
@@ -23,6 +23,7 @@ class CallbackSpec(KindSpec):
 
     kinds: ClassVar[Mapping[str, type[CallbackOptions]]] = load_kinds(KINDS)
     plugin_options = CallbackPluginOptions
+    field = "callbacks"
 
     kind: str
     """The tracker, or the import path of a class."""
@@ -39,6 +40,9 @@ class CallbackSpec(KindSpec):
             return {"kind": name, "options": CallbackPluginOptions(), "held": given}
         if isinstance(given, Mapping) and given.get("held") is not None:
             return given
+        if _looks_like_one(given):
+            base = f"{type(given).__name__} is not a subclass of raysweep.hooks.Callback"
+            raise Problem(base, "make it one, with from raysweep.hooks import Callback")
         return super()._parse(given)
 
     @classmethod
@@ -55,10 +59,16 @@ class CallbackSpec(KindSpec):
 
 
 def is_callback(given: object) -> bool:
-    """Whether it is an object with a method of raysweep's callbacks, or of Ray Tune's."""
+    """Whether it is an object of raysweep's `Callback`, or of Ray Tune's."""
     if isinstance(given, type | str | Mapping | KindSpec):
         return False
-    return is_tune_callback(given) or any(callable(getattr(given, name, None)) for name in HOOKS.values())
+    return isinstance(given, Callback) or is_tune_callback(given)
+
+
+def _looks_like_one(given: object) -> bool:
+    """Whether it is an object with a method of a callback, whatever its class."""
+    has_hook = any(callable(getattr(given, name, None)) for name in HOOKS.values())
+    return is_callback(given) or (has_hook and not isinstance(given, type))
 
 
 def is_tune_callback(given: object) -> bool:
@@ -80,7 +90,7 @@ def _listed(given: Any) -> Any:
         return ()
     if isinstance(given, Iterable) and not isinstance(given, str | Mapping):
         return tuple(given)
-    if isinstance(given, str | type | Mapping | CallbackSpec) or is_callback(given):
+    if isinstance(given, str | type | Mapping | CallbackSpec) or _looks_like_one(given):
         return (given,)
     raise Problem(f"expected a list of callbacks, got {show(given)}", f'write ["mlflow", "{CLASS_EXAMPLE}"]')
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field, JsonValue
 
 from raysweep.errors import SpecError
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, needs_package
+from raysweep.hooks.base import Callback, CallbackOptions, CallbackSetup, needs_package
 from raysweep.hooks.events import Report, TrialEnd
 from raysweep.hooks.numbers import flat, numbers_of
 
@@ -59,7 +59,7 @@ class TensorBoardOptions(CallbackOptions):
         return TensorBoard(folder, is_resumed=setup.is_resumed)
 
 
-class TensorBoard:
+class TensorBoard(Callback):
     """Buffers what trials report, and writes it in `flush`, one file of a trial after the other."""
 
     def __init__(self, folder: Path, *, is_resumed: bool) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from raysweep.hooks.base import CallbackSetup
+from raysweep.hooks.base import Callback, CallbackSetup
 from raysweep.hooks.events import (
     CheckpointSaved,
     Report,
@@ -103,7 +103,7 @@ class TuneTrial:
         return hash(self.trial_id)
 
 
-class TuneCallback:
+class TuneCallback(Callback):
     """Calls the callback as Tune's event loop would."""
 
     def __init__(self, callback: Any, setup: CallbackSetup) -> None:

@@ -21,7 +21,14 @@ import orjson
 from pydantic import Field
 
 from raysweep.errors import SpecError
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError, TrialSetup, check_package
+from raysweep.hooks.base import (
+    Callback,
+    CallbackOptions,
+    CallbackSetup,
+    SinkDownError,
+    TrialSetup,
+    check_package,
+)
 from raysweep.hooks.events import CheckpointSaved, Report, TrialEnd, TrialRef, TrialStart
 from raysweep.hooks.numbers import with_iteration
 
@@ -198,7 +205,7 @@ class _Trial:
     """Whether the run could not be closed: what it holds is seen by the next process."""
 
 
-class Wandb:
+class Wandb(Callback):
     """Buffers events by trial, and writes them in `flush`."""
 
     def __init__(self, runs: Runs, *, is_shared: bool) -> None:

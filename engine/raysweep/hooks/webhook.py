@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from raysweep.documents.report_link import report_place, report_url
 from raysweep.documents.validation import Problem, show
 from raysweep.errors import SpecError
-from raysweep.hooks.base import CallbackOptions, CallbackSetup, SinkDownError
+from raysweep.hooks.base import Callback, CallbackOptions, CallbackSetup, SinkDownError
 from raysweep.hooks.events import Event, Notice, Promoted, SweepEnd, TrialEnd
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class WebhookOptions(CallbackOptions):
         return found
 
 
-class Webhook:
+class Webhook(Callback):
     """Posts one message for each occasion."""
 
     def __init__(self, options: WebhookOptions, url: str, setup: CallbackSetup, client: httpx.Client) -> None:

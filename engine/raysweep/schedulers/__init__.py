@@ -13,7 +13,6 @@ from raysweep.schedulers.base import (
     Scheduler,
     Stop,
     Verdict,
-    pauses_again,
     tell_end,
     tell_report,
 )
@@ -37,7 +36,6 @@ __all__ = [
     "load_scheduler",
     "make_judge",
     "make_scheduler",
-    "pauses_again",
     "tell_end",
     "tell_report",
 ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -127,7 +127,7 @@ class AshaOptions(ComparingOptions):
         )
 
 
-class AshaScheduler:
+class AshaScheduler(Scheduler):
     """Asynchronous successive halving over trial numbers (Li et al. 2020, arXiv:1810.05934).
 
     Args:
@@ -159,7 +159,7 @@ class AshaScheduler:
         "time_attr",
     )
 
-    moves: Final[frozenset[Move]] = frozenset({"stop"})
+    moves: frozenset[Move] = frozenset({"stop"})
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal
 
 from pydantic import JsonValue
 
@@ -91,8 +91,8 @@ class PolicySetup:
         return parse(self.param_space, self.where)
 
 
-class Scheduler(Protocol):
-    """A pure policy over trial numbers.
+class Scheduler:
+    """A pure policy over trial numbers: the base of every scheduler. As it is, each trial runs to its end.
 
     No method reads a clock, a random generator or the environment: the same calls give the same
     decisions, in this process or after `from_json(to_json())` in another. `value` is the raw metric; its
@@ -101,53 +101,57 @@ class Scheduler(Protocol):
     again that it has reported before, as after any restart from a checkpoint.
     """
 
-    @property
-    def time_attr(self) -> str:
-        """The reported value that counts as time."""
-        ...
+    time_attr: str = TRAINING_ITERATION
+    """The reported value that counts as time."""
+    max_t: float | None = None
+    """A trial that reports this time has done all its work; None: there is no such time."""
+    moves: frozenset[Move] = frozenset()
+    """What it may decide. One that decides nothing is never asked."""
+    pauses_again: bool = False
+    """Whether it pauses a trial again whenever that makes the report again at which it was paused.
 
-    @property
-    def max_t(self) -> float | None:
-        """A trial that reports this time has done all its work; None: there is no such time."""
-        ...
-
-    @property
-    def moves(self) -> frozenset[Move]:
-        """What it may decide. One that decides nothing is never asked."""
-        ...
+    So one whose checkpoint of that moment was lost can make it again before others want to continue from it.
+    """
 
     def add(self, trial: int, config: Config) -> None:
         """Make a trial known before its first report. A second `add` changes nothing."""
-        ...
 
     def report(self, trial: int, time: float, value: float) -> Decisions:
         """Decide what follows from a report of `value` at `time` (units: time attribute).
 
         Called for every report: one that changes nothing returns `NOTHING`, at the cost of a comparison.
         """
-        ...
+        return NOTHING
+
+    def report_several(self, trial: int, time: float, values: Sequence[float]) -> Decisions:
+        """The same in place of `report` in a sweep of several metrics; `values` in their order."""
+        return NOTHING
 
     def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
         """Take the last report of a trial that has completed into account, and forget the trial.
 
         None: it never reported.
         """
-        ...
+        return NOTHING
+
+    def end_several(self, trial: int, time: float | None, values: Sequence[float]) -> Decisions:
+        """The same in place of `end` in a sweep of several metrics."""
+        return self.remove(trial)
 
     def remove(self, trial: int) -> Decisions:
         """Forget a trial that was stopped, failed or was cancelled; what it recorded stays recorded."""
-        ...
+        return NOTHING
 
     def idle(self, paused: Sequence[int]) -> Decisions:
         """Decide what becomes of the paused trials, now that nothing else can run.
 
         Where none of them is resumed, all of them are stopped: no sweep waits for ever.
         """
-        ...
+        return NOTHING
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole state as JSON types (no NaN or infinity as numbers)."""
-        ...
+        return {}
 
     def from_json(self, state: dict[str, Any]) -> None:
         """Replace the state by one that `to_json` returned.
@@ -155,38 +159,6 @@ class Scheduler(Protocol):
         Raises:
             SpecError: the state belongs to a scheduler with other parameters.
         """
-        ...
-
-
-@runtime_checkable
-class SeveralMetrics(Protocol):
-    """A scheduler that compares trials by several metrics: told by these, in a sweep that has them."""
-
-    def report_several(self, trial: int, time: float, values: Sequence[float]) -> Decisions:
-        """Decide what follows from a report, in place of `report`; `values` in the order of the metrics."""
-        ...
-
-    def end_several(self, trial: int, time: float | None, values: Sequence[float]) -> Decisions:
-        """Take the last report of a trial that has completed into account, in place of `end`."""
-        ...
-
-
-@runtime_checkable
-class Insisting(Protocol):
-    """A scheduler that pauses a trial again whenever it makes the report again at which it was paused.
-
-    So one whose checkpoint of that moment was lost can make it again before others want to continue from it.
-    """
-
-    @property
-    def pauses_again(self) -> bool:
-        """Whether it does."""
-        ...
-
-
-def pauses_again(scheduler: Scheduler) -> bool:
-    """Whether a scheduler pauses a trial again at a report that it makes again."""
-    return isinstance(scheduler, Insisting) and scheduler.pauses_again
 
 
 def tell_report(
@@ -204,7 +176,7 @@ def tell_report(
     if not others:
         return scheduler.report(trial, time, value)
     known = [each for each in others if each is not None]
-    if len(known) < len(others) or not isinstance(scheduler, SeveralMetrics):
+    if len(known) < len(others):
         return NOTHING
     return scheduler.report_several(trial, time, (value, *known))
 
@@ -220,6 +192,6 @@ def tell_end(
     if not others:
         return scheduler.end(trial, time, value)
     known = [each for each in (value, *others) if each is not None]
-    if len(known) <= len(others) or not isinstance(scheduler, SeveralMetrics):
+    if len(known) <= len(others):
         return scheduler.remove(trial)
     return scheduler.end_several(trial, time, known)

@@ -8,7 +8,7 @@ Hyperparameter Optimization", IJCAI 2021, arXiv:2105.09821. Which configs run at
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from pydantic import Field
 
@@ -57,7 +57,7 @@ class DehbOptions(SchedulerOptions):
         )
 
 
-class DehbScheduler:
+class DehbScheduler(Scheduler):
     """Stops each trial at the time of its rung, which follows from its number (Awad et al. 2021).
 
     Args:
@@ -71,7 +71,7 @@ class DehbScheduler:
 
     __slots__ = ("_brackets", "_parameters", "max_t", "time_attr")
 
-    moves: Final[frozenset[Move]] = frozenset({"stop"})
+    moves: frozenset[Move] = frozenset({"stop"})
 
     def __init__(
         self, *, max_t: float = 81, reduction_factor: float = 3, time_attr: str = TRAINING_ITERATION

@@ -83,7 +83,7 @@ class FreezeThawOptions(ComparingOptions):
         )
 
 
-class FreezeThawScheduler:
+class FreezeThawScheduler(Scheduler):
     """Pauses and resumes trials by what their learning curves are expected to come to.
 
     Args:
@@ -98,7 +98,7 @@ class FreezeThawScheduler:
         SpecError: a parameter outside its range.
     """
 
-    moves: Final[frozenset[Move]] = frozenset({"stop", "pause"})
+    moves: frozenset[Move] = frozenset({"stop", "pause"})
 
     def __init__(
         self,

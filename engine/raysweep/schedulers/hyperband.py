@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -98,7 +98,7 @@ class HyperbandOptions(ComparingOptions):
         )
 
 
-class HyperBandScheduler:
+class HyperBandScheduler(Scheduler):
     """HyperBand over trial numbers (Li et al. 2018, arXiv:1603.06560).
 
     Args:
@@ -123,7 +123,7 @@ class HyperBandScheduler:
         "time_attr",
     )
 
-    moves: Final[frozenset[Move]] = frozenset({"stop", "pause"})
+    moves: frozenset[Move] = frozenset({"stop", "pause"})
 
     def __init__(
         self,

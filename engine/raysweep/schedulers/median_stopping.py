@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right, insort
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -100,7 +100,7 @@ class MedianStoppingOptions(ComparingOptions):
         )
 
 
-class MedianScheduler:
+class MedianScheduler(Scheduler):
     """The median stopping rule over trial numbers (Golovin et al. 2017).
 
     Args:
@@ -125,7 +125,7 @@ class MedianScheduler:
         "time_attr",
     )
 
-    max_t: Final = None
+    max_t = None
 
     def __init__(
         self,

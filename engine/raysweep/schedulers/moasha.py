@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -92,7 +92,7 @@ class MoashaOptions(SchedulerOptions):
         )
 
 
-class MoashaScheduler:
+class MoashaScheduler(Scheduler):
     """Asynchronous successive halving of several metrics, over trial numbers (arXiv:2106.12639).
 
     Args:
@@ -110,7 +110,7 @@ class MoashaScheduler:
 
     __slots__ = ("_brackets", "_cumulative", "_eta", "_parameters", "_seed", "_signs", "max_t", "time_attr")
 
-    moves: Final[frozenset[Move]] = frozenset({"stop"})
+    moves: frozenset[Move] = frozenset({"stop"})
 
     def __init__(
         self,

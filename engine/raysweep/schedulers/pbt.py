@@ -172,7 +172,7 @@ def _check_explored(space: Mapping[str, Any], names: tuple[str, ...] | None) -> 
         )
 
 
-class PbtScheduler:
+class PbtScheduler(Scheduler):
     """Population based training over trial numbers (Jaderberg et al. 2017, arXiv:1711.09846).
 
     Args:
@@ -184,7 +184,7 @@ class PbtScheduler:
     """
 
     kind: ClassVar[str] = "pbt"
-    pauses_again: ClassVar[bool] = True
+    pauses_again = True
 
     __slots__ = (
         "_members",

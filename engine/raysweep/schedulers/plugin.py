@@ -25,9 +25,7 @@ from raysweep.schedulers.base import (
     Verdict,
 )
 
-PLUGINS: Final[Plugins[Scheduler]] = Plugins(
-    "scheduler", ("add", "report", "end", "remove", "idle", "to_json", "from_json")
-)
+PLUGINS: Final[Plugins[Scheduler]] = Plugins("scheduler", Scheduler, "raysweep.schedulers")
 _MOVES: Final[dict[type, Move]] = {
     Stop: "stop",
     Pause: "pause",
@@ -37,14 +35,14 @@ _MOVES: Final[dict[type, Move]] = {
 }
 
 
-class PluginScheduler:
+class PluginScheduler(Scheduler):
     """Wraps a scheduler of a class that was loaded. What it raises ends the sweep, resumably.
 
     Raises:
         SpecError: the class was not loaded, its options do not fit, or it cannot be made from them.
     """
 
-    __slots__ = ("_inner", "_kind", "max_t", "moves", "time_attr")
+    __slots__ = ("_inner", "_kind", "max_t", "moves", "pauses_again", "time_attr")
 
     def __init__(self, kind: str, options: PluginOptions, setup: PolicySetup) -> None:
         self._kind = kind
@@ -62,6 +60,7 @@ class PluginScheduler:
                 self._kind, "moves", moves, f"a set of some of {sorted(set(_MOVES.values()))}"
             )
         self.moves: frozenset[Move] = frozenset(moves)
+        self.pauses_again = bool(self._read("pauses_again"))
 
     def add(self, trial: int, config: Config) -> None:
         """Make a trial known."""
@@ -74,6 +73,14 @@ class PluginScheduler:
     def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
         """Take the last report of a trial that has completed into account, and forget the trial."""
         return self._decide("end", trial, time, value)
+
+    def report_several(self, trial: int, time: float, values: Sequence[float]) -> Decisions:
+        """Decide what follows from a report of several metrics."""
+        return self._decide("report_several", trial, time, tuple(values))
+
+    def end_several(self, trial: int, time: float | None, values: Sequence[float]) -> Decisions:
+        """Take the last report of a trial that has completed into account, and forget the trial."""
+        return self._decide("end_several", trial, time, tuple(values))
 
     def remove(self, trial: int) -> Decisions:
         """Forget a trial."""

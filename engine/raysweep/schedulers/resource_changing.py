@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -97,7 +97,7 @@ class ResourceChangingOptions(SchedulerOptions):
         )
 
 
-class ResourceChangingScheduler:
+class ResourceChangingScheduler(Scheduler):
     """Shares `total` out among the trials that have not ended, and asks another one who stops.
 
     Args:
@@ -122,19 +122,19 @@ class ResourceChangingScheduler:
             "most": None if most is None else float(most),
             "interval": float(interval),
         }
-        self.moves: Final[frozenset[Move]] = base.moves | {"exploit"}
+        self.moves: frozenset[Move] = base.moves | {"exploit"}
         # Of the trials that have not ended: the config, the share at first, the time of the last change.
         self._configs: dict[int, Config] = {}
         self._least: dict[int, float] = {}
         self._changed_at: dict[int, float] = {}
 
     @property
-    def time_attr(self) -> str:
+    def time_attr(self) -> str:  # type: ignore[override]
         """The base's."""
         return self._base.time_attr
 
     @property
-    def max_t(self) -> float | None:
+    def max_t(self) -> float | None:  # type: ignore[override]
         """The base's."""
         return self._base.max_t
 

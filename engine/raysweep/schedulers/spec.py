@@ -20,6 +20,7 @@ class SchedulerSpec(KindSpec):
 
     kinds: ClassVar[Mapping[str, type[SchedulerOptions]]] = load_kinds(KINDS)
     plugin_options = SchedulerPluginOptions
+    field = "scheduler"
 
     kind: str = DEFAULT
     """The scheduling algorithm."""

@@ -4,21 +4,11 @@ Each searcher is one file of this room, with its options. An algorithm that need
 the options import it in `make`.
 """
 
-from raysweep.search.base import (
-    Judging,
-    Result,
-    Searcher,
-    SearchSetup,
-    TrialEnd,
-    result_of,
-    tell_end,
-    tell_rung,
-)
+from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, result_of, tell_end
 from raysweep.search.machinery.warm_start import WarmStart
 from raysweep.search.making import load_searcher, make_searcher
 
 __all__ = [
-    "Judging",
     "Result",
     "SearchSetup",
     "Searcher",
@@ -28,5 +18,4 @@ __all__ = [
     "make_searcher",
     "result_of",
     "tell_end",
-    "tell_rung",
 ]

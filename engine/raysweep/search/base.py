@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from raysweep.schedulers.base import PolicySetup
 from raysweep.schedulers.spec import SchedulerSpec
@@ -21,14 +21,14 @@ of the user's own is not told of it.
 
 
 End = TrialEnd | Literal["infeasible"]
-"""The same, with what `Avoiding` searchers receive: `infeasible`, a trial that failed by its config."""
+"""The same, with `infeasible`, a trial that failed by its config."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSetup(PolicySetup):
     """What a searcher is made from, beside its options; made anew at each resume, with what is asked then.
 
-    `constraints`: what results have to satisfy, as the spec has it. See `Judging` for these and `modes`.
+    `constraints`: what results have to satisfy, as the spec has it; see `Searcher.tell_result`.
     `scheduler`: which decides about the trials.
     """
 
@@ -84,83 +84,95 @@ def result_of(
     return None if value is None else Result(value, violations, others, cost)
 
 
-class Searcher(Protocol):
-    """Suggests configs. Asked for 0, 1, 2, … in this order.
+class Searcher:
+    """Suggests configs: the base of every searcher. Asked for 0, 1, 2, … in this order.
 
     `ask(n)` is a function of the spec, the seed, n and what was asked, restored and told before: a
     searcher that is rebuilt by `restore` and `tell` continues as the one that was never interrupted. An ask
-    that raises has changed nothing.
+    that raises has changed nothing. Every method but `ask` does nothing, or what is said
+    there. A subclass may have properties in place of the attributes.
     """
 
-    @property
-    def total(self) -> int | None:
-        """How many configs there will be; None where that is not known."""
-        ...
+    total: int | None = None
+    """How many configs there will be; None where that is not known."""
+    is_adaptive: bool = False
+    """Whether asks depend on tells (then asking far ahead costs quality)."""
+    note: str | None = None
+    """One line for the user where fewer configs exist than were asked for."""
+    substitution: str | None = None
+    """One line for the user: what it does in place of what was asked for, and why."""
 
     @property
-    def is_adaptive(self) -> bool:
-        """Whether asks depend on tells (then asking far ahead costs quality)."""
-        ...
+    def judges(self) -> bool:
+        """Whether it makes use of all that a result has: see `tell_result`."""
+        return type(self).tell_result is not Searcher.tell_result
 
     @property
-    def note(self) -> str | None:
-        """One line for the user where fewer configs exist than were asked for."""
-        ...
+    def knows_givens(self) -> bool:
+        """Whether it makes a difference to it that it did not suggest a config: see `take_given`."""
+        return type(self).take_given is not Searcher.take_given
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`; None if there are no more."""
-        ...
+        raise NotImplementedError
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """Take note of a config that an earlier run asked for. Samples nothing.
 
         Of a config that could not be made (a function of the user raised), this is what had been drawn.
         """
-        ...
+
+    def replay_failed(self, number: int) -> None:
+        """The same where an ask raised and gave nothing at all: one that draws in order raises once more."""
+
+    def take_given(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that it did not suggest: a point, a champion's, an anchor's.
+
+        Called in place of `ask` for this number, and again in place of `restore` when it is rebuilt. It is
+        restored unless this is overridden.
+        """
+        self.restore(number, config)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended. `value` is the raw metric; None if it never reported."""
-        ...
+
+    def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
+        """The same of a trial with a value, where there is more to say: constraints, several metrics, a cost,
+        the spread of repeats. Unless this is overridden, it is told as failed where it breaks a constraint,
+        and else the first metric.
+        """
+        if result.penalty:
+            self.tell(number, None, "failed")
+        else:
+            self.tell(number, result.value, state)
+
+    def tell_infeasible(self, number: int) -> None:
+        """Report a trial that failed by its config, near to which others would fail, too.
+
+        That is one that ran out of memory or needs what no node has, whose metric was not finite, whose code
+        failed in its retry as well, or that raised `raysweep.Infeasible`. It is told as failed unless this is
+        overridden.
+        """
+        self.tell(number, None, "failed")
+
+    def tell_rung(self, number: int, time: float, value: float) -> None:
+        """Report what a trial had reached at a time (of the scheduler's `time_attr`), before its end."""
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep, before the first ask. Its config fits the space."""
-        ...
-
-
-@runtime_checkable
-class Judging(Protocol):
-    """A searcher that knows constraints, several metrics, costs and the spread of repeats.
-
-    Any other is told that a trial which breaks a constraint has failed, and of several metrics the first.
-    """
-
-    def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
-        """Report how a trial with a value ended, in place of `tell`, where there is more to say."""
-        ...
 
     def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
-        """The same in place of `tell_earlier`."""
-        ...
+        """The same where there is more to say; one that breaks a constraint is left out if not overridden."""
+        if not result.penalty:
+            self.tell_earlier(config, result.value)
 
-
-@runtime_checkable
-class Avoiding(Protocol):
-    """A searcher that learns from trials that failed by their config: others near to it would fail, too.
-
-    Any other is told that the trial has failed.
-    """
-
-    def tell_infeasible(self, number: int) -> None:
-        """Report a trial that failed by its config, in place of `tell`.
-
-        That is one that ran out of memory or needs what no node has, whose metric was not finite, whose code
-        failed in its retry as well, or that raised `raysweep.Infeasible`.
-        """
-        ...
+    def take_remark(self) -> str | None:
+        """Return one line for the user, once; None where there is none. A rebuilt one says it again."""
+        return None
 
 
 def tell_end(searcher: Searcher, number: int, result: Result | None, *, state: End) -> None:
-    """Tell a searcher how a trial ended, as much of it as it wants to know.
+    """Tell a searcher how a trial ended.
 
     Args:
         searcher: who is told.
@@ -169,108 +181,21 @@ def tell_end(searcher: Searcher, number: int, result: Result | None, *, state: E
         state: how it ended.
     """
     if state == "infeasible":
-        if isinstance(searcher, Avoiding):
-            searcher.tell_infeasible(number)
-            return
-        state = "failed"
-    if result is None:
+        searcher.tell_infeasible(number)
+    elif result is None:
         searcher.tell(number, None, state)
-    elif not result.is_plain and isinstance(searcher, Judging):
-        searcher.tell_result(number, result, state)
-    elif result.penalty:
-        searcher.tell(number, None, "failed")
-    else:
+    elif result.is_plain:
         searcher.tell(number, result.value, state)
+    else:
+        searcher.tell_result(number, result, state)
 
 
 def tell_earlier(searcher: Searcher, config: dict[str, Any], result: Result) -> None:
     """Tell a searcher of a trial of an earlier sweep, before the first ask; see `tell_end`."""
-    if not result.is_plain and isinstance(searcher, Judging):
-        searcher.tell_earlier_result(config, result)
-    elif not result.penalty:
+    if result.is_plain:
         searcher.tell_earlier(config, result.value)
-
-
-@runtime_checkable
-class Following(Protocol):
-    """A searcher that learns from trials on the way: told whenever the scheduler compares one."""
-
-    def tell_rung(self, number: int, time: float, value: float) -> None:
-        """Report what a trial had reached at a time (of the scheduler's `time_attr`), before its end."""
-        ...
-
-
-def tell_rung(searcher: Searcher, number: int, time: float, value: float) -> None:
-    """Tell a searcher what a trial had reached, if it wants to know."""
-    if isinstance(searcher, Following):
-        searcher.tell_rung(number, time, value)
-
-
-@runtime_checkable
-class Adopter(Protocol):
-    """A searcher to which it makes a difference whether a config is its own suggestion.
-
-    Any other receives both by `restore`.
-    """
-
-    def take_given(self, number: int, config: dict[str, Any]) -> None:
-        """Take note of a config that it did not suggest: a point, a champion's, an anchor's.
-
-        Called in place of `ask` for this number, and again in place of `restore` when it is rebuilt.
-        """
-        ...
-
-
-def take_given(searcher: Searcher, number: int, config: dict[str, Any]) -> None:
-    """Have a searcher take note of a config that it did not suggest, as trial `number`."""
-    if isinstance(searcher, Adopter):
-        searcher.take_given(number, config)
     else:
-        searcher.restore(number, config)
-
-
-@runtime_checkable
-class Replaying(Protocol):
-    """A searcher that is asked again when it is rebuilt, also for what it could not give."""
-
-    def replay_failed(self, number: int) -> None:
-        """Have it fail once more, in place of `restore`, where an ask gave nothing at all."""
-        ...
-
-
-def replay_failed(searcher: Searcher, number: int) -> None:
-    """Let a rebuilt searcher know of an ask that raised, if that may have changed anything in it."""
-    if isinstance(searcher, Replaying):
-        searcher.replay_failed(number)
-
-
-@runtime_checkable
-class Substituting(Protocol):
-    """A searcher that may do something else than what was asked for, with a note."""
-
-    @property
-    def substitution(self) -> str | None:
-        """One line for the user: what takes the place of what, and why; None where nothing does."""
-        ...
-
-
-def substitution_of(searcher: Searcher) -> str | None:
-    """Return what a searcher says that it does instead; None of one that says nothing."""
-    return searcher.substitution if isinstance(searcher, Substituting) else None
-
-
-@runtime_checkable
-class Remarking(Protocol):
-    """A searcher that has something to say in the middle of a sweep."""
-
-    def take_remark(self) -> str | None:
-        """Return one line for the user, once; None where there is none. A rebuilt one says it again."""
-        ...
-
-
-def take_remark(searcher: Searcher) -> str | None:
-    """Return what a searcher has to say now; None of one that never does."""
-    return searcher.take_remark() if isinstance(searcher, Remarking) else None
+        searcher.tell_earlier_result(config, result)
 
 
 def derived_seed(seed: int, number: int, attempt: int = 0) -> int:

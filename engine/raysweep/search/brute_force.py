@@ -29,7 +29,7 @@ class BruteForceOptions(SearchOptions):
         return BruteForceSearcher(setup.space, setup.num_samples, setup.seed)
 
 
-class BruteForceSearcher:
+class BruteForceSearcher(Searcher):
     """All configs once, then all again, `num_samples` times, each time in another order.
 
     The config of trial n is a function of the seed and n: of a sweep that is ended early, the configs that

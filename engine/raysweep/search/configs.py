@@ -46,7 +46,7 @@ class ConfigsOptions(SearchOptions):
         return ConfigSearcher(self, setup.seed)
 
 
-class ConfigSearcher:
+class ConfigSearcher(Searcher):
     """All configs under the first seed, then all under the second, …
 
     Args:

@@ -41,7 +41,7 @@ LEFT_OPEN: Final[Mapping[str, SearchOptions]] = {"auto": OpenAutoOptions(), "ran
 """The options of a search that is left open, by kind. What adapts is for a sweep that can learn."""
 
 
-class OpenSearcher:
+class OpenSearcher(Searcher):
     """Asks one searcher for the first configs, and another for all that follow, which learns of these then.
 
     Args:
@@ -60,7 +60,7 @@ class OpenSearcher:
         self.total = first.total
 
     @property
-    def note(self) -> str | None:
+    def note(self) -> str | None:  # type: ignore[override]
         """See `Searcher`."""
         return self._first.note
 

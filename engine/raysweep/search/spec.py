@@ -25,6 +25,7 @@ class SearchSpec(KindSpec):
 
     kinds: ClassVar[Mapping[str, type[SearchOptions]]] = load_kinds(KINDS)
     plugin_options = SearcherPluginOptions
+    field = "search"
 
     kind: str = DEFAULT
     """The search algorithm. Left open, it is `auto` where a sweep is long enough to learn, else `random`."""

@@ -86,7 +86,7 @@ def check_repeatable(make: Callable[[], Searcher]) -> None:
             return
 
 
-class RaySearcher:
+class RaySearcher(Searcher):
     """Asks and tells one searcher of Ray Tune's.
 
     It is told final results only. Where it has nothing to suggest for the moment, which in Ray Tune means to

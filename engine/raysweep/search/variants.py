@@ -77,7 +77,7 @@ class GridOptions(VariantOptions):
         return VariantSearcher(space, setup.num_samples, setup.seed, is_distinct=self.distinct)
 
 
-class VariantSearcher:
+class VariantSearcher(Searcher):
     """Random search over a grid.
 
     `ask(n)` depends on the seed and n. Each point of the grid gets `num_samples` samples, as in Ray Tune.
@@ -129,12 +129,12 @@ class VariantSearcher:
         self._found: set[int] = set()
 
     @property
-    def total(self) -> int | None:
+    def total(self) -> int | None:  # type: ignore[override]
         """How many configs there will be, as far as that is known."""
         return self._rounds.total
 
     @property
-    def note(self) -> str | None:
+    def note(self) -> str | None:  # type: ignore[override]
         """See `Searcher`."""
         left_out = self._rounds.left_out
         if not left_out:

@@ -131,7 +131,7 @@ def test_a_detached_pipeline_is_refused_with_its_registry_before_anything_is_sub
     monkeypatch.setattr("raysweep.cli.remote.run", lambda *_, **__: pytest.fail("submitted"))
     night = write(tmp_path, gate={"seeds": 2}, registry="tests.unit.cli.nights:Nights")
     ran = cli("pipeline", night, "--key", "k", "--detach", "--address", "http://head:8265")
-    assert (ran.code, "has no make_champion" in ran.err) == (2, True)
+    assert (ran.code, "is not a subclass of raysweep.hooks.model_registry" in ran.err) == (2, True)
 
 
 # --- an unfinished sibling

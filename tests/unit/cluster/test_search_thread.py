@@ -33,7 +33,7 @@ SPEC = SweepSpec.from_any(
 )
 
 
-class Recorder:
+class Recorder(Searcher):
     """A searcher that says what it was told before each ask; asks wait until they may continue."""
 
     total: int | None = None

@@ -7,18 +7,17 @@ from typing import Any
 
 from raysweep.core import SweepState
 from raysweep.core.vocabulary import commands as cmd
-from raysweep.schedulers import NOTHING, Decisions, Exploit, Pause, Verdict
-from raysweep.schedulers.fifo import FifoScheduler
+from raysweep.schedulers import NOTHING, Decisions, Exploit, Pause, Scheduler, Verdict
 from tests.unit.core.sweep import Commands, Sweep, running, stop_trial
 
 LATE = {"asha": {"max_t": 1000, "grace_period": 999}}
 OTHER = {"x": 0.5}
 
 
-class Scripted(FifoScheduler):
+class Scripted(Scheduler):
     """Decides what the test has put into `says`, once, and `on_idle`; notes what it is told."""
 
-    moves = frozenset({"stop", "pause", "exploit"})  # type: ignore[assignment]
+    moves = frozenset({"stop", "pause", "exploit"})
 
     def __init__(self) -> None:
         self.says: Decisions = NOTHING

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import Any
 
 from raysweep.core.vocabulary.failures import Failure
+from raysweep.search import Searcher as Base
 from raysweep.specs import SweepSpec
 
 METRIC = "loss"
@@ -30,7 +31,7 @@ def make_spec(**fields: Any) -> SweepSpec:
     return SweepSpec.model_validate(plain | fields)
 
 
-class Searcher:
+class Searcher(Base):
     """Deterministic. An adaptive one suggests what depends on everything it was told.
 
     `heeds_order`: and on the order in which it was asked and told.

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from raysweep.hooks import SinkDownError
+from raysweep.hooks import Callback, SinkDownError
 
 
 class Options(BaseModel):
@@ -19,7 +19,7 @@ class Options(BaseModel):
     at: int = 5
 
 
-class Writes:
+class Writes(Callback):
     """Writes the ids of its events to a file, a line each; `does` one odd thing at event number `at`."""
 
     Options = Options
@@ -58,7 +58,7 @@ class Writes:
     on_sweep_start = on_trial_start = on_report = on_checkpoint = on_trial_end = on_sweep_end = take
 
 
-class HasNoHook:
+class HasNoHook(Callback):
     def __init__(self, options: Any, setup: Any) -> None:
         pass
 

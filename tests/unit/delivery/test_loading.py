@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import RaysweepError, SpecError
+from raysweep.hooks import Callback
 from raysweep.hooks.loading import load_callbacks, names_of
 from raysweep.jobs.code.portable import check_portable
 from raysweep.specs import SweepSpec
@@ -20,7 +21,7 @@ def spec_with(*callbacks: Any, **fields: Any) -> SweepSpec:
     return SweepSpec(name="n", trainable="m:f", param_space={"x": 1}, callbacks=callbacks, **fields)
 
 
-class Unpicklable:
+class Unpicklable(Callback):
     def __init__(self) -> None:
         self.lock = threading.Lock()
 

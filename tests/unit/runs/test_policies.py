@@ -106,8 +106,8 @@ def test_a_spec_imports_nothing() -> None:
         ("scheduler", f"{HERE}:StopsOd", "did you mean 'StopsOdd'?"),
         ("scheduler", f"{HERE}:function", "is a function, not a class"),
         ("scheduler", f"{HERE}:not_a_class", "is a int, which cannot be called"),
-        ("scheduler", f"{HERE}:NoState", "has no report, end, remove, idle, to_json and from_json"),
-        ("scheduler", f"{HERE}:Draws", "has no add, report, end, remove, idle, to_json and from_json"),
+        ("scheduler", f"{HERE}:LooksLikeOne", "is not a subclass of raysweep.schedulers.Scheduler"),
+        ("scheduler", f"{HERE}:Draws", "is not a subclass of raysweep.schedulers.Scheduler"),
         ("scheduler", f"{HERE}:Temporary", "sets resumable = False"),
         ("scheduler", f"{HERE}:Timeless", "time_attr of 'tests.unit.plugins:Timeless' gave ''"),
         ("scheduler", f"{HERE}:Mover", "not a set of some of ['exploit', 'pause', 'stop']"),
@@ -127,7 +127,11 @@ def test_a_spec_imports_nothing() -> None:
             "failed in __init__: RuntimeError: no",
         ),
         ("scheduler", {f"{HERE}:StopsOdd": {"does": "keeps a set"}}, "to_json of"),
-        ("search", f"{HERE}:StopsOdd", "search: 'tests.unit.plugins:StopsOdd' has no ask, restore, tell and"),
+        (
+            "search",
+            f"{HERE}:StopsOdd",
+            "'tests.unit.plugins:StopsOdd' is not a subclass of raysweep.search.Searcher",
+        ),
         (
             "search",
             f"{HERE}:Undecided",

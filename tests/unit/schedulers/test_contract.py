@@ -24,7 +24,6 @@ from raysweep.schedulers import (
 from raysweep.schedulers.asha import AshaScheduler
 from raysweep.schedulers.base import Config
 from raysweep.schedulers.dehb import DehbScheduler
-from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.schedulers.freeze_thaw import FreezeThawScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.machinery.promotion import PromotionScheduler
@@ -43,7 +42,7 @@ from tests import policies
 
 class TestFifo(SchedulerContract):
     def make_scheduler(self) -> Scheduler:
-        return FifoScheduler()
+        return Scheduler()
 
 
 class TestAsha(SchedulerContract):
@@ -201,7 +200,7 @@ def test_the_suites_play_what_the_registry_makes(kind: str) -> None:
     assert made <= played
 
 
-class Mixed:
+class Mixed(Scheduler):
     """Pauses at report 2, exploits at 4, stops from 6 on what is bad; with one fault at a time."""
 
     time_attr = "training_iteration"

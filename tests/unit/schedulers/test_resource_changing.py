@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import NOTHING, Resize, Stop, make_scheduler
+from raysweep.schedulers import NOTHING, Resize, Scheduler, Stop, make_scheduler
 from raysweep.schedulers.asha import AshaScheduler
-from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.schedulers.resource_changing import ResourceChangingScheduler
 from raysweep.simulate import simulate
@@ -35,7 +34,7 @@ def spec(scheduler: dict[str, Any] | None = None, **fields: Any) -> SweepSpec:
 
 
 def begun(trials: int, **options: Any) -> ResourceChangingScheduler:
-    base = FifoScheduler()
+    base = Scheduler()
     found = ResourceChangingScheduler(base=base, param=("threads",), **{"total": 8, "interval": 2} | options)
     for trial in range(trials):
         found.add(trial, {"threads": 1})

@@ -123,7 +123,7 @@ def test_the_failure_is_the_functions_own() -> None:
 def test_a_searchers_own_error_costs_one_trial_too() -> None:
     """Nothing had been drawn then, and nothing is noted."""
 
-    class Broken:
+    class Broken(Searcher):
         total = None
         is_adaptive = False
         note = None

@@ -12,7 +12,7 @@ from scipy import integrate
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.errors import SpecError
-from raysweep.search import Searcher, make_searcher, tell_rung
+from raysweep.search import Searcher, make_searcher
 from raysweep.search.bohb import BohbModel, BohbOptions, Density
 from raysweep.specs import SweepSpec
 from tests.unit.core.sweep import running
@@ -131,7 +131,7 @@ def test_rungs_reach_the_model_through_all_that_stands_before_it() -> None:
         assert configs == [untold.ask(number) for number in range(30)]
         for number, config in enumerate(configs):
             assert config is not None
-            tell_rung(told, number, 1.0, config["x"])
+            told.tell_rung(number, 1.0, config["x"])
         for each in (told, untold):
             for number in range(30):
                 each.tell(number, 0.0, "stopped")
@@ -184,7 +184,7 @@ def test_relations_are_honoured() -> None:
         config = found.ask(number)
         assert config is not None
         assert config["low"] < config["high"]
-        tell_rung(found, number, 1.0, config["high"])
+        found.tell_rung(number, 1.0, config["high"])
 
 
 def test_without_a_number_it_goes_on_as_one_of_many_samples_does() -> None:
@@ -192,7 +192,7 @@ def test_without_a_number_it_goes_on_as_one_of_many_samples_does() -> None:
     for each in (endless, many):
         for number in range(20):
             each.ask(number)
-            tell_rung(each, number, 1.0, number / 20)
+            each.tell_rung(number, 1.0, number / 20)
     assert endless.total is None
     assert [endless.ask(number) for number in range(20, 30)] == [many.ask(number) for number in range(20, 30)]
 
@@ -203,7 +203,7 @@ def test_of_branches_it_models_what_every_config_has() -> None:
     configs = [found.ask(number) for number in range(40)]
     for number, config in enumerate(configs):
         assert config is not None
-        tell_rung(found, number, 1.0, config["x"] + ("b" in config["m"]))
+        found.tell_rung(number, 1.0, config["x"] + ("b" in config["m"]))
     later = [config for number in range(40, 80) if (config := found.ask(number)) is not None]
     assert {frozenset(config["m"]) for config in later} <= {frozenset("a"), frozenset("b")}
     assert sum("a" in config["m"] for config in later) > 25

@@ -306,7 +306,7 @@ def test_another_optuna_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_repeats_cost_their_mean() -> None:
     told: list[Any] = []
 
-    class Inner:
+    class Inner(Searcher):
         total, note, is_adaptive = 9, None, True
 
         def ask(self, number: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.runs.policies import load_policies
 from raysweep.search import Searcher, WarmStart, make_searcher, tell_end
-from raysweep.search.base import Result, take_remark
+from raysweep.search.base import Result
 from raysweep.search.machinery.anchors import Anchors
 from raysweep.search.spec import SearchSpec
 from raysweep.simulate import Simulated
@@ -108,7 +108,7 @@ def test_a_searcher_of_rays_learns_from_what_it_was_given_and_did_not_suggest() 
     config = found.ask(4)
     assert config is not None
     assert abs(config["x"] - 0.4) <= 0.05, "near to what it was told of last"
-    assert take_remark(found) is None
+    assert found.take_remark() is None
 
 
 def test_one_that_cannot_be_told_of_it_goes_on_without_and_says_so_once() -> None:
@@ -117,7 +117,7 @@ def test_one_that_cannot_be_told_of_it_goes_on_without_and_says_so_once() -> Non
     found.tell(0, 0.1, "completed")
     found.tell(1, 0.2, "completed")
     said = "search: Climbs cannot receive configs that it did not suggest: it does not learn from these"
-    assert take_remark(found) == said
+    assert found.take_remark() == said
     assert found.ask(2) == blank.ask(0), "as if they had never been"
 
 

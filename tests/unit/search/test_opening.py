@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from raysweep.search import make_searcher
-from raysweep.search.base import substitution_of
 from raysweep.search.random_then_auto import STARTUP
 from raysweep.search.variants import VariantSearcher
 from raysweep.simulate import simulate
@@ -71,10 +70,10 @@ def test_who_did_not_ask_for_auto_is_not_told_what_it_lacks(monkeypatch: pytest.
     monkeypatch.setattr(
         "raysweep.search.models.auto._is_there", lambda package: False
     )  # this environment has all
-    assert "torch and scipy are not installed" in str(substitution_of(make_searcher(spec(search="auto"), 1)))
+    assert "torch and scipy are not installed" in str(make_searcher(spec(search="auto"), 1).substitution)
     searcher = make_searcher(spec(), 1)
     play(searcher, 14)
-    assert substitution_of(searcher) is None
+    assert searcher.substitution is None
 
 
 def test_a_short_sweep_and_a_first_config_import_no_model() -> None:

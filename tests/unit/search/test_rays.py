@@ -17,7 +17,6 @@ from raysweep.runs.ownership.replay import read_state
 from raysweep.runs.ownership.sweep_claim import in_order
 from raysweep.runs.policies import load_policies
 from raysweep.search import Searcher, load_searcher, make_searcher
-from raysweep.search.base import replay_failed, take_remark
 from raysweep.search.machinery.anchors import AnchoredSearcher
 from raysweep.search.machinery.asking import ask_configs
 from raysweep.search.tune_searcher import BREACHES
@@ -120,8 +119,8 @@ def test_one_that_raised_when_it_had_drawn_goes_on_after_a_kill(repeat: int | No
 
 def test_one_that_raised_in_passing_goes_on_and_a_note_says_so() -> None:
     asked = searcher(CLIMBS)
-    replay_failed(asked, 0)
-    remark = take_remark(asked)
+    asked.replay_failed(0)
+    remark = asked.take_remark()
     assert remark is not None
     assert "raised for trial 0, and asked again suggests" in remark
 
@@ -130,7 +129,7 @@ def test_one_that_raised_is_asked_again_when_it_is_rebuilt() -> None:
     rebuilt = searcher(f"{HERE}:Raises")
     for number in range(3):
         rebuilt.ask(number)
-    replay_failed(rebuilt, 3)
+    rebuilt.replay_failed(3)
     assert rebuilt.ask(4) == searcher_at(f"{HERE}:Raises", 4)
 
 
@@ -148,7 +147,7 @@ def test_what_it_remarks_is_said_with_repeats_and_with_anchors_too() -> None:
     notes = simulate(swept, Curve("none"), slots=8).outcome.notes
     assert [note for note in notes if "has nothing to suggest while trials run" in note]
     anchored = AnchoredSearcher(lambda: searcher(f"{HERE}:Waits"), (), (), None, is_max=False)
-    remarks = [(anchored.ask(number), take_remark(anchored))[1] for number in range(6)]
+    remarks = [(anchored.ask(number), anchored.take_remark())[1] for number in range(6)]
     assert [remark for remark in remarks if remark and "has nothing to suggest" in remark]
 
 
@@ -238,7 +237,7 @@ def test_a_suggestion_that_breaks_a_relation_is_told_as_the_worst_result_so_far(
     assert max(first["x"], second["x"]) < 0.5
     assert told == []
     said = "search: Stubborn suggests what breaks where, 20 times in a row: some trials are drawn at random"
-    assert take_remark(found) == said
+    assert found.take_remark() == said
     found.tell(0, 1.0, "completed")
     breaches = [f"0.{n}" if n else "0" for n in range(BREACHES)]
     assert told[:BREACHES] == [(name, 1.0) for name in breaches]
@@ -294,13 +293,13 @@ def test_values_out_of_their_domain_run_at_its_bound_and_are_noted() -> None:
     space = {"x": {"uniform": [0, 1]}, "n": {"randint": [1, 5]}}
     found = searcher(f"{HERE}:Overshoots", param_space=space, num_samples=30)
     assert [found.ask(0), found.ask(1)] == [{"x": 1.0, "n": 4}, {"x": 0.0, "n": 1}]
-    remark = take_remark(found)
+    remark = found.take_remark()
     assert remark is not None
     assert "suggested a value outside param_space: such trials run at the nearest bound" in remark
     assert "the last: n = 9, outside 1 to 4" in remark
     for number in range(2, 10):
         found.ask(number)
-    assert "suggested 10 values outside" in str(take_remark(found))
+    assert "suggested 10 values outside" in str(found.take_remark())
 
 
 def test_an_object_is_refused_with_the_line_to_write() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from raysweep.errors import SampleFromError
 from raysweep.search import Searcher, WarmStart, make_searcher
-from raysweep.search.base import replay_failed
 from raysweep.search.machinery.asking import ask_configs
 from raysweep.specs import SweepSpec
 from raysweep.testing.searcher_contract import SearcherContract
@@ -195,7 +194,7 @@ def test_configs_that_cannot_be_made_cost_their_own_trials() -> None:
 def test_an_ask_that_gives_nothing_is_passed_over_also_after_a_restart() -> None:
     from raysweep.search.machinery.scaled import Part, ScaledSearcher
 
-    class Odd:
+    class Odd(Searcher):
         is_adaptive, note, total = False, None, None
 
         def ask(self, number: int) -> Config:
@@ -216,7 +215,7 @@ def test_an_ask_that_gives_nothing_is_passed_over_also_after_a_restart() -> None
     assert first.ask(2) == {"x": 2, "rows": 1}
     again = fresh()
     again.restore(0, {"x": 0, "rows": 1})
-    replay_failed(again, 1)
+    again.replay_failed(1)
     again.restore(2, {"x": 2, "rows": 1})
     assert again.ask(3) == first.ask(3) == {"x": 3, "rows": 1}
     assert again.ask(4) is None

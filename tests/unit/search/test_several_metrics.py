@@ -216,7 +216,7 @@ def test_earlier_results_are_told_with_all_their_metrics() -> None:
     assert len({config["x"] for config in found}) > 3, "of all of which none beats another"
 
 
-class OneMetric:
+class OneMetric(Searcher):
     """A searcher that adapts, and is told of one value."""
 
     is_adaptive, total, note = True, None, None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
-from raysweep.search import load_searcher, make_searcher
+from raysweep.search import Searcher, load_searcher, make_searcher
 from raysweep.search.machinery.warm_start import refit
 from raysweep.search.spec import SearchSpec
 from raysweep.simulate import simulate
@@ -205,7 +205,7 @@ def test_an_earlier_nights_config_that_breaks_it_is_left_out() -> None:
     assert refit(make_spec().space, {"low": 0.1, "high": 0.9}) == {"low": 0.1, "high": 0.9}
 
 
-class Sampler:
+class Sampler(Searcher):
     """A searcher of a user's own; `sample` of its space honours `where`."""
 
     is_adaptive = True

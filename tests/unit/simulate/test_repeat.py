@@ -17,7 +17,7 @@ from raysweep.core import SweepState, step
 from raysweep.core.seeds import trial_seed
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome
-from raysweep.search import SearchSetup, TrialEnd
+from raysweep.search import Searcher, SearchSetup, TrialEnd
 from raysweep.search.base import Result
 from raysweep.search.machinery.repeat import Repeat, RepeatSearcher
 from raysweep.simulate import Kill, Simulated, simulate
@@ -162,7 +162,7 @@ def test_a_deadline_leaves_configs_incomplete() -> None:
     assert states == sorted(states)
 
 
-class Listening:
+class Listening(Searcher):
     """Notes what it is told."""
 
     is_adaptive, total, note = True, 2, None

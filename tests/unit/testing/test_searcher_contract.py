@@ -11,7 +11,7 @@ from raysweep.search import Searcher
 from raysweep.testing.searcher_contract import SearcherContract
 
 
-class Counting:
+class Counting(Searcher):
     """A searcher with one fault at a time."""
 
     def __init__(self, fault: str) -> None:

@@ -41,7 +41,7 @@ from raysweep.core.vocabulary.failures import (
     same_budget,
 )
 from raysweep.core.vocabulary.lifecycle import FINAL, Cause
-from raysweep.schedulers import Decisions, pauses_again, tell_end
+from raysweep.schedulers import Decisions, tell_end
 
 Out = list[Command]
 
@@ -121,7 +121,7 @@ def _may_be_donor(state: SweepState, trial: Trial) -> bool:
     It makes that step again, and pauses again. Under a scheduler without donors it may have been the trial's
     last step.
     """
-    if trial.stop_reason != "pause" or not pauses_again(state.scheduler):
+    if trial.stop_reason != "pause" or not state.scheduler.pauses_again:
         return False
     return trial.checkpoint is None or trial.checkpoint.iteration < trial.results.iteration
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from raysweep.documents.code import user_code
+from raysweep.documents.code.entry_points import source_of
 from raysweep.documents.code.trainable import load_function
 from raysweep.documents.kinds import CLASS_EXAMPLE
 from raysweep.documents.validation import Issue, did_you_mean, issues_of, show, spec_error
@@ -34,32 +35,43 @@ class Plugins(Generic[PolicyT]):
 
     Args:
         field: the spec's field, `scheduler` or `search`.
-        methods: what a class must have.
+        base: the class that each is a subclass of.
+        room: where users import that class from.
         adapted: what stands before a class of another kind, which may be what is named.
+        accepts: whether a class of another kind will do as it is.
+        required: the methods of the base that a class must override.
     """
 
     def __init__(
-        self, field: str, methods: tuple[str, ...], adapted: Callable[[type], type] = lambda found: found
+        self,
+        field: str,
+        base: type,
+        room: str,
+        *,
+        adapted: Callable[[type], type] = lambda found: found,
+        accepts: Callable[[type], bool] = lambda found: False,
+        required: tuple[str, ...] = (),
     ) -> None:
         self._field: Final = field
-        self._methods: Final = methods
+        self._base: Final = base
+        self._room: Final = room
         self._adapted: Final = adapted
+        self._accepts: Final = accepts
+        self._required: Final = required
         self._loaded: dict[str, type] = {}
 
     def load(self, kind: str) -> type:
         """Import the class, and see that it is one for this field.
 
         Raises:
-            SpecError: it cannot be imported, is not a class, or lacks a method; names the fix.
+            SpecError: it cannot be imported, is not a subclass of the base, or lacks a method; names the fix.
         """
-        found = load_function(kind, self._field)
+        found = self._import(kind)
         if not isinstance(found, type):
             what = f"{kind!r} is a {type(found).__name__}, not a class"
             raise SpecError(self._field, what, f'name a class: "{CLASS_EXAMPLE}"')
         found = self._adapted(found)
-        missing = [name for name in self._methods if not callable(getattr(found, name, None))]
-        if missing:
-            raise SpecError(self._field, f"{kind!r} has no {_listed(missing)}", self._suite_fix())
+        self._check_base(kind, found)
         if not getattr(found, "resumable", True):
             raise SpecError(
                 self._field,
@@ -68,6 +80,29 @@ class Plugins(Generic[PolicyT]):
             )
         self._loaded[kind] = found
         return found
+
+    def _import(self, kind: str) -> Any:
+        try:
+            return load_function(kind, self._field)
+        except SpecError as error:
+            source = source_of(self._field, kind)
+            if source is None:
+                raise
+            problem = f"the entry point {source} cannot be loaded: {error.problem}"
+            raise type(error)(self._field, problem, error.fix) from error
+
+    def _check_base(self, kind: str, found: type) -> None:
+        base = self._base
+        if self._accepts(found):
+            return
+        if not issubclass(found, base):
+            name = kind.rpartition(":")[2].rpartition(".")[2]
+            fix = f"write class {name}({base.__name__}), with from {self._room} import {base.__name__}"
+            problem = f"{kind!r} is not a subclass of {self._room}.{base.__name__}"
+            raise SpecError(self._field, problem, fix)
+        missing = [name for name in self._required if getattr(found, name) is getattr(base, name)]
+        if missing:
+            raise SpecError(self._field, f"{kind!r} has no {', '.join(missing)}", self._suite_fix())
 
     def make(self, kind: str, options: BaseModel, setup: object) -> PolicyT:
         """A policy of a class that was loaded.
@@ -122,7 +157,3 @@ class Plugins(Generic[PolicyT]):
     def _suite_fix(self) -> str:
         suite = "SchedulerContract" if self._field == "scheduler" else "SearcherContract"
         return f"raysweep.testing has a suite that checks the class: {suite}"
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from raysweep.programs.doubts import Doubts
-from raysweep.programs.readers.base import Record
+from raysweep.programs.readers.base import Reader, Record
 from raysweep.programs.readers.growing_file import GrowingFile
 from raysweep.programs.readers.lines import Lines
 from raysweep.programs.readers.rewritten import count_repeated
@@ -23,7 +23,7 @@ _WRITTEN_ANEW: Final = (
 )
 
 
-class JsonlReader:
+class JsonlReader(Reader):
     """What stands in the file before the program starts is of an earlier attempt, and is skipped."""
 
     def __init__(self, path: Path, doubts: Doubts | None = None) -> None:

@@ -7,14 +7,14 @@ from collections import deque
 from typing import Final
 
 from raysweep.programs.emit import read_value
-from raysweep.programs.readers.base import Record
+from raysweep.programs.readers.base import Reader, Record
 from raysweep.programs.readers.lines import Lines
 
 _ENDS: Final = re.compile(rb"[\r\n]")
 """A carriage return ends a line too: progress bars write these."""
 
 
-class StdoutReader:
+class StdoutReader(Reader):
     """`feed` is called from the thread that passes the program's output on."""
 
     def __init__(self, pattern: str) -> None:
@@ -40,9 +40,6 @@ class StdoutReader:
                 if record:
                     found.append(record)
         return found
-
-    def close(self) -> None:
-        """See `Reader`."""
 
     def missing(self) -> str:
         """See `Reader`."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raysweep.programs.doubts import Doubts
-from raysweep.programs.readers.base import Record
+from raysweep.programs.readers.base import Reader, Record
 from raysweep.programs.readers.curves import STEP, Curves
 from raysweep.programs.readers.events import Scalar, records_of, scalars_of
 
@@ -31,7 +31,7 @@ class _File:
     is_broken: bool = False
 
 
-class TensorBoardReader:
+class TensorBoardReader(Reader):
     """The scalars of one step are a record, complete once a later step begins."""
 
     def __init__(self, folder: Path, doubts: Doubts | None = None, ranked: Collection[str] = ()) -> None:
@@ -123,9 +123,6 @@ class TensorBoardReader:
         except ValueError:
             self._doubts.say("an event file has records that are no events, which are skipped")
             return []
-
-    def close(self) -> None:
-        """See `Reader`."""
 
     def missing(self) -> str:
         """See `Reader`."""

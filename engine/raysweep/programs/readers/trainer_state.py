@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from raysweep.programs.doubts import Doubts
-from raysweep.programs.readers.base import STEPS, Record
+from raysweep.programs.readers.base import STEPS, Reader, Record
 
 FILE: Final = "trainer_state.json"
 _OF_WHOLE: Final = "train_runtime"
 """A metric of the entry that sums up the whole training, and is of no step."""
 
 
-class TrainerStateReader:
+class TrainerStateReader(Reader):
     """All entries of one step are a record."""
 
     def __init__(self, folder: Path, restored: Path | None, doubts: Doubts | None = None) -> None:
@@ -75,9 +75,6 @@ class TrainerStateReader:
             self._doubts.say("a training went back to an earlier step: later entries replace those after it")
         self._logs[index] = texts
         return log[most:]
-
-    def close(self) -> None:
-        """See `Reader`."""
 
     def missing(self) -> str:
         """See `Reader`."""

@@ -111,7 +111,7 @@ def _sync(
         try:
             if registry is None:
                 registry = make_registry(spec)
-                opened.callback(getattr(registry, "close", lambda: None))
+                opened.callback(registry.close)
             version = str(registry.make_champion(_release(store, line, champion, wanted, model)))
         except SinkDownError as error:
             if time.monotonic() + wait_s > until:

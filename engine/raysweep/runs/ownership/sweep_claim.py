@@ -26,8 +26,7 @@ from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import HolderWatch, current_holder, find_living
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, check_same, check_whole, reopens
 from raysweep.runs.ownership.replay import rebuild
-from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_end, tell_rung
-from raysweep.search.base import replay_failed
+from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_end
 from raysweep.specs import SweepSpec
 from raysweep.specs.changes import Changes, changes
 from raysweep.specs.continuing import Continue
@@ -268,14 +267,14 @@ def rebuild_searcher(
     for number, is_told in in_order(state):
         trial = state.trials[number]
         if not is_told and not trial.config:  # it could not be made at all
-            replay_failed(searcher, number)
+            searcher.replay_failed(number)
         elif not is_told:
             searcher.restore(
                 number, trial.config if trial.ancestry.suggested is None else trial.ancestry.suggested
             )
         if is_told:
             for time_reached, value in rungs.get(number, ()):
-                tell_rung(searcher, number, time_reached, value)
+                searcher.tell_rung(number, time_reached, value)
         known = told(state, trial) if is_told else None
         if known is not None and (number not in retried or state.rules.search.is_logged):
             result = result_of(known.value, known.violations, known.others, known.cost)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from raysweep.schedulers.base import (
     NOTHING,
@@ -29,6 +29,7 @@ from raysweep.schedulers.base import (
     Decisions,
     Move,
     Resume,
+    Scheduler,
     Verdict,
 )
 from raysweep.schedulers.machinery.rungs import (
@@ -115,7 +116,7 @@ class Rung:
         return rung
 
 
-class PromotionScheduler:
+class PromotionScheduler(Scheduler):
     """Asynchronous successive halving by promotion over trial numbers (Li et al. 2020, arXiv:1810.05934).
 
     Args:
@@ -134,7 +135,7 @@ class PromotionScheduler:
     """
 
     kind: str = "asha"
-    moves: Final[frozenset[Move]] = frozenset({"pause"})
+    moves: frozenset[Move] = frozenset({"pause"})
 
     def __init__(
         self,

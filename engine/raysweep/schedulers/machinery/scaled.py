@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from raysweep.schedulers.base import NOTHING, Config, Decisions, Move, Scheduler, pauses_again
+from raysweep.schedulers.base import NOTHING, Config, Decisions, Move, Scheduler
 from raysweep.space.scales import Scale, place_of
 
 
-class ScaledScheduler:
+class ScaledScheduler(Scheduler):
     """Asks the scheduler of a trial's scale.
 
     Args:
@@ -17,7 +17,7 @@ class ScaledScheduler:
         inner: a scheduler for each, all made from the same options.
     """
 
-    __slots__ = ("_inner", "_places", "_scales", "max_t", "moves", "time_attr")
+    __slots__ = ("_inner", "_places", "_scales", "max_t", "moves", "pauses_again", "time_attr")
 
     def __init__(self, scales: Sequence[Scale], inner: Sequence[Scheduler]) -> None:
         self._scales, self._inner = tuple(scales), tuple(inner)
@@ -25,11 +25,7 @@ class ScaledScheduler:
         self.time_attr: str = inner[0].time_attr
         self.max_t: float | None = inner[0].max_t
         self.moves: frozenset[Move] = inner[0].moves
-
-    @property
-    def pauses_again(self) -> bool:
-        """See `raysweep.schedulers.base.Insisting`."""
-        return pauses_again(self._inner[0])
+        self.pauses_again: bool = inner[0].pauses_again
 
     def add(self, trial: int, config: Config) -> None:
         """Make a trial known to the scheduler of its scale; one without a scale could not be made."""

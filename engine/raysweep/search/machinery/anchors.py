@@ -7,19 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raysweep.search.base import (
-    Adopter,
-    End,
-    Result,
-    Searcher,
-    TrialEnd,
-    replay_failed,
-    substitution_of,
-    take_given,
-    take_remark,
-    tell_earlier,
-    tell_end,
-)
+from raysweep.search.base import End, Result, Searcher, TrialEnd, tell_earlier, tell_end
 from raysweep.search.machinery.agreement import Agreement, Entry, judge, key_of
 from raysweep.search.machinery.distance import Grid, Place, apart
 
@@ -80,7 +68,7 @@ def _farthest(places: Mapping[str, Place], taken: list[Place], count: int) -> li
     return found
 
 
-class AnchoredSearcher:
+class AnchoredSearcher(Searcher):
     """A searcher that receives earlier runs once the anchors have ended, as far as they agree.
 
     Until then it searches without a past. Then another one is made, told what is worth it, and told again
@@ -113,29 +101,29 @@ class AnchoredSearcher:
         self._told: dict[int, tuple[Result | None, End]] = {}
         self._remark: str | None = None
         self.is_adaptive = self._inner.is_adaptive
-        if entries and isinstance(self._inner, Adopter):
+        if entries and self._inner.knows_givens:
             # Whether such a class can be told is better known now than when the anchors have run.
             tell_earlier(make(), entries[0].config, entries[0].result)
 
     @property
-    def total(self) -> int | None:
+    def total(self) -> int | None:  # type: ignore[override]
         """See `Searcher`."""
         return self._inner.total
 
     @property
-    def note(self) -> str | None:
+    def note(self) -> str | None:  # type: ignore[override]
         """See `Searcher`."""
         return self._inner.note
 
     @property
-    def substitution(self) -> str | None:
-        """See `raysweep.search.base.Substituting`."""
-        return substitution_of(self._inner)
+    def substitution(self) -> str | None:  # type: ignore[override]
+        """See `Searcher.substitution`."""
+        return self._inner.substitution
 
     def take_remark(self) -> str | None:
-        """See `raysweep.search.base.Remarking`: how much the past agrees, and what its searcher says."""
+        """See `Searcher.take_remark`: how much the past agrees, and what its searcher says."""
         remark, self._remark = self._remark, None
-        return "; ".join(text for text in (remark, take_remark(self._inner)) if text) or None
+        return "; ".join(text for text in (remark, self._inner.take_remark()) if text) or None
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """See `Searcher`."""
@@ -150,12 +138,12 @@ class AnchoredSearcher:
         self._note(number, config)
 
     def replay_failed(self, number: int) -> None:
-        """See `raysweep.search.base.Replaying`."""
-        replay_failed(self._inner, number)
+        """See `Searcher.replay_failed`."""
+        self._inner.replay_failed(number)
 
     def take_given(self, number: int, config: dict[str, Any]) -> None:
-        """See `raysweep.search.base.Adopter`."""
-        take_given(self._inner, number, config)
+        """See `Searcher.take_given`."""
+        self._inner.take_given(number, config)
         self._note(number, config)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
@@ -163,11 +151,11 @@ class AnchoredSearcher:
         self._end(number, None if value is None else Result(float(value)), state)
 
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
-        """See `raysweep.search.base.Judging`."""
+        """See `Searcher.tell_result`."""
         self._end(number, result, state)
 
     def tell_infeasible(self, number: int) -> None:
-        """See `raysweep.search.base.Avoiding`."""
+        """See `Searcher.tell_infeasible`."""
         self._end(number, None, "infeasible")
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
@@ -199,14 +187,14 @@ class AnchoredSearcher:
     def _begin(self, found: Agreement) -> None:
         """Have a searcher with a past take the place of the one without."""
         # What the searcher before has still to say is said with it.
-        self._remark = "; ".join(text for text in (take_remark(self._inner), str(found)) if text)
+        self._remark = "; ".join(text for text in (self._inner.take_remark(), str(found)) if text)
         if found.told:
             self._inner = self._make()
             for config, result in found.told:
                 tell_earlier(self._inner, config, result)
             for number, config in sorted(self._configs.items()):
                 # Also what the one before suggested: this one did not.
-                take_given(self._inner, number, config)
+                self._inner.take_given(number, config)
                 if number in self._told:
                     tonight, state = self._told[number]
                     tell_end(self._inner, number, tonight, state=state)

@@ -7,7 +7,7 @@ from typing import Any
 
 from raysweep.documents.code import user_code
 from raysweep.errors import SampleFromError
-from raysweep.search.base import Searcher, substitution_of, take_remark
+from raysweep.search.base import Searcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ def ask_configs(searcher: Searcher, first: int, count: int) -> Answer:
     is_exhausted = exhausts(len(configs), first, count, searcher.total)
     # Said once: the journal keeps it.
     said = (
-        substitution_of(searcher) if first == 0 else None,
-        take_remark(searcher),
+        searcher.substitution if first == 0 else None,
+        searcher.take_remark(),
         searcher.note if is_exhausted else None,
     )
     note = "; ".join(text for text in said if text)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from raysweep.errors import SpecError
-from raysweep.search.base import Result, SearchSetup, TrialEnd, derived_rng, derived_seed
+from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
 from raysweep.search.machinery.beliefs import Beliefs, are_left, is_turn
 from raysweep.search.machinery.cells import (
     Cell,
@@ -87,7 +87,7 @@ class RungModel(Protocol):
         ...
 
 
-class ModelSearcher:
+class ModelSearcher(Searcher):
     """Asks a model, and lets it know.
 
     Trials that were asked for and not told count as running. In a discrete space no config is asked for

@@ -12,22 +12,13 @@ from raysweep.documents.json_values import plain
 from raysweep.documents.kinds import PluginOptions
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
-from raysweep.search.base import (
-    Judging,
-    Result,
-    Searcher,
-    SearchSetup,
-    TrialEnd,
-    replay_failed,
-    take_given,
-    take_remark,
-    tell_earlier,
-    tell_end,
-)
+from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, tell_earlier, tell_end
 from raysweep.search.tune_searcher import adapted, check_repeatable
 from raysweep.space.parsed import parse_where
 
-PLUGINS: Final[Plugins[Searcher]] = Plugins("search", ("ask", "restore", "tell", "tell_earlier"), adapted)
+PLUGINS: Final[Plugins[Searcher]] = Plugins(
+    "search", Searcher, "raysweep.search", adapted=adapted, required=("ask",)
+)
 
 
 def check_plugin(kind: str, options: PluginOptions, setup: SearchSetup) -> None:
@@ -35,7 +26,7 @@ def check_plugin(kind: str, options: PluginOptions, setup: SearchSetup) -> None:
     check_repeatable(lambda: PLUGINS.make(kind, options, setup))
 
 
-class PluginSearcher:
+class PluginSearcher(Searcher):
     """Wraps a searcher of a class that was loaded.
 
     What `ask` raises is the failure of that trial, as it is with functions in the search space; what the
@@ -50,20 +41,20 @@ class PluginSearcher:
         self._where = parse_where(setup.where, setup.param_space)
         self._inner = PLUGINS.make(kind, options, setup)
         self.is_adaptive = self._read("is_adaptive", bool, "True or False")
-        if len(setup.modes) > 1 and self.is_adaptive and not isinstance(self._inner, Judging):
+        if len(setup.modes) > 1 and self.is_adaptive and not self._inner.judges:
             problem = f"{kind} searches by one metric: it has no tell_result"
             raise SpecError("search", problem, "write tell_result, which receives all, or give one metric")
         self.total: int | None = self._read("total", int | None, "a number of configs, or None")
 
     @property
-    def note(self) -> str | None:
+    def note(self) -> str | None:  # type: ignore[override]
         """See `Searcher`."""
         note: str | None = self._read("note", str | None, "a line, or None")
         return note
 
     def take_remark(self) -> str | None:
-        """See `Remarking`."""
-        return user_code.call(take_remark, self._inner)
+        """Return one line for the user, once; None where there is none."""
+        return user_code.call(self._inner.take_remark)
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`, as plain JSON."""
@@ -87,12 +78,12 @@ class PluginSearcher:
         self._call("restore", self._inner.restore, number, config)
 
     def replay_failed(self, number: int) -> None:
-        """See `raysweep.search.base.Replaying`."""
-        self._call("ask", replay_failed, self._inner, number)
+        """See `Searcher.replay_failed`."""
+        self._call("ask", self._inner.replay_failed, number)
 
     def take_given(self, number: int, config: dict[str, Any]) -> None:
         """Take note of a config that it did not suggest; a class without this method gets it by `restore`."""
-        self._call("take_given", take_given, self._inner, number, config)
+        self._call("take_given", self._inner.take_given, number, config)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended."""

@@ -16,10 +16,7 @@ from raysweep.search.base import (
     Searcher,
     TrialEnd,
     derived_seed,
-    replay_failed,
     result_of,
-    substitution_of,
-    take_remark,
     tell_earlier,
     tell_end,
 )
@@ -56,7 +53,7 @@ def without_seed(config: Mapping[str, Any], name: str | None) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key != name}
 
 
-class RepeatSearcher:
+class RepeatSearcher(Searcher):
     """Wraps a searcher: its config n is that of the trials from n * times on.
 
     It receives a config once all repeats have ended: mean and spread of those that completed; as failed,
@@ -77,24 +74,24 @@ class RepeatSearcher:
         self._told: dict[int, dict[int, Told]] = {}
 
     @property
-    def is_adaptive(self) -> bool:
+    def is_adaptive(self) -> bool:  # type: ignore[override]
         """As the searcher in it."""
         return self._inner.is_adaptive
 
     @property
-    def total(self) -> int | None:
+    def total(self) -> int | None:  # type: ignore[override]
         """How many trials there will be; None where that is not known."""
         return None if self._inner.total is None else self._inner.total * self._times
 
     @property
-    def note(self) -> str | None:
+    def note(self) -> str | None:  # type: ignore[override]
         """See `Searcher`."""
         return self._inner.note
 
     @property
-    def substitution(self) -> str | None:
-        """See `raysweep.search.base.Substituting`."""
-        return substitution_of(self._inner)
+    def substitution(self) -> str | None:  # type: ignore[override]
+        """See `Searcher.substitution`."""
+        return self._inner.substitution
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`; None if there are no more.
@@ -123,14 +120,14 @@ class RepeatSearcher:
         self._keep(index, repeat, drawn)
 
     def replay_failed(self, number: int) -> None:
-        """See `raysweep.search.base.Replaying`: each repeat of a config that could not be made asks again."""
+        """See `Searcher.replay_failed`: each repeat of a config that could not be made asks again."""
         index = number // self._times
         if index not in self._configs:
-            replay_failed(self._inner, index)
+            self._inner.replay_failed(index)
 
     def take_remark(self) -> str | None:
-        """See `raysweep.search.base.Remarking`."""
-        return take_remark(self._inner)
+        """See `Searcher.take_remark`."""
+        return self._inner.take_remark()
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended; a second report on the same trial changes nothing."""

@@ -18,20 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from raysweep.errors import SampleFromError
-from raysweep.search.base import (
-    End,
-    Result,
-    Searcher,
-    TrialEnd,
-    replay_failed,
-    result_of,
-    substitution_of,
-    take_given,
-    take_remark,
-    tell_earlier,
-    tell_end,
-    tell_rung,
-)
+from raysweep.search.base import End, Result, Searcher, TrialEnd, result_of, tell_earlier, tell_end
 from raysweep.search.machinery.agreement import LEAST_COMMON, Entry, judge, key_of
 from raysweep.search.machinery.anchors import choose_anchors
 from raysweep.space.scales import Scale, place_of, show_scale
@@ -85,7 +72,7 @@ def without(config: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in scale}
 
 
-class ScaledSearcher:
+class ScaledSearcher(Searcher):
     """Asks the search of the smallest scale that has configs left.
 
     Args:
@@ -109,27 +96,27 @@ class ScaledSearcher:
         self._searches[0].searcher = parts[0].make()
 
     @property
-    def total(self) -> int | None:
+    def total(self) -> int | None:  # type: ignore[override]
         """See `Searcher`."""
         return sum(map(_total, self._searches))
 
     @property
-    def note(self) -> str | None:
+    def note(self) -> str | None:  # type: ignore[override]
         """See `Searcher`."""
         found = (each.searcher.note for each in self._searches if each.searcher is not None)
         return next((note for note in found if note), None)
 
     @property
-    def substitution(self) -> str | None:
-        """See `raysweep.search.base.Substituting`."""
+    def substitution(self) -> str | None:  # type: ignore[override]
+        """See `Searcher.substitution`."""
         first = self._searches[0].searcher
-        return substitution_of(first) if first is not None else None
+        return first.substitution if first is not None else None
 
     def take_remark(self) -> str | None:
-        """See `raysweep.search.base.Remarking`: how much a scale says of the next one."""
+        """See `Searcher.take_remark`: how much a scale says of the next one."""
         found = []
         for each in self._searches:
-            found += [each.remark, take_remark(each.searcher) if each.searcher is not None else ""]
+            found += [each.remark, each.searcher.take_remark() if each.searcher is not None else ""]
             each.remark = ""
         return "; ".join(text for text in found if text) or None
 
@@ -171,12 +158,12 @@ class ScaledSearcher:
         self._note(number, at, config, is_given=is_given)
 
     def replay_failed(self, number: int) -> None:
-        """See `raysweep.search.base.Replaying`."""
+        """See `Searcher.replay_failed`."""
         at = self._open()
         if at is not None:
             search = self._searches[at]
             if search.searcher is not None:
-                replay_failed(search.searcher, search.numbers)
+                search.searcher.replay_failed(search.numbers)
             self._note_failed(number, at)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
@@ -184,19 +171,19 @@ class ScaledSearcher:
         self._end(number, result_of(value), state)
 
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
-        """See `raysweep.search.base.Judging`."""
+        """See `Searcher.tell_result`."""
         self._end(number, result, state)
 
     def tell_infeasible(self, number: int) -> None:
-        """See `raysweep.search.base.Avoiding`."""
+        """See `Searcher.tell_infeasible`."""
         self._end(number, None, "infeasible")
 
     def tell_rung(self, number: int, time: float, value: float) -> None:
-        """See `raysweep.search.base.Following`."""
+        """See `Searcher.tell_rung`."""
         at, place = self._places.get(number, (0, -1))
         searcher = self._searches[at].searcher
         if searcher is not None and place >= 0:
-            tell_rung(searcher, place, time, value)
+            searcher.tell_rung(place, time, value)
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep, to the search of its scale."""
@@ -222,7 +209,7 @@ class ScaledSearcher:
         search.configs[place] = copy.deepcopy(config)
         search.numbers += 1
         if is_given and search.searcher is not None:
-            take_given(search.searcher, place, config)
+            search.searcher.take_given(place, config)
 
     def _note_failed(self, number: int, at: int) -> None:
         search = self._searches[at]
@@ -300,11 +287,11 @@ class ScaledSearcher:
             tell_earlier(searcher, {**config, **search.part.scale}, result)
         for place in range(search.numbers):
             if place in search.failed:
-                replay_failed(searcher, place)
+                searcher.replay_failed(place)
                 continue
             config = search.configs[place]
             if told or place < search.given:
-                take_given(searcher, place, copy.deepcopy(config))
+                searcher.take_given(place, copy.deepcopy(config))
             else:
                 searcher.restore(place, copy.deepcopy(config))
             if place in search.results:

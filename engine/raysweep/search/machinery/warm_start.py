@@ -9,18 +9,7 @@ from typing import Any, Final
 
 from raysweep.documents.json_values import leaves
 from raysweep.documents.tuples import as_lists
-from raysweep.search.base import (
-    Result,
-    Searcher,
-    TrialEnd,
-    replay_failed,
-    substitution_of,
-    take_given,
-    take_remark,
-    tell_earlier,
-    tell_end,
-    tell_rung,
-)
+from raysweep.search.base import Result, Searcher, TrialEnd, tell_earlier, tell_end
 from raysweep.search.machinery.agreement import Entry
 from raysweep.search.machinery.anchors import AnchoredSearcher, Anchors
 from raysweep.search.machinery.cells import LeafPath
@@ -88,7 +77,7 @@ class WarmStart:
         return tuple(Result(*each) for each in known)
 
 
-class WarmSearcher:
+class WarmSearcher(Searcher):
     """A searcher that knows what was found before, and runs some configs first.
 
     The champion's, the anchors, then points. These take the place of the search's first; of a grid, none may
@@ -108,24 +97,24 @@ class WarmSearcher:
         self.is_adaptive = inner.is_adaptive
 
     @property
-    def total(self) -> int | None:
+    def total(self) -> int | None:  # type: ignore[override]
         """How many configs there will be."""
         total = self._inner.total
         return None if total is None else total + self._shift
 
     @property
-    def note(self) -> str | None:
+    def note(self) -> str | None:  # type: ignore[override]
         """See `Searcher`."""
         return self._inner.note
 
     @property
-    def substitution(self) -> str | None:
-        """See `raysweep.search.base.Substituting`."""
-        return substitution_of(self._inner)
+    def substitution(self) -> str | None:  # type: ignore[override]
+        """See `Searcher.substitution`."""
+        return self._inner.substitution
 
     def take_remark(self) -> str | None:
-        """See `raysweep.search.base.Remarking`."""
-        return take_remark(self._inner)
+        """See `Searcher.take_remark`."""
+        return self._inner.take_remark()
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`; None if there are no more."""
@@ -135,7 +124,7 @@ class WarmSearcher:
         if number < self._count:
             config = self._first(number)
             if not self._shift:
-                take_given(self._inner, number, config)
+                self._inner.take_given(number, config)
             return config
         return self._inner.ask(number - self._shift)
 
@@ -144,12 +133,12 @@ class WarmSearcher:
         if number >= self._count:
             self._inner.restore(number - self._shift, config)
         elif not self._shift:
-            take_given(self._inner, number, config)
+            self._inner.take_given(number, config)
 
     def replay_failed(self, number: int) -> None:
-        """See `raysweep.search.base.Replaying`. What runs first is no suggestion."""
+        """See `Searcher.replay_failed`. What runs first is no suggestion."""
         if number >= self._count:
-            replay_failed(self._inner, number - self._shift)
+            self._inner.replay_failed(number - self._shift)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended."""
@@ -169,7 +158,7 @@ class WarmSearcher:
     def tell_rung(self, number: int, time: float, value: float) -> None:
         """Report what a trial had reached."""
         if number >= self._shift:
-            tell_rung(self._inner, number - self._shift, time, value)
+            self._inner.tell_rung(number - self._shift, time, value)
 
     def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
         """Report a trial of an earlier sweep, with what there is to know of constraints."""

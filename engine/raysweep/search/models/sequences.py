@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.stats import qmc
 
-from raysweep.search.base import TrialEnd, derived_rng, derived_seed
+from raysweep.search.base import Searcher, TrialEnd, derived_rng, derived_seed
 from raysweep.search.machinery.cells import (
     Cell,
     LeafPath,
@@ -35,7 +35,7 @@ ATTEMPTS = 32
 _ENGINES: Final[dict[str, Callable[..., Any]]] = {"sobol": qmc.Sobol, "halton": qmc.Halton}
 
 
-class SequenceSearcher:
+class SequenceSearcher(Searcher):
     """The points of a sequence, as configs.
 
     Args:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from raysweep.hooks.model_registry import Release
+from raysweep.hooks.model_registry import ModelRegistry, Release
 
 
-class Book:
+class Book(ModelRegistry):
     """A registry of the user's own."""
 
     releases: list[Release] = []  # noqa: RUF012  what all of them were given

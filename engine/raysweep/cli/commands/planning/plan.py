@@ -13,7 +13,9 @@ from raysweep.cli.commands.planning.space import distinct_configs, show_trials, 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.spec_files import is_pipeline, read_pipeline, read_spec
+from raysweep.documents.code.entry_points import source_of, sources
 from raysweep.documents.code.trainable import PYTHON_ONLY, load_trainable
+from raysweep.documents.kinds import KindSpec
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import Standing, SweepOutcome
@@ -51,6 +53,7 @@ class Plan:
     `by_config`: what some trials take more than `resources` says, as expressions of the others. `at_once` is
     counted without. `packing`: what fits on the nodes, a line for each kind; `never`: what no node can hold.
     `estimate`: when it would end if it began now, by `nights` earlier nights or by the time of a step.
+    `policies`: where classes of the user's own come from: an entry point of a package, or an import path.
     `suggestions`: what these nights say about the spec. `scales`: of each scale its values, how many trials
     run at it, and which part of them that is.
     """
@@ -68,6 +71,7 @@ class Plan:
     search: str
     scheduler: str
     isolation: str
+    policies: dict[str, str]
     fixed: dict[str, Any]
     by_config: dict[str, str]
     distinct_configs: int | None = None
@@ -130,6 +134,7 @@ def show_plan(
         *(("never fits", line) for line in plan.never),
         *_expected(plan),
         ("search", f"{plan.search}, scheduler {plan.scheduler}, isolation {plan.isolation}"),
+        *(("from", f"{name}: {source}") for name, source in plan.policies.items()),
         *([("fixed", show_config(plan.fixed))] if plan.fixed else []),
         ("state", plan.state),
         *(("changed", line) for line in plan.changes),
@@ -221,6 +226,7 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         search=_kind(fields.get("search")),
         scheduler=_kind(fields.get("scheduler")),
         isolation=_isolation(spec),
+        policies=_sources(spec),
         fixed=_fixed(spec.space),
         packing=packing,
         never=never,
@@ -230,6 +236,23 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         scales=_parts(spec, trials),
         by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
+
+
+def _sources(spec: SweepSpec) -> dict[str, str]:
+    """By field and class, the entry point that offers it; also those that a name of raysweep's own hides."""
+    named: list[tuple[str, str, KindSpec]] = [
+        ("scheduler", spec.scheduler.kind, spec.scheduler),
+        ("search", spec.search.kind, spec.search),
+        *(("callbacks", each.kind, each) for each in spec.callbacks),
+    ]
+    found: dict[str, str] = {}
+    for field, kind, given in named:
+        if given.is_plugin:
+            found[f"{field} {kind}"] = str(source_of(field, kind) or "its import path")
+        for other in sources(field):
+            if other.name == kind:
+                found[f"{field} {kind}"] = f"raysweep; hides {other} ({other.path})"
+    return found
 
 
 def _parts(spec: SweepSpec, trials: int | None) -> tuple[dict[str, Any], ...]:
