@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 import raysweep as rs
 from devtools.airflow.local import LocalAirflow
@@ -34,6 +33,7 @@ from raysweep.runs.training import RunFolder
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.step.brief import why_not_trained
 from raysweep.storage.objects.opening import open_store
+from raysweep.terminal import TextConsole
 
 DAG_ID: Final = "nightly_sweep"
 LOOK_S: Final = 0.5
@@ -51,28 +51,27 @@ def nightly(
     home: Annotated[Path, typer.Option(help="Airflow's own folder.")] = Path(".nightly/airflow"),
 ) -> None:
     """Sweep, gate, train, as the DAG does it. Each call is a run, and so a night, of its own."""
-    console = Console()
+    console = TextConsole()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         night = Night(storage, example, specs)
-        console.print(f"The DAG [bold]{DAG_ID}[/]: starting Airflow and Ray …")
+        console.print(f"The DAG {DAG_ID}: starting Airflow and Ray …")
         is_done = _run(console, night, home.absolute(), dags.absolute(), deadline)
         sweep, train = night.found()
     except KeyboardInterrupt:
-        console.print("[yellow]interrupted[/]", soft_wrap=True)
+        console.print("interrupted", soft_wrap=True)
         raise typer.Exit(SweepInterrupted.exit_code) from None
     except (rs.RaysweepError, LocalServersError) as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
+        TextConsole(stderr=True).print(f"error: {error}", soft_wrap=True)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     if sweep is not None:
         skipped = why_not_trained(sweep)
         print_night(console, sweep, train, skipped=skipped)
     if not is_done:
         log = home.absolute() / "dags-test.log"
-        Console(stderr=True).print(
-            f"\n[red]The DAG failed.[/]\n{_errors(log)}\nAirflow's output: {log}",
+        TextConsole(stderr=True).print(
+            f"\nThe DAG failed.\n{_errors(log)}\nAirflow's output: {log}",
             soft_wrap=True,
-            highlight=False,
         )
         raise typer.Exit(1)
 
@@ -117,7 +116,7 @@ class Night:
         return outcome, RunFolder(self.store, request.run.id).read_outcome()
 
 
-def _run(console: Console, night: Night, home: Path, dags: Path, deadline: str) -> bool:
+def _run(console: TextConsole, night: Night, home: Path, dags: Path, deadline: str) -> bool:
     """Run the DAG and show its sweep; whether the run succeeded."""
     shutil.rmtree(home, ignore_errors=True)
     environment = {
@@ -143,7 +142,7 @@ def _run(console: Console, night: Night, home: Path, dags: Path, deadline: str) 
         airflow.close()
 
 
-def _follow(console: Console, night: Night, process: subprocess.Popen[bytes]) -> None:
+def _follow(console: TextConsole, night: Night, process: subprocess.Popen[bytes]) -> None:
     """Show the sweep while it runs, and say when the gate and the training are at work."""
     with LiveTable(console) as table:
         while process.poll() is None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 import raysweep as rs
 from raysweep.cli.sweep_summary import print_night
 from raysweep.errors import SweepInterrupted
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
+from raysweep.terminal import TextConsole
 
 if TYPE_CHECKING:
     from raysweep_prefect.flows import NightOutcome
@@ -42,18 +42,18 @@ def nightly(
     address: Annotated[str | None, typer.Option(help="A Ray cluster; default: an embedded Ray.")] = None,
 ) -> None:
     """Sweep, then train the best config at full scale. The same key again: continue where it stopped."""
-    console = Console()
+    console = TextConsole()
     name = key or time.strftime("%Y-%m-%d")
     sys.path.insert(0, os.getcwd())
     try:
         outcome = _run(console, _read(spec, train, pipeline), name, storage, address)
     except KeyboardInterrupt as error:
-        console.print(f"[yellow]{str(error) or 'interrupted'}[/]\nGo on with: {_again()}", soft_wrap=True)
+        console.print(f"{str(error) or 'interrupted'}\nGo on with: {_again()}", soft_wrap=True)
         raise typer.Exit(SweepInterrupted.exit_code) from None
     except rs.RaysweepError as error:
         if os.environ.get("RAYSWEEP_DEBUG"):
             raise
-        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
+        TextConsole(stderr=True).print(f"error: {error}", soft_wrap=True)
         if error.retryable:
             console.print(f"A retry may help: {_again()}", soft_wrap=True)
         raise typer.Exit(error.exit_code) from None
@@ -71,7 +71,9 @@ def _read(spec: Path | None, train: Path | None, pipeline: Path | None) -> Pipel
     return PipelineSpec.from_file(pipeline)
 
 
-def _run(console: Console, spec: PipelineSpec, key: str, storage: str, address: str | None) -> NightOutcome:
+def _run(
+    console: TextConsole, spec: PipelineSpec, key: str, storage: str, address: str | None
+) -> NightOutcome:
     open_store(storage).check_writable()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -79,7 +81,7 @@ def _run(console: Console, spec: PipelineSpec, key: str, storage: str, address: 
         home = Path(storage).expanduser().absolute() / "prefect"
         home.mkdir(parents=True, exist_ok=True)
         os.environ["PREFECT_HOME"] = str(home)
-    console.print(f"Night [bold]{key}[/]: starting Prefect and Ray …")
+    console.print(f"Night {key}: starting Prefect and Ray …")
     from devtools.prefect.embedded import prefect_server
     from raysweep.live import LiveTable
     from raysweep_prefect.flows import nightly_sweep

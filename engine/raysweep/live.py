@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -35,6 +35,7 @@ from raysweep.outcome.showing.formatting import (
     show_expected,
     show_progress,
 )
+from raysweep.terminal import TextConsole
 
 if TYPE_CHECKING:
     from raysweep.training import TrainProgress
@@ -64,12 +65,12 @@ class LiveTable:
 
     def __init__(
         self,
-        console: Console | None = None,
+        console: TextConsole | None = None,
         *,
         name: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.console = console or Console(highlight=False)
+        self.console = console or TextConsole()
         self._name = name
         self._clock = clock
         self._stage = "starting"
@@ -266,10 +267,10 @@ class LiveTraining:
     """
 
     def __init__(
-        self, name: str, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
+        self, name: str, console: TextConsole | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.name = name
-        self.console = console or Console(highlight=False)
+        self.console = console or TextConsole()
         self._clock = clock
         self._began_at = clock()
         self._line_at = -math.inf
@@ -328,14 +329,14 @@ def showing(name: str, progress: bool | None) -> Iterator[LiveTable | None]:
     """
     in_notebook = is_notebook()
     # A notebook's output says that it is a terminal, and cannot move its cursor up.
-    console = Console(highlight=False, force_jupyter=False, force_terminal=False if in_notebook else None)
+    console = TextConsole(force_jupyter=False, force_terminal=False if in_notebook else None)
     if progress is False or (progress is None and not (console.is_terminal or in_notebook)):
         yield None
         return
     is_alone = _showing.acquire(blocking=False)
     try:
         if not is_alone or not console.is_terminal:
-            console = Console(highlight=False, force_jupyter=False, force_terminal=False, no_color=True)
+            console = TextConsole(force_jupyter=False, force_terminal=False, no_color=True)
         # Where a program has a place for its log, warnings go there and nowhere else.
         has_log = logging.getLogger().hasHandlers()
         table = LiveTable(console, name=name)
@@ -375,7 +376,7 @@ class _Handler(logging.Handler):
 class _Screen(AbstractContextManager["_Screen"]):
     """Redraws in place, from a thread of its own, so that the clock continues between two progresses."""
 
-    def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
+    def __init__(self, console: TextConsole, draw: Callable[[], RenderableType]) -> None:
         self._live = Live(
             console=console, get_renderable=draw, refresh_per_second=4, transient=True, redirect_stdout=False
         )
@@ -394,13 +395,13 @@ class _Screen(AbstractContextManager["_Screen"]):
 
     def say(self, line: str | Text) -> None:
         """Print above what is redrawn."""
-        self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._live.console.print(line, soft_wrap=True)
 
 
 class _Lines(AbstractContextManager["_Lines"]):
     """Prints whole lines, never wrapped."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: TextConsole) -> None:
         self._console = console
 
     def __exit__(
@@ -413,8 +414,8 @@ class _Lines(AbstractContextManager["_Lines"]):
 
     def say(self, line: str | Text) -> None:
         """Print a line."""
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(line, soft_wrap=True)
 
 
-def _make_face(console: Console, draw: Callable[[], RenderableType]) -> _Screen | _Lines:
+def _make_face(console: TextConsole, draw: Callable[[], RenderableType]) -> _Screen | _Lines:
     return _Screen(console, draw) if console.is_terminal else _Lines(console)

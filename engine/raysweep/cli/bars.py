@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from raysweep.cli.consoles import make_console
 from raysweep.outcome.showing.formatting import show_bytes
+from raysweep.terminal import TextConsole
 
 LINE_EVERY_S: Final = 10.0
 """Where there is no terminal: the first line comes after so long, and the next ones as far apart."""
@@ -23,7 +23,7 @@ Advance = Callable[[str, int, int], None]
 def progress_bar(
     *,
     is_bytes: bool = False,
-    console: Console | None = None,
+    console: TextConsole | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Advance]:
     """Show how far something is, for as long as it takes. On a terminal the bar vanishes at the end.
@@ -59,14 +59,14 @@ def progress_bar(
         yield advance
 
 
-def _lines(console: Console, show: Callable[[int, int], str], clock: Callable[[], float]) -> Advance:
+def _lines(console: TextConsole, show: Callable[[int, int], str], clock: Callable[[], float]) -> Advance:
     last = clock()
 
     def advance(what: str, done: int, total: int) -> None:
         nonlocal last
         if clock() - last >= LINE_EVERY_S:
             last = clock()
-            console.print(f"{what}: {show(done, total)}", markup=False, soft_wrap=True)
+            console.print(f"{what}: {show(done, total)}", soft_wrap=True)
 
     return advance
 

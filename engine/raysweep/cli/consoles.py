@@ -10,16 +10,17 @@ from typing import Any
 
 import orjson
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from raysweep.terminal import TextConsole
 
 PIPE_COLUMNS = 2000
 
 
-def make_console(*, is_stderr: bool = False) -> Console:
+def make_console(*, is_stderr: bool = False) -> TextConsole:
     """A console for people; when not on a terminal, lines are never cut or wrapped."""
-    console = Console(stderr=is_stderr, highlight=False)
+    console = TextConsole(stderr=is_stderr)
     if not console.is_terminal:
         console.width = PIPE_COLUMNS
     return console
@@ -33,7 +34,7 @@ def make_table(*columns: str, widths: Mapping[int, int]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for number, column in enumerate(columns):
         table.add_column(
-            column.rstrip(">"),
+            Text(column.rstrip(">")),
             justify="right" if column.endswith(">") else "left",
             overflow="fold",
             no_wrap=number not in widths,
@@ -48,7 +49,7 @@ def fold(text: str, columns: int) -> list[str]:
     return wrapped or [""]
 
 
-def print_facts(console: Console, *facts: tuple[str, str | Text]) -> None:
+def print_facts(console: TextConsole, *facts: tuple[str, str | Text]) -> None:
     """Print names and values in two columns.
 
     On a terminal long values are folded between words: a number, an id or a path is never broken, nor is a

@@ -37,12 +37,13 @@ def say_error(text: str, code: int, *, docs: str = "") -> int:
 
 def say(text: str, head: str, style: str, code: int, *, docs: str = "") -> int:
     """Print `<head>: <text>` as one line on standard error; returns the code. `docs`: as `say_error`."""
-    from rich.console import Console
     from rich.text import Text
 
+    from raysweep.terminal import TextConsole
+
     line = Text.assemble((f"{head}:", style), " ", " ".join(text.split()))
-    console = Console(stderr=True, highlight=False)
+    console = TextConsole(stderr=True)
     console.print(line, soft_wrap=True)
     if docs and console.is_terminal:
-        console.print(f"see {docs}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"see {docs}", style="dim", soft_wrap=True)
     return code

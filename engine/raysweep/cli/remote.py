@@ -51,7 +51,7 @@ def run(
     console = make_console(is_stderr=True)
 
     def tell(line: str) -> None:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
     with up(night, request.run.id, tell=tell, is_kept=job.detach) as connection:
         return _run(request, Cluster(connection), job, is_json=is_json, is_night=True)
@@ -64,11 +64,9 @@ def _run(
     with progress_bar(is_bytes=True) as on_upload:
         running = cluster.submit(request, options=job.options, on_upload=on_upload)
     for each in running.left_out:
-        console.print(f"not uploaded: {each}", markup=False, soft_wrap=True)
+        console.print(f"not uploaded: {each}", soft_wrap=True)
     if running.how != "finished":
-        console.print(
-            f"{running.how} job {running.job_id} at {running.address}", markup=False, soft_wrap=True
-        )
+        console.print(f"{running.how} job {running.job_id} at {running.address}", soft_wrap=True)
     if job.detach and running.how != "finished":
         _show_handle(running, is_json=is_json, is_night=is_night)
         return None
@@ -137,7 +135,7 @@ def cancel(name: str, address: str, storage: str | None, reason: str, *, is_json
         print_json({"run_id": running.run_id, "job_id": running.job_id, "was_running": was_running})
         return DONE
     said = "cancelled" if was_running else f"was not running: its job is {status}"
-    make_console().print(f"{running.run_id} {said}", markup=False, soft_wrap=True)
+    make_console().print(f"{running.run_id} {said}", soft_wrap=True)
     return DONE
 
 
@@ -169,7 +167,7 @@ def _show_handle(running: RunningJob, *, is_json: bool, is_night: bool) -> None:
         return
     console = make_console()
     for verb in ("attach", "cancel") if is_night else ("attach", "logs", "cancel"):
-        console.print(f"  {_command(verb, running, is_night=is_night)}", markup=False, soft_wrap=True)
+        console.print(f"  {_command(verb, running, is_night=is_night)}", soft_wrap=True)
 
 
 def _command(verb: str, running: RunningJob, *, is_night: bool) -> str:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from rich.console import Console
 from rich.text import Text
 
 from raysweep.cli.consoles import print_facts
@@ -19,19 +18,22 @@ from raysweep.outcome.ended import status_of_outcome
 from raysweep.outcome.showing.formatting import show_age, show_config, show_counts, show_duration, show_score
 from raysweep.outcome.standing import INTERRUPTED
 from raysweep.specs.identity import slug
+from raysweep.terminal import TextConsole
 
 NOTES: Final = 3
 _COLOURS: Final = {"failed": "bold red", "cancelled": "bold yellow", INTERRUPTED: "bold yellow"}
 
 
-def print_status(console: Console, status: Standing) -> None:
+def print_status(console: TextConsole, status: Standing) -> None:
     """Its status, why, its trials, the best, where it is all stored, and the command to run next."""
     colour = _COLOURS.get(status.status, "bold green")
     console.print(Text.assemble((status.status, colour), " ", status.run_id), soft_wrap=True)
     print_facts(console, *_facts(status))
 
 
-def print_night(console: Console, sweep: SweepOutcome, train: TrainOutcome | None, *, skipped: str) -> None:
+def print_night(
+    console: TextConsole, sweep: SweepOutcome, train: TrainOutcome | None, *, skipped: str
+) -> None:
     """The sweep, its gate's verdict if there was a gate, the training, and what shows earlier nights."""
     print_status(console, status_of_outcome(sweep, now=time.time()))
     facts = []

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 from raysweep.cli.consoles import fold, make_table
+from raysweep.terminal import TextConsole
 
 GAP: Final = 2
 MIN_LONG: Final = 24
@@ -40,7 +40,7 @@ class Listing:
         assert len(cells) == len(self._short) + len(self._long)
         self._rows.append(cells)
 
-    def show(self, console: Console) -> None:
+    def show(self, console: TextConsole) -> None:
         """Print it."""
         widths = [self._width(column) for column in range(len(self._short))]
         room = console.width
@@ -64,13 +64,13 @@ class Listing:
         words = (cell_len(word) for row in self._rows for word in str(row[column]).split())
         return max(min(self._width(column), MIN_LONG), *words, 0)
 
-    def _print_table(self, console: Console, wanted: Mapping[int, int]) -> None:
+    def _print_table(self, console: TextConsole, wanted: Mapping[int, int]) -> None:
         table = make_table(*self._short, *self._long, widths=wanted)
         for row in self._rows:
             table.add_row(*row)
         console.print(table)
 
-    def _print_with_details(self, console: Console, widths: Sequence[int], fitting: int) -> None:
+    def _print_with_details(self, console: TextConsole, widths: Sequence[int], fitting: int) -> None:
         names = (*self._short, *self._long)
         console.print(self._line([Text(name.rstrip(">")) for name in names[:fitting]], widths), style="bold")
         for row in self._rows:
@@ -104,7 +104,7 @@ def _text(cell: Cell) -> Text:
     return cell if isinstance(cell, Text) else Text(cell)
 
 
-def _print_detail(console: Console, name: str, cell: Text) -> None:
+def _print_detail(console: TextConsole, name: str, cell: Text) -> None:
     if not cell.plain:
         return
     head = f"{'':<{_INDENT}}{name}  "

@@ -1,4 +1,4 @@
-"""Text of others inside Markdown and inside a shell's line: it stays text there."""
+"""Text of others inside Markdown, inside a shell's line, on a terminal: it stays text there."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 _MARKUP: Final = re.compile(r"[\\`*_~{}\[\]<>&|]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 _START: Final = re.compile(r"^[#+=-]|^\d(?=\d*[.)])")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_OF_A_TERMINAL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def markdown(text: str) -> str:
@@ -27,6 +28,11 @@ def paragraph(text: str) -> str:
 def plain(page: str) -> str:
     """A page with what `markdown` made as a person reads it: for a terminal, which shows text alone."""
     return html.unescape(page)
+
+
+def boxed(text: str) -> str:
+    """The text with a box for each character by which a terminal is told something; lines and tabs stay."""
+    return _OF_A_TERMINAL.sub("\ufffd", text)
 
 
 def _entity(found: re.Match[str]) -> str:

@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from raysweep.cli.bars import LINE_EVERY_S, progress_bar
 from raysweep.jobs.code.packaging import pack_working_dir
 from raysweep.pages import write_report
 from raysweep.runs.reading import whole_sweep
+from raysweep.terminal import TextConsole
 from raysweep.verify import verify_sweep
 from tests.unit.pages.sweeps import store
 
@@ -26,7 +26,7 @@ class Clock:
 
 def test_a_bar_on_a_terminal_that_vanishes_at_the_end() -> None:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=100)
+    console = TextConsole(file=out, force_terminal=True, width=100)
     with progress_bar(is_bytes=True, console=console) as advance:
         advance("restoring", 1024, 4096)
         advance("uploading", 2**20, 0)
@@ -38,14 +38,14 @@ def test_a_bar_on_a_terminal_that_vanishes_at_the_end() -> None:
 
 def test_what_tells_nothing_shows_nothing() -> None:
     out = io.StringIO()
-    with progress_bar(console=Console(file=out, force_terminal=True, width=100)):
+    with progress_bar(console=TextConsole(file=out, force_terminal=True, width=100)):
         pass
     assert "━" not in out.getvalue()
 
 
 def test_lines_now_and_then_without_a_terminal() -> None:
     out, clock = io.StringIO(), Clock()
-    with progress_bar(console=Console(file=out, width=200), clock=clock) as advance:
+    with progress_bar(console=TextConsole(file=out, width=200), clock=clock) as advance:
         for second in range(int(3.5 * LINE_EVERY_S)):
             clock.now = float(second)
             advance("exporting reports", 1000 * second, 100_000)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from raysweep.documents.json_numbers import Counts
 from raysweep.live import LiveTable, LiveTraining, showing
@@ -23,6 +22,7 @@ from raysweep.outcome import (
     TrialOutcome,
 )
 from raysweep.outcome.showing.formatting import show_config, show_counts, show_duration
+from raysweep.terminal import TextConsole
 from raysweep.training import TrainProgress
 
 
@@ -50,11 +50,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def console() -> Console:
-    return Console(file=io.StringIO(), width=40)
+def console() -> TextConsole:
+    return TextConsole(file=io.StringIO(), width=40)
 
 
-def lines(console: Console) -> list[str]:
+def lines(console: TextConsole) -> list[str]:
     file = console.file
     assert isinstance(file, io.StringIO)
     printed = file.getvalue().splitlines()
@@ -70,11 +70,11 @@ def outcome(**fields: Any) -> SweepOutcome:
 
 
 @pytest.fixture
-def table(console: Console, clock: Clock) -> LiveTable:
+def table(console: TextConsole, clock: Clock) -> LiveTable:
     return LiveTable(console, clock=clock)
 
 
-def test_the_first_line_says_what_began(table: LiveTable, console: Console) -> None:
+def test_the_first_line_says_what_began(table: LiveTable, console: TextConsole) -> None:
     with table:
         assert lines(console) == []
         table(progress(status="starting"))
@@ -94,7 +94,7 @@ def test_the_first_line_says_what_began(table: LiveTable, console: Console) -> N
     ],
 )
 def test_the_first_line_of_other_beginnings(
-    table: LiveTable, console: Console, fields: dict[str, Any], line: str
+    table: LiveTable, console: TextConsole, fields: dict[str, Any], line: str
 ) -> None:
     with table:
         table(progress(**fields))
@@ -102,7 +102,7 @@ def test_the_first_line_of_other_beginnings(
     assert lines(console) == [f"[night {'0:10' if 'following' in line else '0:00'}] {line}"]
 
 
-def test_a_line_a_minute(table: LiveTable, console: Console, clock: Clock) -> None:
+def test_a_line_a_minute(table: LiveTable, console: TextConsole, clock: Clock) -> None:
     with table:
         table(progress())
         lines(console)
@@ -123,7 +123,7 @@ def test_a_line_a_minute(table: LiveTable, console: Console, clock: Clock) -> No
 
 
 def test_a_line_for_a_new_best_but_not_for_each_of_a_flood(
-    table: LiveTable, console: Console, clock: Clock
+    table: LiveTable, console: TextConsole, clock: Clock
 ) -> None:
     with table:
         table(progress())
@@ -137,7 +137,7 @@ def test_a_line_for_a_new_best_but_not_for_each_of_a_flood(
         assert lines(console) == ["[night 0:08] best auc 0.3 (trial 00007): lr=0.0123457 net.depth=4"]
 
 
-def test_one_line_at_the_end(table: LiveTable, console: Console, clock: Clock) -> None:
+def test_one_line_at_the_end(table: LiveTable, console: TextConsole, clock: Clock) -> None:
     with table:
         table(progress())
         clock.now += 3725
@@ -148,7 +148,7 @@ def test_one_line_at_the_end(table: LiveTable, console: Console, clock: Clock) -
     ]
 
 
-def test_each_note_once(table: LiveTable, console: Console) -> None:
+def test_each_note_once(table: LiveTable, console: TextConsole) -> None:
     with table:
         table(progress(notes=("one",)))
         table(progress(notes=("one", "two")))
@@ -165,7 +165,9 @@ def test_each_note_once(table: LiveTable, console: Console) -> None:
 def test_the_table_on_a_terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TTY_COMPATIBLE", raising=False)
     file = io.StringIO()
-    console = Console(file=file, width=100, height=40, force_terminal=True, color_system=None, _environ={})
+    console = TextConsole(
+        file=file, width=100, height=40, force_terminal=True, color_system=None, _environ={}
+    )
     running = tuple(
         RunningTrial(
             trial_id=f"{number:05d}",
@@ -196,7 +198,7 @@ def test_the_table_on_a_terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch) 
     assert max(len(line) for line in shown.splitlines()) < 300
 
 
-def test_training_lines(console: Console, clock: Clock) -> None:
+def test_training_lines(console: TextConsole, clock: Clock) -> None:
     with LiveTraining("full", console, clock=clock) as line:
         for reports in range(1, 6):
             metrics = {"auc": reports / 10}
@@ -227,7 +229,7 @@ def test_configs_and_counts() -> None:
     )
 
 
-def test_what_is_done_before_the_first_progress_is_said(console: Console, clock: Clock) -> None:
+def test_what_is_done_before_the_first_progress_is_said(console: TextConsole, clock: Clock) -> None:
     with LiveTable(console, name="night", clock=clock) as table:
         table.stage("starting Ray")
         clock.now += 12
@@ -241,7 +243,7 @@ def test_what_is_done_before_the_first_progress_is_said(console: Console, clock:
 
 def test_a_terminal_says_that_ray_is_starting() -> None:
     file = io.StringIO()
-    console = Console(file=file, width=80, force_terminal=True)
+    console = TextConsole(file=file, width=80, force_terminal=True)
     with LiveTable(console, name="night") as table:
         table.stage("starting Ray")
         table._face._live.refresh()  # type: ignore[union-attr]  # as its thread does, four times a second
@@ -253,10 +255,10 @@ def test_a_terminal_says_that_ray_is_starting() -> None:
     "make", [lambda console: LiveTable(console, name="night"), lambda console: LiveTraining("night", console)]
 )
 def test_a_bar_moves_while_ray_starts_and_nothing_can_be_counted(
-    make: Callable[[Console], LiveTable | LiveTraining], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[TextConsole], LiveTable | LiveTraining], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = io.StringIO()
-    console = Console(file=file, width=80, force_terminal=True, color_system="truecolor")
+    console = TextConsole(file=file, width=80, force_terminal=True, color_system="truecolor")
     drawn = []
     with make(console) as shown:
         for at in (0.0, 0.3):
@@ -269,7 +271,7 @@ def test_a_bar_moves_while_ray_starts_and_nothing_can_be_counted(
 
 
 def test_the_end_says_what_failed_first_and_which_command_shows_more(
-    table: LiveTable, console: Console
+    table: LiveTable, console: TextConsole
 ) -> None:
     traceback = (
         'Traceback (most recent call last):\n  File "/me/train.py", line 7, in fit\n    x\nValueError: bad\n'
@@ -288,7 +290,7 @@ def test_the_end_says_what_failed_first_and_which_command_shows_more(
     ]
 
 
-def test_the_end_is_not_said_twice(table: LiveTable, console: Console) -> None:
+def test_the_end_is_not_said_twice(table: LiveTable, console: TextConsole) -> None:
     table(progress(status="completed"))
     assert len(lines(console)) == 2
     table.conclude(outcome())

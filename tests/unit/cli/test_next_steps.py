@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from raysweep.cli.sweep_summary import print_night, print_status
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import TrainOutcome
 from raysweep.outcome.ended import status_of_outcome
 from raysweep.outcome.train import TrainSource
+from raysweep.terminal import TextConsole
 from tests.unit.pages.odd_sweeps import LOSS, once
 from tests.unit.pages.sweeps import store
 
@@ -24,7 +24,7 @@ def fails(config: dict[str, Any], iteration: int) -> None:
 
 def test_a_failed_sweep_names_retry_and_restart(tmp_path: Path) -> None:
     folder, outcome = store(tmp_path, fails, failure={"max_failures": 0, "breaker_trials": 3})
-    console = Console(file=io.StringIO(), width=300)
+    console = TextConsole(file=io.StringIO(), width=300)
     print_status(console, status_of_outcome(outcome, now=0.0))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     at = f"{folder.sweep_id} --storage {tmp_path}"
@@ -45,7 +45,7 @@ def test_a_night_says_which_config_was_trained(tmp_path: Path) -> None:
         run_id="full-1", name="full", status="completed", started_at=0.0, ended_at=1.0, uri="/t/full-1",
         config={"x": 0.25, "epochs": 90}, source=TrainSource(sweep=folder.uri, trial_id=other.trial_id),
     )  # fmt: skip
-    console = Console(file=io.StringIO(), width=300)
+    console = TextConsole(file=io.StringIO(), width=300)
     print_night(console, outcome, train, skipped="")
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"trial {other.trial_id} of {folder.sweep_id}: x=0.25 epochs=90" in shown

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from raysweep.cli.commands.top import draw
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.watch import StorageWatch
 from raysweep.storage.objects.opening import open_store
+from raysweep.terminal import TextConsole
 from tests.unit.cli.conftest import Cli, Stored
 
 Store = Callable[..., Stored]
@@ -54,7 +54,7 @@ def test_what_runs_is_shown_first_and_the_rest_is_counted(store_sweep: Store, tm
         store_sweep(f"ended-{number}").end()
     store_sweep("zz-runs").beat(current_holder())
     rows = StorageWatch(open_store(tmp_path / "store")).look()
-    console = Console(width=120, file=io.StringIO(), record=True)
+    console = TextConsole(width=120, file=io.StringIO(), record=True)
     console.print(draw(rows, 8))
     text = console.export_text().splitlines()
     assert text[0].startswith("7 sweeps, 1 running, 4 more")

@@ -34,11 +34,11 @@ def show(manifest: str, *, is_removing: bool, is_json: bool) -> int:
     for each in found:
         left = f"left over, {each.why}" if each.why else ""
         state = "removed" if each.name in removed else left or _PHASES.get(each.phase, each.phase)
-        console.print(f"{each.name}  {each.run_id}  {state}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{each.name}  {each.run_id}  {state}", soft_wrap=True)
     if not found:
-        console.print("no cluster was brought up by raysweep", markup=False)
+        console.print("no cluster was brought up by raysweep")
     elif any(each.why and each.name not in removed for each in found):
-        console.print("raysweep clusters MANIFEST --remove deletes those left over", markup=False)
+        console.print("raysweep clusters MANIFEST --remove deletes those left over")
     return DONE
 
 

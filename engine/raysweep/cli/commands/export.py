@@ -22,7 +22,7 @@ def export(name: str, storage: str | None, to: str, out: str | None, is_json: bo
         made = _export(folder, to, out, advance)
     if not made.has_ended:
         note = f"note: {made.sweep_id} has not ended: this is what its journal holds now"
-        make_console(is_stderr=True).print(note, markup=False, soft_wrap=True)
+        make_console(is_stderr=True).print(note, soft_wrap=True)
     if is_json:
         print_json(asdict(made) | {"places": list(made.places)})
         return DONE

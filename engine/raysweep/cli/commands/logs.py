@@ -92,9 +92,9 @@ def _show_list(folder: SweepFolder, *, is_json: bool) -> int:
     if logs:
         listing.show(console)
         look = f"{command('logs', folder.sweep_id, folder.store.url)} --trial {logs[-1].trial}"
-        console.print(f"one of them: {look}", markup=False, soft_wrap=True)
+        console.print(f"one of them: {look}", soft_wrap=True)
     else:
-        console.print("no logs: the trials of this sweep have printed nothing so far", markup=False)
+        console.print("no logs: the trials of this sweep have printed nothing so far")
     return DONE
 
 
@@ -136,4 +136,4 @@ def _say_unfinished(folder: SweepFolder, log: LogInfo) -> None:
         text = f"the attempt runs; follow it with: {again}"
     else:
         text = "what came after this is lost: the attempt's node was gone before it was stored"
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)

@@ -87,7 +87,7 @@ def run_rollback(
         return DONE
     console = make_console()
     head = "rolled back" if done.is_new else "nothing to do: it is champion already"
-    console.print(f"{head}: {_show(done.champion)}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{head}: {_show(done.champion)}", soft_wrap=True)
     lost = f"none: {done.lost_checkpoint} was deleted" if done.lost_checkpoint else ""
     facts = [("by", entry.by), ("why", entry.why), ("config", show_config(done.champion.config))]
     facts.append(("checkpoint", lost))
@@ -96,7 +96,7 @@ def run_rollback(
     print_facts(console, *((label, text) for label, text in facts if text))
     if not done.is_new and to is None:
         fix = "an earlier one: --to NIGHT; `raysweep evidence` lists the nights"
-        console.print(fix, markup=False, highlight=False, soft_wrap=True)
+        console.print(fix, soft_wrap=True)
     return DONE
 
 
@@ -127,7 +127,7 @@ def run_approve(
     else:
         head = "" if is_same else "already decided: " if not done.is_new else "too late: "
         text = f"{head}the night of {night.key or night.sweep_id} is {decision}"
-        make_console().print(text, markup=False, highlight=False, soft_wrap=True)
+        make_console().print(text, soft_wrap=True)
     return DONE if decision.approved == approved else FAILED
 
 
@@ -147,7 +147,7 @@ def run_register(name: str, storage: str | None, which: Which, *, registry: str 
     if is_json:
         print_json({"version": synced.version, "pending": synced.pending})
     else:
-        make_console().print(str(synced), markup=False, highlight=False, soft_wrap=True)
+        make_console().print(str(synced), soft_wrap=True)
     return FAILED if synced.pending else DONE
 
 

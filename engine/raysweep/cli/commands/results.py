@@ -215,7 +215,7 @@ def _list_attempts(status: Standing, trials: Sequence[TrialOutcome]) -> None:
     console = make_console()
     listing.show(console)
     look = f"{command('logs', status.run_id, status.storage)} --trial N --attempt N"
-    console.print(f"what an attempt printed: {look}", markup=False, soft_wrap=True)
+    console.print(f"what an attempt printed: {look}", soft_wrap=True)
 
 
 _SORTS: Final[dict[str, Callable[[TrialOutcome], Any]]] = {

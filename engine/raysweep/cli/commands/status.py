@@ -124,7 +124,7 @@ def show_list(storage: str | None, is_json: bool, filters: Filters) -> int:
     if not found:
         which = " that match" if filters != Filters() else ""
         text = f"no sweeps{which} at {store.url}"
-        make_console(is_stderr=True).print(text, markup=False, soft_wrap=True)
+        make_console(is_stderr=True).print(text, soft_wrap=True)
         return DONE
     # A column is there where a night has something to show in it.
     columns = {

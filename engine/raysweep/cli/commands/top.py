@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +26,7 @@ from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_age, show_duration
 from raysweep.runs.reading.watch import StorageWatch, event_of
 from raysweep.storage.objects.opening import open_store
+from raysweep.terminal import TextConsole
 
 EVERY_S: Final = 1.0
 _ROOM: Final = 5
@@ -50,7 +51,7 @@ def show_top(storage: str | None, is_json: bool, *, once: bool) -> int:
     return DONE
 
 
-def _show_once(watch: StorageWatch, console: Console, is_json: bool) -> int:
+def _show_once(watch: StorageWatch, console: TextConsole, is_json: bool) -> int:
     rows = watch.look()
     if watch.problem:
         return say_error(watch.problem, FAILED)
@@ -64,7 +65,7 @@ def _show_once(watch: StorageWatch, console: Console, is_json: bool) -> int:
     return DONE
 
 
-def _show_live(watch: StorageWatch, console: Console) -> None:
+def _show_live(watch: StorageWatch, console: TextConsole) -> None:
     with _keys() as is_key, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.update(draw(watch.look(), console.height, watch.problem), refresh=True)

@@ -121,7 +121,7 @@ def show_plan(
         print_json(_as_json(plan))
         return DONE
     console = make_console()
-    console.print(plan.sweep_id, markup=False, style="bold", soft_wrap=True)
+    console.print(plan.sweep_id, style="bold", soft_wrap=True)
     each = " + ".join(_show_bundle(bundle) for bundle in plan.resources)
     facts = [
         ("trials", plan.shown_trials),

@@ -60,7 +60,7 @@ def restart(name: str, storage: str | None, how: How, job: JobHow) -> int:
     request = stored_request(folder)
     where = put_aside(folder.store.url, folder.sweep_id)
     console = make_console(is_stderr=True)
-    console.print(f"what was stored is now at {where}", markup=False, soft_wrap=True)
+    console.print(f"what was stored is now at {where}", soft_wrap=True)
     return run(request.spec, request.run.key, how, job)
 
 
@@ -71,14 +71,14 @@ def rm(name: str, storage: str | None, *, is_sure: bool, is_json: bool) -> int:
         if not sys.stdin.isatty():
             raise SpecError("--yes", "there is no terminal to ask whether to remove it", "give --yes")
         console = make_console(is_stderr=True)
-        console.print(f"{folder.uri}: {_what(folder)}", markup=False, soft_wrap=True)
+        console.print(f"{folder.uri}: {_what(folder)}", soft_wrap=True)
         if not typer.confirm("Remove it, with its journal and its checkpoints?", err=True):
             return CANCELLED
     remove(folder.store.url, folder.sweep_id)
     if is_json:
         print_json({"sweep_id": folder.sweep_id, "removed": True})
     else:
-        make_console().print(f"removed {folder.uri}", markup=False, soft_wrap=True)
+        make_console().print(f"removed {folder.uri}", soft_wrap=True)
     return DONE
 
 

@@ -54,7 +54,7 @@ def cancel(name: str, storage: str | None, address: str | None, reason: str, is_
         print_json({"run_id": folder.sweep_id, "was_running": was_running, "status": status})
     else:
         said = status if was_running else f"was not running: {status}"
-        make_console().print(f"{folder.sweep_id} {said}", markup=False, soft_wrap=True)
+        make_console().print(f"{folder.sweep_id} {said}", soft_wrap=True)
     return DONE
 
 

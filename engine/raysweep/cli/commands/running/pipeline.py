@@ -42,19 +42,19 @@ def run(asked: Asked, how: How, job: JobHow) -> int:
     is_job = has_jobs_api(how.address, job)
     console = make_console(is_stderr=True)
     rule = "" if asked.key is not None else ' (the spec itself; --key "$(date +%F)" names a night)'
-    console.print(f"key {request.run.key}{rule}", markup=False, soft_wrap=True)
+    console.print(f"key {request.run.key}{rule}", soft_wrap=True)
     if is_job and job.detach:
         night = _advance(spec, request.run.key, how, job)
         if night is None:
             text = f"run this again to continue with what follows, with --key {request.run.key}"
-            console.print(text, markup=False, soft_wrap=True)
+            console.print(text, soft_wrap=True)
             return DONE
     else:
         night = _run(spec, request.run.key, how, job, is_job=is_job)
     told = make_console(is_stderr=how.is_json)
     print_night(told, night.sweep, night.train, skipped=night.skipped)
     if night.registered:
-        told.print(night.registered, markup=False, highlight=False, soft_wrap=True)
+        told.print(night.registered, soft_wrap=True)
     if how.is_json:
         typer.echo(night.to_json())
     return DONE
@@ -110,7 +110,7 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
         if verdict.is_waiting:
             storage = outcome.uri.rpartition("/")[0]
             text = how_to_decide(verdict, outcome, storage)
-            make_console(is_stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+            make_console(is_stderr=True).print(text, soft_wrap=True)
             return None
         outcome = with_gate(outcome, verdict)
     skipped = why_not_trained(outcome) if spec.train is not None else ""

@@ -67,7 +67,7 @@ def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
     request = RunRequest.of(spec, key)
     sibling = unfinished_sibling(request) if key is None else ""
     if sibling:
-        make_console(is_stderr=True).print(f"note: {sibling}", markup=False, soft_wrap=True)
+        make_console(is_stderr=True).print(f"note: {sibling}", soft_wrap=True)
     if has_jobs_api(how.address, job):
         from raysweep.cli import remote
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import typer
+from rich.text import Text
 
 from raysweep.cli.consoles import clean_stdout, make_console, print_facts
 from raysweep.cli.exit_codes import DONE
@@ -94,10 +95,9 @@ def _with_best(spec: TrainSpec, name: str) -> TrainSpec:
 
 def _summarise(outcome: TrainOutcome, *, is_json: bool) -> None:
     console = make_console(is_stderr=is_json)
-    console.print(
-        f"[bold green]{outcome.status}[/] {outcome.run_id}{' (resumed)' if outcome.resumed else ''}"
-        f"{f', ended by stop.{_LIMITS[outcome.ended_by]}' if outcome.ended_by else ''}"
-    )
+    resumed = " (resumed)" if outcome.resumed else ""
+    limit = f", ended by stop.{_LIMITS[outcome.ended_by]}" if outcome.ended_by else ""
+    console.print(Text.assemble((outcome.status, "bold green"), f" {outcome.run_id}{resumed}{limit}"))
     print_facts(
         console,
         ("metrics", show_config(outcome.metrics)),
