@@ -35,6 +35,7 @@ def check_evidence(folder: SweepFolder, spec: SweepSpec | None) -> Iterator[Find
         [*([spec.name] if spec is not None else []), *(_champion_of(folder, gate) for gate in gates)]
     )
     chains: list[Chain] = []
+    are_whole = True
     for name in (each for each in names if each):
         for path in paths_of(store, name):
             try:
@@ -42,20 +43,32 @@ def check_evidence(folder: SweepFolder, spec: SweepSpec | None) -> Iterator[Find
             except StorageError as error:
                 if isinstance(error, StorageUnavailableError):
                     raise
+                are_whole = False
                 key = error.path.removeprefix(f"{store.url}/")
                 yield Finding(severity="damage", object=key, problem=error.problem, lost=_LOST, fix=error.fix)
                 continue
             chains.append(chain)
+            are_whole &= not chain.flaws
             for flaw in chain.flaws:
                 yield Finding(
                     severity="damage", object=flaw.object, problem=flaw.problem, lost=_LOST, fix=LINE_FIX
                 )
     for gate in gates:
-        yield from _check_verdict(folder, gate, chains)
-        yield from _check_decision(folder, gate, chains)
+        yield from _check_verdict(folder, gate, chains, are_whole=are_whole)
+        yield from _check_decision(folder, gate, chains, are_whole=are_whole)
 
 
-def _check_verdict(folder: SweepFolder, gate: str, chains: list[Chain]) -> Iterator[Finding]:
+def _unknown(name: str, chains: list[Chain], *, are_whole: bool) -> Finding:
+    """A verdict or decision of which no line knows: it was written after its event."""
+    if chains and are_whole:
+        problem = "is of an event that the line of champions has lost: the line is an older copy"
+        return Finding(severity="damage", object=name, problem=problem, lost=_LOST, fix=LINE_FIX)
+    return Finding(severity="note", object=name, problem="has no evidence that can be read")
+
+
+def _check_verdict(
+    folder: SweepFolder, gate: str, chains: list[Chain], *, are_whole: bool
+) -> Iterator[Finding]:
     name = f"{FOLDER}/{gate}/{VERDICT}"
     try:
         verdict = stored_verdict(folder.store, folder.sweep_id, gate)
@@ -69,13 +82,15 @@ def _check_verdict(folder: SweepFolder, gate: str, chains: list[Chain]) -> Itera
     entries = (entry for chain in chains for entry in chain.entries if entry.facts is not None)
     found = [each.facts for each in entries if (each.sweep_id, each.gate) == (folder.sweep_id, gate)]
     if not found:
-        yield Finding(severity="note", object=name, problem="has no evidence that can be read")
+        yield _unknown(name, chains, are_whole=are_whole)
     elif all(facts is None or facts.verdict.to_json() != verdict.to_json() for facts in found):
         problem = "is not the verdict that the evidence holds"
         yield Finding(severity="damage", object=name, problem=problem, fix=RESTORE_FIX)
 
 
-def _check_decision(folder: SweepFolder, gate: str, chains: list[Chain]) -> Iterator[Finding]:
+def _check_decision(
+    folder: SweepFolder, gate: str, chains: list[Chain], *, are_whole: bool
+) -> Iterator[Finding]:
     """The copy of an approval's decision: the gate's outcome is read with it."""
     name = f"{FOLDER}/{gate}/{DECISION}"
     try:
@@ -90,7 +105,7 @@ def _check_decision(folder: SweepFolder, gate: str, chains: list[Chain]) -> Iter
     entries = (entry for chain in chains for entry in chain.entries if entry.decision is not None)
     found = [each.decision for each in entries if (each.sweep_id, each.gate) == (folder.sweep_id, gate)]
     if not found:
-        yield Finding(severity="note", object=name, problem="has no evidence that can be read")
+        yield _unknown(name, chains, are_whole=are_whole)
     elif decision not in found:
         problem = "is not the decision that the evidence holds"
         yield Finding(severity="damage", object=name, problem=problem, fix=RESTORE_FIX)

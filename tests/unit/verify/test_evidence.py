@@ -15,6 +15,7 @@ from raysweep.runs.across_runs.releases import add_night
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.verify import verify_sweep
 from tests.unit.pipeline.gates import gave
+from tests.unit.runs.across_runs.nights import event, mark
 from tests.unit.verify.stored import Stored
 
 Cli = Callable[..., Any]
@@ -76,3 +77,20 @@ def test_a_copy_of_a_decision_that_says_something_else_is_damage(ended: Stored, 
         found = [each.object for each in verify_sweep(ended.folder, is_quick=True).damage]
         assert found == [name], changed
     assert cli("verify", ended.folder.uri, "--quick").code == 1
+
+
+def test_a_verdict_that_the_line_has_lost_with_its_mark_is_damage(ended: Stored) -> None:
+    """An older copy of both folders: nothing in them tells; the verdict beside the sweep does."""
+    line = promote(ended, "n1", 3.0)
+    outcome = ended.folder.read_outcome()
+    assert outcome is not None
+    spec, gate = ended.asked.spec, {"confirm_top_k": 1, "seeds": 2, "test": "mean"}
+    prepared = prepare_gate(spec, outcome, gate, None)
+    verdict = prepared.settle(gave(prepared, 1.0, 1.0, 3.0, 3.0))
+    assert verify_sweep(ended.folder).is_sound
+    store = ended.folder.store
+    store.delete(event(2, line))
+    store.delete(mark(2, line))
+    found = [(each.object, each.problem) for each in verify_sweep(ended.folder).damage]
+    lost = "is of an event that the line of champions has lost: the line is an older copy"
+    assert found == [(f"gates/{verdict.gate_id}/verdict.json", lost)]
