@@ -12,6 +12,7 @@ from raysweep.pages import live
 from raysweep.pages.dashboard import Access, serving
 from raysweep.storage.logs import log_name
 from tests.browsers import Watched, chromium, wait_until
+from tests.unit.pages.odd_sweeps import ODD
 from tests.unit.pages.sweeps import first_half, nights, second_half, store
 from tests.unit.runs.across_runs.nights import add, event, mark
 
@@ -51,6 +52,22 @@ def test_in_a_browser_runs_are_found_and_what_they_say_stays_text(browser: Any, 
         page.close()
     assert watched.problems == []
     assert all(url.startswith((address, "data:")) for url in watched.asked)
+
+
+def test_in_a_browser_no_name_or_config_makes_the_list_of_runs_wide_or_high(
+    browser: Any, tmp_path: Path
+) -> None:
+    for odd in ("long names", "hostile", "failed, others cut"):
+        ODD[odd](tmp_path)
+    with serving(str(tmp_path), Access(), 0) as (address, _):
+        page = Watched(browser, viewport={"width": 1280, "height": 900}).open(address)
+        wait_until(page, "document.querySelectorAll('tbody tr').length === 3")
+        heights = page.evaluate("[...document.querySelectorAll('tbody tr')].map((row) => row.offsetHeight)")
+        assert max(heights) < 130, heights
+        room = "(table) => [table.scrollWidth, table.parentElement.clientWidth]"
+        wide, frame = page.eval_on_selector("table", room)
+        assert wide <= frame
+        page.close()
 
 
 def test_in_a_browser_it_follows_a_sweep(

@@ -31,11 +31,11 @@
   function cells(run) {
     const total = run.num_trials === null ? "" : ` / ${rs.thousands(run.num_trials)}`;
     return [
-      el("span", {}, el("a", { href: `/run/${encodeURIComponent(run.id)}`, text: run.name }), el("div", { class: "faint mono nowrap", text: run.id }), sameName(run)),
+      el("span", {}, el("a", { href: `/run/${encodeURIComponent(run.id)}`, text: run.name }), el("div", { class: "faint mono id", text: run.id }), sameName(run)),
       el("span", { class: `status ${rs.TONES[run.status] || (run.is_running ? "live" : "warn")}`, text: run.status }),
       text(run.kind === "train" ? "training" : `${rs.thousands(run.ended)}${total}`),
       text(run.failed ? rs.thousands(run.failed) : ""),
-      el("span", { class: "nowrap" }, text(run.best === null ? "" : `${run.metric} ${rs.number(run.best)}`)),
+      run.best === null ? text("") : el("span", { class: "nowrap" }, el("span", { class: "cut", text: run.metric, title: run.metric }), text(` ${rs.number(run.best)}`)),
       el("span", { class: "nowrap", text: run.started_at === null ? "" : rs.clock(run.started_at) }),
       text(run.elapsed_s === null ? "" : rs.elapsed(run.elapsed_s)),
       el("span", { class: "mono clip", text: run.problem || run.config, title: run.problem || run.config }),
