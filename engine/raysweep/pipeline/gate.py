@@ -37,6 +37,7 @@ from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night,
 from raysweep.runs.across_runs.releases import add_night, as_it_stands, verdict_of
 from raysweep.runs.across_runs.verdicts import keep_verdict
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
+from raysweep.space.priors import without_priors
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.identity import key_within
@@ -326,6 +327,8 @@ def _spec(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, plan: GatePlan
         # All have one scale: that of the best trial.
         scale={name: configs[0][name] for name in spec.largest_scale},
         scales=(),
+        # The configs are given: nothing is drawn.
+        param_space=without_priors(spec.param_space),
         where=(),
         points=(),
         scheduler="fifo",

@@ -37,6 +37,16 @@ def has_prior(node: Any) -> bool:
     return isinstance(node, list) and any(map(has_prior, node))
 
 
+def without_priors(node: Any) -> Any:
+    """The normalised space as it is without any prior."""
+    if isinstance(node, Mapping):
+        is_domain = word_of(node) is not None
+        return {
+            name: without_priors(below) for name, below in node.items() if not (is_domain and name == PRIOR)
+        }
+    return [without_priors(each) for each in node] if isinstance(node, list) else node
+
+
 def read_prior(node: Mapping[str, Any], given: Any, path: Path) -> Any:
     """A prior beside a normalised domain, checked. Raises Problem."""
     word = next(iter(node))

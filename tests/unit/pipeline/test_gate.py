@@ -119,6 +119,14 @@ def test_what_is_run_again_needs_no_relations_and_points(tmp_path: Path) -> None
     assert (asked.where, asked.points) == ((), ())
 
 
+def test_what_is_run_again_needs_no_priors(tmp_path: Path) -> None:
+    domain = {"uniform": [0.0, 1.0]}
+    beliefs = {"x": {**domain, "prior": {"normal": 0.3, "sigma": 0.1}}, "list": [domain, {"prior": 1}]}
+    spec = make_spec(tmp_path, param_space=beliefs, num_samples=3)
+    asked = prepare_gate(spec, swept("n1", 0.5, 0.7), GateSpec(confirm_top_k=1)).request.spec
+    assert asked.param_space == {"x": domain, "list": [domain, {"prior": 1}]}
+
+
 def test_what_is_run_again_has_the_largest_scale_of_the_sweep(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, scales=[{"rows": 10}, {"rows": 20}], num_samples=4, scheduler="fifo")
     outcome = swept("n1", 0.5, 0.7, 0.6, 0.9)
