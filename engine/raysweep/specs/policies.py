@@ -195,7 +195,7 @@ class CheckpointPolicy(SpecModel):
     upload_limit: BytesPerSecond | None = None
     """How much a worker uploads per second, over time: bytes, or as `50MiB/s`; default: no limit."""
     parallel_puts: int = Field(default=4, ge=1, le=64)
-    """How many parts of a checkpoint (4 MiB or less each) a worker uploads at once to S3, GCS or Azure."""
+    """How many parts of a checkpoint (4 MiB or less each) a worker stores at once."""
     node_cache: Annotated[Bytes, Field(ge=0)] = 2**31
     """How much of checkpoints on S3, GCS or Azure a node keeps on its disk: bytes, or as `2GiB`; 0: nothing.
 

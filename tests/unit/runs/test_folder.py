@@ -192,7 +192,7 @@ def test_a_sweep_with_an_outcome_is_not_withdrawn(folder: SweepFolder, tmp_path:
 class DurableOnlyStore(WrappedStore):
     """A power cut: what was not put durably is gone at once."""
 
-    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         """See the class."""
         if durable:
             super().put(key, data, durable=durable)

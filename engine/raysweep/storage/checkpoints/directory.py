@@ -26,22 +26,19 @@ def scan_directory(directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(files)), tuple(sorted(empty_folders))
 
 
-def read_piece(path: Path, offset: int, size_bytes: int) -> bytes:
-    """So many bytes of a file of a checkpoint directory.
+def read_piece(path: Path, offset: int, into: memoryview) -> None:
+    """Fill a buffer with the bytes of a file of a checkpoint directory, from `offset` on.
 
     Raises: SpecError if they cannot be read (any more).
     """
     try:
         with open(path, "rb", buffering=0) as file:
-            pieces = []
-            while size_bytes and (piece := os.pread(file.fileno(), size_bytes, offset)):
-                pieces.append(piece)
-                offset, size_bytes = offset + len(piece), size_bytes - len(piece)
+            while into and (size_bytes := os.preadv(file.fileno(), [into], offset)):
+                into, offset = into[size_bytes:], offset + size_bytes
     except OSError as error:
         raise unreadable(path, error.strerror or str(error)) from error
-    if size_bytes:
+    if into:
         raise unreadable(path, "it has become shorter")
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def unreadable(path: Path, why: str) -> SpecError:

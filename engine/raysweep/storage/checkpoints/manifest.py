@@ -111,7 +111,7 @@ class _Blake3:
         return self._hash.hexdigest(length=DIGEST_BYTES)
 
 
-def hash_of(data: bytes) -> str:
+def hash_of(data: bytes | memoryview) -> str:
     """The hash of one object. Lets other threads run meanwhile."""
     return blake3(data).hexdigest(length=DIGEST_BYTES)
 

@@ -50,9 +50,9 @@ class NodeCache:
             os.utime(path)
         return _pieces(file)
 
-    def add(self, stored: StoredObject, data: bytes) -> None:
+    def add(self, stored: StoredObject, data: memoryview) -> None:
         """Keep an object's content, if there is room."""
-        for _ in self.keeping(stored, [data]):
+        for _ in self.keeping(stored, [bytes(data)]):
             pass
 
     def keeping(self, stored: StoredObject, pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -8,9 +8,11 @@ what is there, and what is being deleted can never be what is being referred to.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -26,7 +28,8 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 SMALL_BYTES: Final = 64 * 1024
 """Files below this are packed together, up to `CHUNK_BYTES`."""
 PARALLEL_PUTS: Final = 4
-"""How many objects of a checkpoint are put at once into a store that is not a local folder."""
+"""How many objects of a checkpoint are put at once."""
+_SYNCED_AT_ONCE: Final = 16
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -107,46 +110,57 @@ class Upload:
     def _put_all(self, directory: Path, cuts: Sequence[_Cut]) -> list[StoredObject]:
         known = {} if self.parent is None else _by_hash(self.parent)
         put: dict[StoredObject, _Cut] = {}
+        buffers = _Buffers()
 
         def store(cut: _Cut) -> StoredObject:
             self.go_on()
-            data = _read(directory, cut)
+            data = _read(directory, cut, buffers.own)
             digest = hash_of(data)
             found = known.get((digest, len(data)))
             if found is not None:
                 return found
             new = StoredObject(f"{self.folder}/{digest}", len(data), digest)
             if new not in put:  # two threads with the same content put it twice: one name, the same bytes
-                retrying(self.give_up_after_s)(self._put, self._key(new), data)
+                retrying(self.give_up_after_s)(self._put, self._key(new), self._kept(data))
                 put[new] = cut
                 if self.cache is not None:
                     self.cache.add(new, data)
             return new
 
         stored = self._each(store, cuts)
-        self._each(lambda new: self._settle(directory, new, put[new]), list(put))
+        new = list(put)
+        batches = [new[first : first + _SYNCED_AT_ONCE] for first in range(0, len(new), _SYNCED_AT_ONCE)]
+        self._each(lambda batch: self._settle(directory, {each: put[each] for each in batch}), batches)
         return stored
 
-    def _put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    @property
+    def _is_local(self) -> bool:
+        return self.store.local_path(self.folder) is not None
+
+    def _kept(self, data: memoryview) -> bytes | memoryview:
+        """What may be put: a request may still read it when its thread was interrupted and has gone on."""
+        return data if self._is_local else bytes(data)
+
+    def _put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         if self.limits.bandwidth is not None:
             self.limits.bandwidth.take(len(data), self.go_on)
         self.store.put(key, data, durable=durable)
 
-    def _settle(self, directory: Path, new: StoredObject, cut: _Cut) -> None:
-        """Have it on the disk. All are written first: the first sync takes what the others would wait for."""
+    def _settle(self, directory: Path, batch: Mapping[StoredObject, _Cut]) -> None:
+        """Have them on the disk. All are written first: the first sync takes what others would wait for."""
         self.go_on()
         try:
-            self.store.sync(self._key(new))
+            self.store.sync(*map(self._key, batch))
         except StorageError:
             # After a failed sync the system may forget what it did not write: it is written anew.
-            data = _read(directory, cut)
-            retrying(self.give_up_after_s)(self._put, self._key(new), data, durable=True)
+            for new, cut in batch.items():
+                self.go_on()
+                data = _read(directory, cut, memoryview(bytearray(CHUNK_BYTES)))
+                retrying(self.give_up_after_s)(self._put, self._key(new), data, durable=True)
 
     def _each(self, call: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        if self.store.local_path(self.folder) is not None or len(items) < 2:
-            return list(
-                map(call, items)
-            )  # on a local disk one thread keeps the disk busy, and leaves cores free
+        if len(items) < 2:
+            return list(map(call, items))
         with ThreadPoolExecutor(self.limits.parallel_puts, thread_name_prefix="raysweep-upload") as pool:
             return list(pool.map(call, items))
 
@@ -166,6 +180,16 @@ class _Table:
         if place == len(self.objects):
             self.objects.append(stored)
         return place
+
+
+class _Buffers(threading.local):
+    """A buffer for each thread: new memory for each chunk costs more than to hash and to write it.
+
+    It begins at a page of the memory, as writes around the page cache need it.
+    """
+
+    def __init__(self) -> None:
+        self.own = memoryview(mmap(-1, CHUNK_BYTES))
 
 
 def _by_hash(parent: Manifest) -> dict[tuple[str, int], StoredObject]:
@@ -190,9 +214,13 @@ def _cut(sizes: Mapping[str, int]) -> Iterator[_Cut]:
         yield tuple(pack)
 
 
-def _read(directory: Path, cut: _Cut) -> bytes:
-    pieces = [read_piece(directory / piece.path, piece.offset, piece.size_bytes) for piece in cut]
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+def _read(directory: Path, cut: _Cut, buffer: memoryview) -> memoryview:
+    """The bytes of a cut, in this buffer of `CHUNK_BYTES`."""
+    end = 0
+    for piece in cut:
+        begin, end = end, end + piece.size_bytes
+        read_piece(directory / piece.path, piece.offset, buffer[begin:end])
+    return buffer[:end]
 
 
 def _status(path: Path) -> tuple[int, bool]:

@@ -21,6 +21,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from fcntl import F_GETFL, F_SETFL, fcntl
 from hashlib import blake2b
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -32,7 +33,7 @@ from raysweep.errors import (
     StorageUnavailableError,
 )
 from raysweep.storage.objects.locks import locked
-from raysweep.storage.objects.store import CHUNK_BYTES, ObjectInfo, check_key
+from raysweep.storage.objects.store import ObjectInfo, check_key
 
 TEMPORARY_MARK = ".raysweep-tmp-"
 LOCK_MARK = f"{TEMPORARY_MARK}lock-"
@@ -41,6 +42,10 @@ _CREATE_TRIES = 60
 _TRIES_AT_ONCE = 10
 _BREATH_S = 0.01
 """Waited at most before a folder that deletes prune again and again is made once more."""
+_READ_BYTES = 256 * 1024
+"""Larger pieces cost new memory each, which takes longer than to read them."""
+_AROUND_CACHE_BYTES = 1024 * 1024
+_BLOCK_BYTES = 4096
 _counter = itertools.count()
 _T = TypeVar("_T")
 
@@ -96,14 +101,14 @@ class LocalStore:
         def chunks() -> Iterator[bytes]:
             with file:
                 try:
-                    while chunk := file.read(CHUNK_BYTES):
+                    while chunk := file.read(_READ_BYTES):
                         yield chunk
                 except OSError as error:
                     self._fail(key, error)
 
         return chunks()
 
-    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         self._write(key, (data,), durable=durable, replace=True)
 
     def sync(self, *keys: str) -> None:
@@ -257,7 +262,7 @@ class LocalStore:
     def _write(
         self,
         key: str,
-        chunks: Iterable[bytes],
+        chunks: Iterable[bytes | memoryview],
         *,
         durable: bool,
         replace: bool,
@@ -302,12 +307,16 @@ class LocalStore:
     def _is_inside(self, folder: Path) -> bool:
         return folder == self._root or self._root in folder.parents
 
-    def _write_file(self, temporary: Path, chunks: Iterable[bytes], *, durable: bool) -> tuple[Path, ...]:
+    def _write_file(
+        self, temporary: Path, chunks: Iterable[bytes | memoryview], *, durable: bool
+    ) -> tuple[Path, ...]:
         """Write the temporary file; returns the folders that have a new entry for it to be reachable."""
         created, descriptor = _create(temporary)
         try:
             for chunk in chunks:
                 view = memoryview(chunk)
+                if len(view) >= _AROUND_CACHE_BYTES and not durable:
+                    view = _write_around_cache(descriptor, view)
                 while view:
                     view = view[os.write(descriptor, view) :]
             if durable:
@@ -414,6 +423,24 @@ def _create(path: Path, how: int = os.O_EXCL) -> tuple[tuple[Path, ...], int]:
             if remaining < _CREATE_TRIES - _TRIES_AT_ONCE:  # in step with those who delete: out of it
                 time.sleep(random.uniform(0, _BREATH_S))
     raise AssertionError("unreachable: the loop returns or raises")
+
+
+def _write_around_cache(descriptor: int, data: memoryview) -> memoryview:
+    """Write straight to the disk what can be; returns the rest, which is all where the file system cannot.
+
+    A `sync` follows. The page cache would cost a copy more, and lose what others read: the trial's data.
+    """
+    end, flags = len(data) - len(data) % _BLOCK_BYTES, fcntl(descriptor, F_GETFL)
+    written = 0
+    try:
+        fcntl(descriptor, F_SETFL, flags | os.O_DIRECT)
+        while written < end:
+            written += os.write(descriptor, data[written:end])
+    except OSError:
+        pass  # no such writes here, or not of this memory; what else is wrong, the write of the rest tells
+    finally:
+        fcntl(descriptor, F_SETFL, flags)
+    return data[written:]
 
 
 def _make_folders(folder: Path) -> tuple[Path, ...]:

@@ -77,7 +77,7 @@ class RemoteStore:
 
         return chunks()
 
-    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         import obstore
 
         with self._errors(key):

@@ -50,7 +50,7 @@ class Store(Protocol):
         """The object piece by piece (at most a few MiB each), or None if there is none."""
         ...
 
-    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         """Create or replace an object atomically. `durable`: it survives a power cut once this returns."""
         ...
 

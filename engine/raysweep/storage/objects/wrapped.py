@@ -36,7 +36,7 @@ class WrappedStore:
     def get_chunks(self, key: str) -> Iterator[bytes] | None:
         return self.around("get", key, lambda: self.inner.get_chunks(key))
 
-    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         self.around("put", key, lambda: self.inner.put(key, data, durable=durable))
 
     def sync(self, *keys: str) -> None:

@@ -283,7 +283,7 @@ class HeldStore(WrappedStore):
         self.may_go_on = threading.Event()
         self.puts: list[str] = []
 
-    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         if "/snapshots/" in key:
             self.puts.append(key)
             assert self.may_go_on.wait(10)

@@ -78,7 +78,7 @@ class Recording(WrappedStore):
     def local_path(self, key: str) -> Path | None:
         return None
 
-    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         with self._lock:
             self.at_once += 1
             self.most = max(self.most, self.at_once)

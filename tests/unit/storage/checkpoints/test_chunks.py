@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import random
 import shutil
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from fcntl import F_GETFL, fcntl
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
 from raysweep.storage.checkpoints.manifest import Manifest
 from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
 from raysweep.storage.checkpoints.uploads import CHUNK_BYTES, SMALL_BYTES
+from raysweep.storage.objects import local
 from raysweep.storage.objects.local import LocalStore
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.sealed import encode_sealed
@@ -280,7 +285,7 @@ class Unsynced(WrappedStore):
         self.failed += keys
         raise StorageError(keys[0], "Input/output error")
 
-    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         if durable:
             self.written_again.append(key)
         super().put(key, data, durable=durable)
@@ -402,3 +407,76 @@ def test_a_worker_that_is_killed_at_any_moment(tmp_path: Path, kills: int) -> No
     last = checkpoints.save("t", 1000 * kills, tmp_path / "in")
     checkpoints.delete(last)
     assert list(checkpoints.store.list()) == []
+
+
+def test_a_large_object_goes_around_the_page_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    direct: list[int] = []
+    write = os.write
+
+    def note(descriptor: int, data: memoryview) -> int:
+        if fcntl(descriptor, F_GETFL) & os.O_DIRECT:
+            direct.append(len(data))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", note)
+    size_bytes = 2 * CHUNK_BYTES + 5000  # the end is no whole block
+    body = os.urandom(size_bytes)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "model").write_bytes(body)
+    store = CheckpointStore.at(str(tmp_path / "store"), "s")
+    ref = store.save("00000", 1, tmp_path / "in")
+    if not direct:
+        pytest.skip("this file system has no such writes")
+    assert sum(direct) == 2 * CHUNK_BYTES
+    store.restore(ref, tmp_path / "back")
+    assert (tmp_path / "back" / "model").read_bytes() == body
+
+
+@pytest.mark.parametrize("refused", ["the flag", "the first write", "the second write"])
+def test_a_file_system_without_such_writes_gets_the_same_bytes(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.write
+    direct: list[int] = []
+
+    def flags(descriptor: int, command: int, argument: int = 0) -> int:
+        if refused == "the flag" and argument & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return fcntl(descriptor, command, argument)
+
+    def write(descriptor: int, data: memoryview) -> int:
+        if fcntl(descriptor, F_GETFL) & os.O_DIRECT:
+            direct.append(len(data))
+            if len(direct) == 1 + (refused == "the second write"):
+                raise OSError(errno.EINVAL, "Invalid argument")
+            return whole(descriptor, data[: 3 * 4096])
+        return whole(descriptor, data)
+
+    monkeypatch.setattr(local, "fcntl", flags)
+    monkeypatch.setattr(os, "write", write)
+    data = mmap(-1, CHUNK_BYTES)
+    data[:] = body = os.urandom(CHUNK_BYTES)
+    store = open_store(tmp_path / "store")
+    store.put("a", memoryview(data))
+    assert store.get("a") == body
+
+
+def test_a_folder_is_synced_once_for_many_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def folder_syncs(chunks: int) -> int:
+        synced: list[int] = []
+        fsync = os.fsync
+
+        def note(descriptor: int) -> None:
+            synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+            fsync(descriptor)
+
+        source = tmp_path / f"in-{chunks}"
+        source.mkdir()
+        (source / "model").write_bytes(os.urandom(chunks * CHUNK_BYTES))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", note)
+            CheckpointStore.at(str(tmp_path / f"store-{chunks}"), "s").save("00000", 1, source)
+        assert len(synced) - sum(synced) >= chunks, "each object was synced"
+        return sum(synced)
+
+    assert folder_syncs(16) <= folder_syncs(1) + 1

@@ -69,7 +69,7 @@ def test_durable_stays_durable(tmp_path: Path) -> None:
     heard: list[bool] = []
 
     class Listening(LocalStore):
-        def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+        def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
             heard.append(durable)
 
         def put_if_absent(self, key: str, data: bytes, *, durable: bool = False) -> bool:

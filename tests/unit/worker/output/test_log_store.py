@@ -209,7 +209,7 @@ class Broken(LocalStore):
 
     is_away = True
 
-    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
         if self.is_away:
             raise StorageUnavailableError(key, "is away")
         super().put(key, data, durable=durable)
