@@ -138,7 +138,7 @@ class Upload:
         return self.store.local_path(self.folder) is not None
 
     def _kept(self, data: memoryview) -> bytes | memoryview:
-        """What may be put: a request may still read it when its thread was interrupted and has gone on."""
+        """What may be put: a request may read it still after its thread was interrupted."""
         return data if self._is_local else bytes(data)
 
     def _put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
