@@ -1,9 +1,10 @@
 """Time for a node of Ray to come up.
 
-Ray 2.60 gives its own new raylet 30 s, asks for it without a pause meanwhile, and has no setting for either.
-And a raylet waits 15 s for files in which its agents say their ports, then aborts: on a busy machine they are
-still being imported. So the ports are chosen and written down before it starts. The agents bind them seconds
-later, and a raylet ends with its agents: the kernel must not assign these ports to other processes meanwhile.
+Ray 2.60 gives its own new raylet 30 s, asks for it without a pause meanwhile, and has no setting for either;
+its server gets 30 s. And a raylet waits 15 s for files in which its agents say their ports, then aborts: on a
+busy machine they are still being imported. So the ports are chosen and written down before it starts. The
+agents bind them seconds later, and a raylet ends with its agents: the kernel must not assign these ports to
+other processes meanwhile.
 
 `python -m raysweep.raycompat.patience start --head …` is `ray start --head …` with such patience.
 """
@@ -21,8 +22,12 @@ from pathlib import Path
 from typing import Any, Final
 
 START_S: Final = 120.0
+LAST_S: Final = 300.0
+"""For a second try."""
 _PAUSE_S: Final = 0.1
 _REGISTER: Final = "RAY_agent_register_timeout_ms"
+_SERVER: Final = "RAY_gcs_server_port_wait_time_s"
+"""How long Ray waits for its server to say its port: 30 s by default."""
 _AGENT_PORTS: Final = (
     "metrics_agent_port",
     "metrics_export_port",
@@ -67,14 +72,15 @@ def patient_start(timeout_s: float = START_S) -> Iterator[None]:
     if persist_port is not None:
         services.start_raylet = start_with_ports
     # How long the raylet then tries to reach its agents.
-    is_set = _REGISTER in os.environ
-    os.environ.setdefault(_REGISTER, str(int(timeout_s * 1000)))
+    limits = {_REGISTER: f"{timeout_s * 1000:.0f}", _SERVER: f"{timeout_s:.0f}"}
+    added = {name: value for name, value in limits.items() if name not in os.environ}
+    os.environ.update(added)
     try:
         yield
     finally:
         services.get_node, services.start_raylet = get_node, start_raylet
-        if not is_set:
-            del os.environ[_REGISTER]
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _free_ports(count: int) -> list[int]:

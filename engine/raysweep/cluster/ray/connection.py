@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from pathlib import Path
 from threading import Lock
 
 from raysweep.cluster.interrupts import signals_wait
+from raysweep.cluster.ray.embedded_start import start_embedded
 from raysweep.cluster.ray.embedded_watch import EmbeddedWatch
 from raysweep.cluster.ray.shared_connection import FoundRay, RayConnection, SharedRay
 from raysweep.cluster.ray.temp_folder import ray_folder
 from raysweep.errors import ClusterAuthError, ClusterUnreachableError
 from raysweep.raycompat.importing import quiet_import
-from raysweep.raycompat.patience import patient_start
 from raysweep.raycompat.signals import handlers_kept
 from raysweep.raycompat.uv import found_environment
 from raysweep.threads import loaded_module
@@ -157,22 +155,6 @@ def _own_host() -> str:
 
 
 @contextmanager
-def _muted_stderr() -> Iterator[None]:
-    """Nothing on file descriptor 2: Ray's C++ core announces there that its log level was set."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
-
-
-@contextmanager
 def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
     import ray
 
@@ -193,7 +175,7 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
             with ray_folder() as folder, quiet_raylet():
                 try:
                     with signals_wait():
-                        _start(num_cpus, folder)
+                        start_embedded(num_cpus, folder)
                     watch = EmbeddedWatch(own_processes())
                     with watch.watching():
                         yield RayConnection(
@@ -206,24 +188,6 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
         finally:
             for name in added:
                 os.environ.pop(name, None)
-
-
-def _start(num_cpus: float | None, folder: Path) -> None:
-    import ray
-
-    try:
-        with _muted_stderr(), patient_start(), handlers_kept(), found_environment():
-            ray.init(
-                address="local",
-                num_cpus=int(num_cpus) if num_cpus else None,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                _temp_dir=str(folder),
-            )
-    except Exception as error:  # Ray raises plain Exception where a process of it does not come up in time
-        problem = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ClusterUnreachableError("", f"Ray did not start: {problem}", "try again") from error
 
 
 def _find() -> FoundRay | None:
