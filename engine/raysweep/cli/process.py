@@ -35,7 +35,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt as error:
             return _interrupted(given, error)
         except Exception as error:  # noqa: BLE001  the outermost frame: everything becomes a line and a code
-            return _failed(error)
+            return _failed(given, error)
 
 
 def _show_any_text() -> None:
@@ -69,12 +69,21 @@ def _call(arguments: list[str]) -> int:
         hint = f"raysweep {command} --help" if command else "raysweep --help"
         # "Value error, " is pydantic's, from inside typer.
         text = error.format_message().replace("Value error, ", "").rstrip(".")
+        if _wants_json(arguments):
+            from raysweep.cli.error_documents import print_document
+
+            print_document("usage", text, error.exit_code, next=hint)
         return say_error(f"{text}; see {hint}", error.exit_code)
     if callable(task):
         return int(task())
     if task == _TYPER_INTERRUPTED:
         raise KeyboardInterrupt
     return DONE
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return "--json" in arguments[:end]
 
 
 def _commands() -> list[str]:
@@ -85,23 +94,33 @@ def _commands() -> list[str]:
     return list(typer.main.get_group(app).commands)
 
 
-def _failed(error: Exception) -> int:
+def _failed(arguments: list[str], error: Exception) -> int:
     from raysweep.errors import RaysweepError, docs_of, one_line
 
     if is_debugging():
         traceback.print_exception(error)
-    if isinstance(error, RaysweepError):
-        return say_error(str(error), error.exit_code, docs=docs_of(error))
-    text = one_line(f"{type(error).__name__}: {error}")
-    return say_error(f"{text}; this is a bug of raysweep, RAYSWEEP_DEBUG=1 shows where", FAILED)
+    is_own = isinstance(error, RaysweepError)
+    text = str(error) if is_own else one_line(f"{type(error).__name__}: {error}")
+    code = error.exit_code if isinstance(error, RaysweepError) else FAILED
+    if _wants_json(arguments):
+        from raysweep.cli.error_documents import print_error
+
+        print_error(error, text, code)
+    if is_own:
+        return say_error(text, code, docs=docs_of(error))
+    return say_error(f"{text}; this is a bug of raysweep, RAYSWEEP_DEBUG=1 shows where", code)
 
 
 def _interrupted(arguments: list[str], error: BaseException) -> int:
+    from raysweep.cli.error_documents import print_document
     from raysweep.errors import SweepInterrupted
 
     if is_debugging():
         traceback.print_exception(error)
+    is_json = _wants_json(arguments)
     if isinstance(error, Detached):
+        if is_json:
+            print_document("detached", str(error), CANCELLED, next=error.attach)
         return say(str(error), "detached", "yellow", CANCELLED)
     if not arguments or arguments[0] not in _RESUMABLE:
         return CANCELLED
@@ -109,9 +128,10 @@ def _interrupted(arguments: list[str], error: BaseException) -> int:
     if isinstance(error, SweepInterrupted):
         what, so_far = f"{error.sweep_id} ", f"{error.so_far}; " if error.so_far else ""
     command = shlex.join(["raysweep", *arguments])
-    return say(
-        f"{what}stopped cleanly; {so_far}resume it with: {command}", "interrupted", "yellow", CANCELLED
-    )
+    if is_json:
+        print_document("interrupted", f"{what}stopped cleanly", CANCELLED, retryable=True, next=command)
+    text = f"{what}stopped cleanly; {so_far}resume it with: {command}"
+    return say(text, "interrupted", "yellow", CANCELLED)
 
 
 def _silence_stdout() -> None:

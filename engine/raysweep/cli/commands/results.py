@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
+from raysweep.cli.error_documents import print_document
 from raysweep.cli.exit_codes import DONE, FAILED, say_error
 from raysweep.cli.lookup import command, open_sweep, read_sweep
 from raysweep.cli.tables import Cell, Listing
@@ -31,7 +32,10 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
     best = status.best
     if best is None:
         look = command("trials", status.run_id, status.storage)
-        return say_error(f"{status.run_id} has no best trial: {status.no_best}; see {look}", FAILED)
+        text = f"{status.run_id} has no best trial: {status.no_best}"
+        if is_json:
+            print_document("no_best_trial", text, FAILED, next=look)
+        return say_error(f"{text}; see {look}", FAILED)
     if is_json:
         print_json(
             {

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_json
+from raysweep.cli.error_documents import print_document
 from raysweep.cli.exit_codes import DONE, FAILED, say_error
 from raysweep.cli.lookup import DEFAULT_STORAGE
 from raysweep.cli.tables import Listing
@@ -54,6 +55,8 @@ def show_top(storage: str | None, is_json: bool, *, once: bool) -> int:
 def _show_once(watch: StorageWatch, console: TextConsole, is_json: bool) -> int:
     rows = watch.look()
     if watch.problem:
+        if is_json:
+            print_document("storage", watch.problem, FAILED)
         return say_error(watch.problem, FAILED)
     if is_json:
         print_json([_as_json(row) for row in rows])

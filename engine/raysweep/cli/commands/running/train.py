@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from raysweep.cli.consoles import clean_stdout, make_console, print_facts
-from raysweep.cli.exit_codes import DONE
+from raysweep.cli.exit_codes import DONE, say_error
 from raysweep.cli.job_messages import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
 from raysweep.cli.spec_files import located, read_config, read_spec
@@ -67,9 +67,10 @@ def run(asked: TrainOptions, *, key: str | None, address: str | None, is_json: b
         with live as line, logged_to(line.note), clean_stdout(is_json=is_json):
             outcome = run_training(request, address=address, on_progress=line)
     except TrainingFailedError as error:
-        if is_json:
-            typer.echo(error.outcome.to_json())
-        raise
+        if not is_json:
+            raise
+        typer.echo(error.outcome.to_json())
+        return say_error(str(error), error.exit_code)
     return show_outcome(outcome, is_json=is_json)
 
 
