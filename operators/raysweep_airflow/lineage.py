@@ -82,6 +82,8 @@ def of_training(given: Any, result: Mapping[str, Any], data: tuple[DataSet, ...]
         data: What it has read.
     """
     model = result.get("model_uri") or result.get("checkpoint_uri")
+    if result.get("why") == "below_prediction":
+        model = None
     sweep = _sweep(given) if isinstance(given, Mapping) else ()
     return Lineage(inputs=(*sweep, *data), outputs=(DataSet(model),) if model else ())
 

@@ -312,7 +312,9 @@ class TrainOperator(JobOperator):
         self.log.info("metrics: %s", show_config(trained.metrics) or "none were reported")
         if trained.carried is not None:
             self.log.info("carried: %s", trained.carried.line)
-        self.log.info("model: %s", trained.model_uri or "none: the trainable reported no checkpoint")
+        if trained.predicted is not None:
+            self.log.info("predicted: %s", trained.predicted)
+        self.log.info("model: %s", trained.model_line)
         self.data = tuple((each.uri, each.digest) for each in trained.data)
         more = registered(self.registry, self.outcome or {}, self.log, trained)
         return brief(outcome) | more

@@ -33,7 +33,9 @@ def _facts(status: Standing) -> Iterator[tuple[str, str]]:
         yield "ended", f"{show_age(status.ended_ago_s)} ago, after {took}"
         yield "metrics", show_config(done.metrics)
         yield "config", show_config(done.config)
-        yield "model", done.model_uri or "none: the trainable reported no checkpoint"
+        yield "model", done.model_line
+        if done.predicted is not None:
+            yield "predicted", str(done.predicted)
     elif status.is_running:
         yield "run by", str(status.holder)
         yield "reports", str(status.reports)

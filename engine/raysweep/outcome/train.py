@@ -7,7 +7,9 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from raysweep.documents.json_numbers import Metrics, Number
+from raysweep.documents.mode import Mode
 from raysweep.errors import TrainingFailedError
+from raysweep.numeric.shown import show_number
 from raysweep.outcome.gate import GateOutcome
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.showing.text import outcome_text, short
@@ -55,6 +57,31 @@ class DataDigest(Record):
     """Whether it was another at the training's end; None: that could not be told."""
 
 
+class Predicted(Record):
+    """The score that a law predicted of a training, beside what came."""
+
+    metric: str
+    mode: Mode
+    score: Number
+    """Predicted of the config at the training's scale."""
+    low: Number | None = None
+    high: Number | None = None
+    """The ends of 80 % of the probability of the score."""
+    got: Number | None = None
+    """The training's own; None where it reported none, or none that is a number."""
+
+    @property
+    def is_inside(self) -> bool | None:
+        """Whether it came inside the interval; None where that cannot be said."""
+        if self.got is None or self.low is None or self.high is None:
+            return None
+        return self.low <= self.got <= self.high
+
+    def __str__(self) -> str:
+        got, score = show_number(self.got), show_number(self.score)
+        return f"{self.metric} {got}, predicted {score} ({show_number(self.low)} to {show_number(self.high)})"
+
+
 class TrainOutcome(Record):
     """One training run that ended. Times are seconds since 1970 UTC."""
 
@@ -62,8 +89,11 @@ class TrainOutcome(Record):
     name: str
     key: str = ""
     status: Literal["completed", "failed"]
-    ended_by: Literal["", "deadline", "time_budget"] = ""
-    """Which limit ended it before its function returned; its last checkpoint is the model, or it failed."""
+    ended_by: Literal["", "deadline", "time_budget", "below_prediction"] = ""
+    """Which limit ended it before its function returned; its last checkpoint is the model, or it failed.
+
+    One that fell below its prediction has no model: `model_uri` is None, and nothing is registered.
+    """
     metrics: Metrics = {}
     """What was reported last; of a run that a limit ended, with its last checkpoint."""
     config: dict[str, Any] = {}
@@ -81,6 +111,8 @@ class TrainOutcome(Record):
     """Where the config comes from; None where no sweep handed it on."""
     carried: CarriedConfig | None = Field(default=None, exclude_if=lambda given: given is None)
     """How the config came from that of the sweep's trial at another scale; None: it was not carried."""
+    predicted: Predicted | None = Field(default=None, exclude_if=lambda given: given is None)
+    """The score that the law predicted, and the one that came; None: there was no law."""
     versions: dict[str, str] = {}
     """Of Python and of the packages that trained, by their names on the package index."""
     history: tuple[TrainReport, ...] = ()
@@ -100,6 +132,7 @@ class TrainOutcome(Record):
             f"config: {short(self.config)}" if self.config else "",
             f"carried: {self.carried.line}" if self.carried is not None else "",
             f"metrics: {short(self.metrics)}" if self.metrics else "",
+            f"predicted: {self.predicted}" if self.predicted is not None else "",
             f"model: {self.model_uri}" if self.model_uri else "",
             uri=self.uri,
         )
@@ -108,6 +141,13 @@ class TrainOutcome(Record):
     def took_s(self) -> float:
         """From its start to its end, in seconds: of the attempt that ended it (`usage.active_s`: of all)."""
         return self.ended_at - self.started_at
+
+    @property
+    def model_line(self) -> str:
+        """Where the model is, or why there is none."""
+        fell = "none: the run fell below its prediction"
+        none = fell if self.ended_by == "below_prediction" else "none: the trainable reported no checkpoint"
+        return self.model_uri or none
 
     def raise_for_status(self) -> Self:
         """The outcome itself, or TrainingFailedError."""

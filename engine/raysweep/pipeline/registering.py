@@ -35,7 +35,7 @@ def register_night(spec: PipelineSpec, outcome: SweepOutcome, trained: TrainOutc
     storage = outcome.uri.rpartition("/")[0] or spec.sweep.storage_path
     store, line = open_store(storage), champion_line(spec.sweep, spec.gate)
     verdict = outcome.gate
-    source = _source(verdict, trained, is_trained=spec.train is not None) if verdict is not None else ""
+    source = model_source(verdict, trained, is_trained=spec.train is not None) if verdict is not None else ""
     return _register(store, line, spec.registry, outcome.sweep_id, verdict, source, trained)
 
 
@@ -64,7 +64,7 @@ def register_step(
     line = find_line(store, str(given.get("name", "")), sweep_id, gate_id)
     if line is None or verdict is None or not _is_of_best(given, verdict):
         return ""
-    source = _source(verdict, trained, is_trained=trained is not None)
+    source = model_source(verdict, trained, is_trained=trained is not None)
     return _register(store, line, registry, sweep_id, verdict, source, trained)
 
 
@@ -111,7 +111,12 @@ def _register(
             run_id = trained.run_id if trained is not None else ""
             add_model(store, line, champion, source, run_id)
         else:
-            log.warning("registry: nothing is registered: there is no model, and no checkpoint")
+            why = (
+                "the training fell below its prediction"
+                if _fell(trained)
+                else "there is no model, and no checkpoint"
+            )
+            log.warning("registry: nothing is registered: %s", why)
     synced = sync(store, line, registry)
     if synced is None:
         return ""
@@ -120,9 +125,16 @@ def _register(
     return str(synced)
 
 
-def _source(verdict: GateOutcome, trained: TrainOutcome | None, *, is_trained: bool) -> str:
+def _fell(trained: TrainOutcome | None) -> bool:
+    return trained is not None and trained.ended_by == "below_prediction"
+
+
+def model_source(verdict: GateOutcome, trained: TrainOutcome | None, *, is_trained: bool) -> str:
+    """The address of the model that a night registers; empty: there is none, or it is not good enough."""
     if is_trained:
-        return (trained.model_uri or trained.checkpoint_uri or "") if trained is not None else ""
+        if trained is None or _fell(trained):
+            return ""
+        return trained.model_uri or trained.checkpoint_uri or ""
     best = verdict.best
     return (best.checkpoint_uri or "") if best is not None else ""
 

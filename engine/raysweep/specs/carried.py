@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from raysweep.documents.base import SpecModel
+from raysweep.documents.mode import Mode
 from raysweep.documents.validation import show
 from raysweep.space.scales import show_scale
 
@@ -31,10 +32,25 @@ class CarriedConfig(SpecModel):
     intervals: dict[str, list[Any]] = Field(default_factory=dict)
     """By parameter of the law, the ends of 80 % of the optimum's probability."""
     score: float | None = None
-    """What the law predicts of its config; None without a law."""
+    """What the law predicts of `config`; None without a law."""
     score_low: float | None = None
     score_high: float | None = None
     """The ends of 80 % of the probability of the score."""
+    metric: str = ""
+    """Of the sweep, whose score is predicted; empty without a law."""
+    mode: Mode = "max"
+    score_of: Literal["last", "best"] = "last"
+    """Which report of a trial was its score."""
+    steps: int | None = None
+    """How many reports the completed trials made, where all made equally many."""
+    curve: list[list[float]] = Field(default_factory=list)
+    """By part of the steps, how much worse than its end a good trial was; with `stop.below_prediction`."""
+
+    @property
+    def is_predicted(self) -> bool:
+        """Whether the law says enough of the score for a run to be judged by it."""
+        has_score = None not in (self.score, self.score_low, self.score_high)
+        return has_score and bool(self.metric) and self.verdict in ("carries", "edge")
 
     @property
     def line(self) -> str:

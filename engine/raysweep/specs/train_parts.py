@@ -47,6 +47,30 @@ Framework = Annotated[
 ]
 
 
+class BelowPrediction(SpecModel):
+    """When a run has fallen below the score that a law predicts of it.
+
+    Before its end it is compared with the learning curves of the better trials of the proxy scales, moved to
+    the predicted score.
+    """
+
+    widths: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
+    """How far below: in half-widths of the 80 % interval of the predicted score."""
+    reports: int = Field(default=3, ge=1)
+    """How many reports in a row have to be so low; one that is not a number is."""
+    steps: int | None = Field(default=None, ge=1)
+    """How many reports the whole run makes.
+
+    Default: as many as the completed trials, where all of them made equally many; else nothing is stopped.
+    """
+
+
+def _below(given: Any) -> Any:
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return {"widths": given}
+    return given
+
+
 class TrainStop(SpecModel):
     """When a training run ends though its function has not returned."""
 
@@ -62,6 +86,14 @@ class TrainStop(SpecModel):
     """
     time_budget_s: PositiveSeconds = None
     """How long the run may be at work, all of its attempts together, in seconds."""
+    below_prediction: (
+        Annotated[BelowPrediction, BeforeValidator(_below, json_schema_input_type=BelowPrediction | float)]
+        | None
+    ) = Field(default=None, exclude_if=lambda given: given is None)
+    """Ends a run whose reports are too far below the score that the law of `transfer` predicts.
+
+    `2` means `{widths: 2}`. The run completes with `ended_by: below_prediction`, and without a model.
+    """
     grace_s: Annotated[Seconds, Field(gt=0)] = 60.0
     """So many seconds before that, workers are asked for a checkpoint: `rs.should_checkpoint()` is true."""
 

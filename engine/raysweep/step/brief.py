@@ -195,6 +195,7 @@ def _training(outcome: TrainOutcome) -> dict[str, Any]:
         "metrics": fields["metrics"],
         "config": fields["config"],
         **({"carried": fields["carried"]} if outcome.carried is not None else {}),
+        **({"predicted": fields["predicted"]} if outcome.predicted is not None else {}),
         "model_uri": outcome.model_uri,
         "checkpoint_uri": outcome.checkpoint_uri,
         "run_id": outcome.run_id,

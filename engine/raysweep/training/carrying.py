@@ -8,12 +8,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from raysweep.documents.mode import Mode
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
+from raysweep.runs.reading.history import reports_of
 from raysweep.space.parsed import Space
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.specs.carried import CarriedConfig
@@ -21,6 +24,8 @@ from raysweep.specs.checks.carried import check_carried, copied_line
 from raysweep.storage.objects.opening import open_store
 from raysweep.transfer import fit
 from raysweep.transfer.rules import LAW, SAME, carry, put
+from raysweep.transfer.trials import as_float
+from raysweep.transfer.watched import curve_of, steps_of
 
 if TYPE_CHECKING:
     from raysweep.transfer.law import Carried, Law
@@ -30,13 +35,17 @@ log = logging.getLogger("raysweep")
 
 def stored_spec(outcome: SweepOutcome) -> SweepSpec:
     """The spec of a sweep by its outcome. Raises: StorageError, SpecError: There is none."""
-    storage, _, sweep_id = outcome.uri.rpartition("/")
-    folder = SweepFolder(open_store(storage), sweep_id)
+    folder = _folder_of(outcome)
     record = folder.read_spec()
     if record is None:
         problem = f"{outcome.uri} has no spec, so nothing can be carried from it"
         raise SpecError("transfer", problem, "check the storage, or leave transfer out")
     return newest_spec(folder, record)
+
+
+def _folder_of(outcome: SweepOutcome) -> SweepFolder:
+    storage, _, sweep_id = outcome.uri.rpartition("/")
+    return SweepFolder(open_store(storage), sweep_id)
 
 
 def carried_config(train: TrainSpec, outcome: SweepOutcome, best: TrialOutcome) -> CarriedConfig | None:
@@ -65,10 +74,13 @@ def carried_config(train: TrainSpec, outcome: SweepOutcome, best: TrialOutcome) 
     by_law = [name for name, how in train.transfer.items() if how == LAW]
     facts: dict[str, Any] = {}
     if by_law:
-        said = law_of(sweep, outcome).at({name: target[name] for name in sweep.largest_scale})
-        facts = _facts(said, by_law)
+        law, there = law_of(sweep, outcome), {name: target[name] for name in sweep.largest_scale}
+        said = law.at(there)
         if said.verdict == "carries":
             found = _with_law(found, said, space, by_law)
+        facts = _facts(_scored(law, said, there, {**found, **_own(train, space)}), by_law, sweep, outcome)
+        if train.stop.below_prediction is not None:
+            facts |= watched_curve(sweep, outcome)
     return CarriedConfig(
         proxy=best.scale,
         scale=train.scale,
@@ -129,8 +141,54 @@ def _score(trial: TrialOutcome, metric: str) -> float | None:
     return None if trial.state == "failed" else trial.score
 
 
-def _facts(said: Carried, by_law: Iterable[str]) -> dict[str, Any]:
+def _scored(law: Law, said: Carried, target: Mapping[str, float], config: Mapping[str, Any]) -> Carried:
+    """With the score of the config that is trained; NaN where the space does not know its values."""
+    try:
+        return law.scored(said, target, config)
+    except SpecError:
+        return replace(said, score=math.nan, score_low=math.nan, score_high=math.nan)
+
+
+def _own(train: TrainSpec, space: Space) -> dict[str, Any]:
+    """What the training's own config says of the sweep's parameters."""
+    names = {path[0] for path, _ in space.leaves}
+    return {name: value for name, value in train.config.items() if name in names}
+
+
+def watched_curve(sweep: SweepSpec, outcome: SweepOutcome) -> dict[str, Any]:
+    """How the better trials of each proxy scale came to their scores; see `CarriedConfig`.
+
+    The sweep's journal is read once: the cost is linear in its reports.
+    """
+    ended = [trial for trial in outcome.trials if trial.state == "completed" and trial.score is not None]
+    series: dict[str, list[tuple[int, float]]] = {trial.trial_id: [] for trial in ended}
+    for report in reports_of(_folder_of(outcome)):
+        value = as_float(report.get(outcome.metric))
+        if value is not None and report["trial_id"] in series and not report["overrun"]:
+            series[report["trial_id"]].append((report["iteration"], value))
+    better = [
+        (float(trial.score), series[trial.trial_id])
+        for trial in _better(ended, outcome.mode)
+        if trial.score is not None
+    ]
+    curve = curve_of(better, outcome.mode)
+    return {"steps": steps_of(series.values()), "curve": [list(point) for point in curve]}
+
+
+def _better(trials: Iterable[TrialOutcome], mode: Mode) -> Iterable[TrialOutcome]:
+    """Of each scale the better half."""
+    of_scale: dict[tuple[tuple[str, float], ...], list[TrialOutcome]] = {}
+    for trial in sorted(trials, key=lambda trial: trial.score or 0.0, reverse=mode == "max"):
+        if trial.scale:
+            of_scale.setdefault(tuple(sorted(trial.scale.items())), []).append(trial)
+    return [trial for group in of_scale.values() for trial in group[: (len(group) + 1) // 2]]
+
+
+def _facts(said: Carried, by_law: Iterable[str], sweep: SweepSpec, outcome: SweepOutcome) -> dict[str, Any]:
     return {
+        "metric": outcome.metric,
+        "mode": outcome.mode,
+        "score_of": sweep.score,
         "verdict": said.verdict,
         "reasons": said.reasons,
         "intervals": {name: list(said.intervals[name]) for name in by_law if name in said.intervals},

@@ -41,7 +41,7 @@ class History:
 
     def add(self, metrics: Mapping[str, Any], at: float, workers: int | None) -> None:
         """Take the next report: rank 0's metrics."""
-        iteration = 1 if self._last is None else self._last.iteration + 1
+        iteration = self.iteration + 1
         row = TrainReport(iteration=iteration, at=at, metrics=fitting(metrics), workers=workers)
         self._last = row
         if (iteration - 1) % self._every == 0:
@@ -49,6 +49,11 @@ class History:
         if len(self._rows) > MAX_ROWS:
             self._every *= 2
             self._rows = [each for each in self._rows if (each.iteration - 1) % self._every == 0]
+
+    @property
+    def iteration(self) -> int:
+        """The number of the newest report; 0: there is none."""
+        return 0 if self._last is None else self._last.iteration
 
     @property
     def reports(self) -> tuple[TrainReport, ...]:

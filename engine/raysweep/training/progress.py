@@ -10,6 +10,7 @@ from typing import Any
 from raysweep.outcome import DataDigest, ErrorInfo
 from raysweep.training.history import History
 from raysweep.training.usage import Meter
+from raysweep.transfer.watched import Fall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +41,21 @@ class Watch:
     reports: int = 0
     checkpoint: str | None = None
     error: ErrorInfo | None = None
+    fall: Fall = field(default_factory=lambda: Fall(None))
+    """Its reports beside what a law predicts of them."""
     _started_at: float = field(default_factory=time.monotonic)
 
     def resume(self, left: bytes | None) -> None:
         """Take up what an earlier attempt has reported, by its list of checkpoints (None: it left none)."""
         self.history.resume(left)
         self.history.data = self.history.data or self.data
+        for report in self.history.reports:
+            self.fall.take(report.iteration, report.metrics)
 
     def taken(self, metrics: Mapping[str, Any]) -> None:
         """All workers have reported; what comes with it as a checkpoint counts from now on."""
         self.history.add(metrics, time.time(), self.meter.workers or None)
+        self.fall.take(self.history.iteration, metrics)
 
     def began(self, workers: int) -> None:
         """So many workers begin, from the newest checkpoint."""

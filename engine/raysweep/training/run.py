@@ -39,8 +39,9 @@ from raysweep.training.datasets import check_datasets
 from raysweep.training.feasibility import check_cluster, check_scaling, machine_totals
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.model_card import installed_versions, make_card, source_of
+from raysweep.training.predicted import fall_of, predicted_of
 from raysweep.training.progress import TrainProgress, Watch
-from raysweep.training.time_limits import Ending, ending_of, no_checkpoint
+from raysweep.training.time_limits import Ending, ending_of, needs_checkpoint, no_checkpoint
 from raysweep.training.usage import Meter
 from raysweep.training.warm_start import check_warm_start
 
@@ -147,31 +148,33 @@ def _train(
     beat = folder.read_progress()
     meter.resume(beat.usage if beat is not None else None)
     listener = Listener(on_progress) if on_progress is not None else None
-    watch = Watch(run_id=folder.run_id, meter=meter, data=data, on_progress=listener)
+    watch = Watch(run_id=folder.run_id, meter=meter, data=data, on_progress=listener, fall=fall_of(spec))
     stop = threading.Event()
     ending = ending_of(
         spec.stop,
         began_at=started_at if claim.number == 1 else folder.read_attempt(1)["at"],
         used=beat.usage if beat is not None else None,
-    )
+    ).beside(watch.fall)
     with Heartbeat(claim, spec.name, watch, stop).beating():
         keeper = Keeper(claim)
         end = _fit(spec, claim, watch, keeper, stop, ending, connection)
         result = end.result
-        ended_by = ending.reason if end.is_ended_by_limit else ""
+        ended_by = ending.reason if end.is_ended_by_limit or watch.fall.has_fallen else ""
         checkpoint = _checkpoint_name(result)
         # Servers and registries of models want files.
-        model_uri = None if result.error else keeper.export(checkpoint)
+        is_released = not result.error and ended_by != "below_prediction"
+        model_uri = keeper.export(checkpoint) if is_released else None
         error = _error(result, watch) if result.error else None
-        if ended_by and checkpoint is None:
+        if needs_checkpoint(ended_by) and checkpoint is None:
             error = no_checkpoint(ended_by)
+        metrics = dict(result.metrics or {}) if ended_by else _metrics(result, watch)
         outcome = TrainOutcome(
             run_id=folder.run_id,
             name=spec.name,
             key=key,
             status="completed" if error is None else "failed",
             ended_by=ended_by,
-            metrics=dict(result.metrics or {}) if ended_by else _metrics(result, watch),
+            metrics=metrics,
             config=dict(spec.config),
             model_uri=model_uri,
             checkpoint_uri=keeper.uri_of(checkpoint),
@@ -182,6 +185,7 @@ def _train(
             resumed=end.is_resumed,
             source=source_of(spec),
             carried=spec.carried,
+            predicted=predicted_of(spec.carried, (each.metrics for each in watch.history.reports), metrics),
             versions=installed_versions(),
             history=watch.history.reports,
             usage=meter.read(),

@@ -18,6 +18,7 @@ from raysweep.runs.reading.history import COLUMNS
 from raysweep.specs import TrainSpec
 from raysweep.training.history import MAX_ROWS, fitting
 from raysweep.training.model_card import source_of
+from raysweep.training.predicted import predicted_of
 
 END: Final = "raysweep/end"
 """In the last report of the trial: the training's metrics, whether it was resumed, which limit ended it, its
@@ -54,15 +55,17 @@ def outcome_of(
     trial = sweep.trials[0]
     end, workers = _end_of(trial), spec.scaling.num_workers
     error = _error_of(trial, sweep, end)
+    metrics = end.get("metrics", own_metrics(trial.metrics))
+    history = history_of(reports, workers if isinstance(workers, int) else None)
     return TrainOutcome(
         run_id=sweep.sweep_id,
         name=spec.name,
         key=sweep.key,
         status="completed" if error is None else "failed",
         ended_by=end.get("ended_by", ""),
-        metrics=end.get("metrics", own_metrics(trial.metrics)),
+        metrics=metrics,
         config=dict(spec.config),
-        model_uri=model_uri if error is None else None,
+        model_uri=model_uri if error is None and end.get("ended_by") != "below_prediction" else None,
         checkpoint_uri=trial.checkpoint_uri,
         uri=sweep.uri,
         started_at=started_at,
@@ -70,8 +73,10 @@ def outcome_of(
         error=error,
         resumed=bool(end.get("resumed")),
         source=source_of(spec),
+        carried=spec.carried,
+        predicted=predicted_of(spec.carried, (each.metrics for each in history), metrics),
         versions=dict(versions or {}),
-        history=history_of(reports, workers if isinstance(workers, int) else None),
+        history=history,
         usage=_usage_of(trial, sweep),
         data=tuple(data),
         raysweep_version=sweep.raysweep_version,

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from raysweep.documents.wall_clock import resolve_deadline
 from raysweep.outcome import ErrorInfo, Usage
 from raysweep.specs.train_parts import TrainStop
+from raysweep.transfer.watched import Fall
 
-Reason = Literal["", "deadline", "time_budget"]
+Reason = Literal["", "deadline", "time_budget", "below_prediction"]
 _SAID: Final = {"deadline": "stop.deadline", "time_budget": "stop.time_budget_s"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """One limit, and its clock: the wall clock of a deadline, the monotonic one of a budget."""
+    """One limit, and its clock: the wall clock of a deadline, the monotonic one of a budget.
+
+    That of `below_prediction` stands still until the run has fallen.
+    """
 
     reason: Reason
     ends_at: float
@@ -62,6 +66,17 @@ class Ending:
         """Whether the end is so near that the workers are asked for a checkpoint."""
         return self.asks_in_s <= 0
 
+    def beside(self, fall: Fall) -> Ending:
+        """The same, and the run ends as soon as it has fallen below its prediction."""
+        if fall.band is None:
+            return self
+        limit = Limit(
+            reason="below_prediction",
+            ends_at=0.0,
+            clock=lambda: math.inf if fall.has_fallen else -math.inf,
+        )
+        return replace(self, limits=(*self.limits, limit))
+
 
 def ending_of(
     stop: TrainStop,
@@ -88,6 +103,11 @@ def ending_of(
         left_s = stop.time_budget_s - (used.active_s if used is not None else 0.0)
         limits.append(Limit(reason="time_budget", ends_at=monotonic() + left_s, clock=monotonic))
     return Ending(limits=tuple(limits), grace_s=stop.grace_s)
+
+
+def needs_checkpoint(reason: Reason) -> bool:
+    """Whether a run that this ended is of no use without a checkpoint."""
+    return reason in _SAID
 
 
 def no_checkpoint(reason: Reason) -> ErrorInfo:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.outcome import ErrorInfo, Usage
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reading.history import reports_of
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.storage.checkpoints.addresses import parse_reference
@@ -23,9 +25,10 @@ from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.threads import start_thread
 from raysweep.training.checkpoint_parts import CheckpointName, parse_name
 from raysweep.training.checkpoints import join_parts
+from raysweep.training.predicted import fall_of
 from raysweep.training.progress import TrainProgress, Watch
 from raysweep.training.sweep_outcome import END, USED, WORKERS, own_metrics
-from raysweep.training.time_limits import Ending, no_checkpoint
+from raysweep.training.time_limits import Ending, needs_checkpoint, no_checkpoint
 from raysweep.training.usage import Meter
 from raysweep.trial.owners import OWN
 from raysweep.worker.session import StoredParts
@@ -67,13 +70,16 @@ class TrainBody:
     def __call__(self, config: dict[str, Any]) -> None:
         """One attempt. Raises: TrainingStoppedError, TrialStopped."""
         meter = Meter(self._spec.scaling.worker_bundle(), time.monotonic)
-        watch = Watch(run_id=self._folder.run_id, meter=meter, on_progress=self._on_progress)
-        attempt = _Attempt(self._spec, self._folder, self._ending, watch)
+        watch = Watch(
+            run_id=self._folder.run_id, meter=meter, on_progress=self._on_progress, fall=fall_of(self._spec)
+        )
+        ending = self._ending.beside(watch.fall)
+        attempt = _Attempt(self._spec, self._folder, ending, watch)
         end = attempt.run()
         result = end.result
-        ended_by = self._ending.reason if end.is_ended_by_limit else ""
+        ended_by = ending.reason if end.is_ended_by_limit or watch.fall.has_fallen else ""
         error = attempt.error_of(result) if result.error else None
-        if ended_by and result.checkpoint is None:
+        if needs_checkpoint(ended_by) and result.checkpoint is None:
             error = no_checkpoint(ended_by)
         metrics = own_metrics(result.metrics or {}) if ended_by else attempt.metrics_of(result)
         last = {
@@ -97,6 +103,15 @@ class _Attempt:
         self._store = CheckpointStore(folder.store, folder.run_id)
         # Workers that start again begin from their newest checkpoint, and repeat the reports after it.
         self._made = self._at = self._at_checkpoint = 0
+        self._before = self.session.job.iteration
+        if watch.fall.band is not None and self._before:
+            self._take_earlier()
+
+    def _take_earlier(self) -> None:
+        """The reports before the checkpoint that the attempt begins from, of which the journal has each."""
+        for report in reports_of(SweepFolder(self._folder.store, self._folder.run_id)):
+            if report["iteration"] <= self._before:
+                self._watch.fall.take(report["iteration"], report)
 
     def run(self) -> RunEnd:
         """Run until it ends, or the trial is to end; the workers are gone then."""
@@ -158,6 +173,7 @@ class _Attempt:
         name = parse_name(path.rstrip("/").rsplit("/", 1)[-1]) if path else None
         self._watch.reported(metrics, str(name) if name else None)
         self._at += 1
+        self._watch.fall.take(self._before + self._at, metrics)
         is_repeated = self._at <= self._made
         if name is not None:
             self._at_checkpoint = self._at

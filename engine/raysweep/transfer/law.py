@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
+
+import numpy as np
 
 from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, spec_error
 from raysweep.space.parsed import Space, normalise, parse
 from raysweep.transfer.agreement import AGREE, Agreement, agreement_of
+from raysweep.transfer.levels import Mixture
 from raysweep.transfer.parameters import parameters_of
 from raysweep.transfer.point import PART, Point
 from raysweep.transfer.surface import Surface, fit_surface
-from raysweep.transfer.table import Table, is_useful, table_of
+from raysweep.transfer.table import Table, coordinates_of, is_useful, table_of
 from raysweep.transfer.trials import read_scale, read_trials
 
 Verdict = Literal["carries", "edge", "does not carry", "too few"]
@@ -107,14 +110,12 @@ class Law:
         verdict = facts[0].verdict
         best = self._best
         x = point.inside if verdict == "carries" else self._table.x[best]
-        mixture = point.score(x)
-        sign = 1.0 if self.mode == "min" else -1.0
-        low, high = sorted(sign * mixture.quantile(part) for part in ((1 - PART) / 2, (1 + PART) / 2))
+        score, low, high = self._ends(point.score(x))
         copied = copy.deepcopy(dict(self._table.runs[best].config))
         return Carried(
             config=point.config if verdict == "carries" else copied,
             intervals=point.intervals,
-            score=sign * mixture.mean,
+            score=score,
             score_low=low,
             score_high=high,
             verdict=verdict,
@@ -122,6 +123,21 @@ class Law:
             facts=facts,
             optimum=point.optima,
         )
+
+    def scored(self, said: Carried, target: Mapping[str, float], config: Mapping[str, Any]) -> Carried:
+        """The same, with the score of another config at the target, which need not be inside the space.
+
+        Raises: SpecError as `at`, and where the config has not the space's parameters.
+        """
+        x, places = coordinates_of(config, self._table.parameters, "config")
+        score, low, high = self._ends(self._point(target).score(np.array(x), places))
+        return replace(said, score=score, score_low=low, score_high=high)
+
+    def _ends(self, mixture: Mixture) -> tuple[float, float, float]:
+        """The mean, and the ends of 80 %, in the metric's own direction."""
+        sign = 1.0 if self.mode == "min" else -1.0
+        low, high = sorted(sign * mixture.quantile(part) for part in ((1 - PART) / 2, (1 + PART) / 2))
+        return sign * mixture.mean, low, high
 
     def _point(self, scale: Mapping[str, float]) -> Point:
         return Point(self._table, self._surface, read_scale(scale, self.names, "target"))

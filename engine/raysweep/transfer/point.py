@@ -142,16 +142,22 @@ class Point:
                 return copy.deepcopy(values[path])
         raise AssertionError("its branch was taken by a trial")
 
-    def score(self, x: Array) -> Mixture:
-        """The score of a config with these coordinates at this scale; less is better."""
+    def score(self, x: Array, places: Sequence[int] | None = None) -> Mixture:
+        """The score of a config with these coordinates at this scale; less is better.
+
+        `places`: of its categories; default: the best.
+        """
         table, surface = self._table, self._surface
         ended = [number for number, (_, progress) in enumerate(table.cells) if progress == 1.0]
         logs = np.log(np.array([table.cells[number][0] for number in ended]))
         levels = (table.best / table.unit + surface.levels[: len(table.cells)])[ended]
         covariance = surface.level_covariance[np.ix_(ended, ended)]
         mixture = predict_level(levels, covariance, logs, np.log(np.array(self.scale)))
-        by_category = table.categories(self.places) @ surface.levels[len(table.cells) :]
-        spread = surface.bowl @ surface.optimum_covariance(self._features, allowed=False)
-        worse = surface.excess(x[None], self._features[None])[0] + np.trace(spread)
+        features = self._features if places is None else table.features(self.scale, places)
+        by_category = (
+            table.categories(self.places if places is None else places) @ surface.levels[len(table.cells) :]
+        )
+        spread = surface.bowl @ surface.optimum_covariance(features, allowed=False)
+        worse = surface.excess(x[None], features[None])[0] + np.trace(spread)
         variance = 2.0 * np.trace(spread @ spread) + SCORE_NOISE**2
         return mixture.moved(float(worse + by_category), float(variance)).times(table.unit)

@@ -111,7 +111,9 @@ class Table:
 
 def table_of(runs: Sequence[Run], parameters: Parameters) -> Table:
     """The trials as arrays. Raises SpecError: a config does not fit the space."""
-    read = [_read(run.config, parameters, number) for number, run in enumerate(runs)]
+    read = [
+        coordinates_of(run.config, parameters, f"trials[{number}].config") for number, run in enumerate(runs)
+    ]
     cells = sorted({(run.scale, run.progress) for run in runs if run.has_score})
     numbers = {cell: number for number, cell in enumerate(cells)}
     kept = [number for number, run in enumerate(runs) if (run.scale, run.progress) in numbers]
@@ -137,8 +139,10 @@ def table_of(runs: Sequence[Run], parameters: Parameters) -> Table:
     )
 
 
-def _read(config: Mapping[str, Any], parameters: Parameters, number: int) -> tuple[list[float], Places]:
-    field = f"trials[{number}].config"
+def coordinates_of(
+    config: Mapping[str, Any], parameters: Parameters, field: str
+) -> tuple[list[float], Places]:
+    """The coordinates of a config's numbers, and the places of its categories. Raises SpecError."""
     values = parameters.read(config, field)
     coordinates = [
         each.coordinate(values[each.path], f"{field}.{each.name}") if each.path in values else math.nan

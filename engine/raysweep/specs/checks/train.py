@@ -48,10 +48,19 @@ def _check_transfer(spec: TrainFields) -> None:
                 raise Problem(problem, did_you_mean(str(path[1]), spec.full_scale), ("transfer", name))
 
 
+def _check_below(spec: TrainFields) -> None:
+    """See that there is a prediction to fall below. Raises Problem."""
+    if spec.stop.below_prediction is None or spec.carried is not None or LAW in spec.transfer.values():
+        return
+    problem = "requires a predicted score, and transfer carries no parameter by law"
+    raise Problem(problem, "add such as transfer: {lr: law}, or leave it out", ("stop", "below_prediction"))
+
+
 def check_train(spec: TrainFields) -> None:
     """See that the fields of a training fit together. Raises Problem."""
     check_command(spec)
     _check_transfer(spec)
+    _check_below(spec)
     if spec.scaling.backend is not None:
         fix = "leave it out: framework says which trainer sets the workers up"
         raise Problem("applies only to trials of a sweep", fix, ("scaling", "backend"))

@@ -18,7 +18,11 @@ from raysweep.outcome import TrainOutcome
 from raysweep.outcome.showing.formatting import show_config, show_duration
 from raysweep.specs import RunRequest, TrainSpec
 
-_LIMITS = {"deadline": "deadline", "time_budget": "time_budget_s"}
+_LIMITS = {
+    "deadline": "deadline",
+    "time_budget": "time_budget_s",
+    "below_prediction": "below_prediction",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +107,9 @@ def _summarise(outcome: TrainOutcome, *, is_json: bool) -> None:
         console,
         ("metrics", show_config(outcome.metrics)),
         ("config", show_config(outcome.config)),
+        *([("predicted", str(outcome.predicted))] if outcome.predicted is not None else []),
         *([("from", f"{source.sweep} {source.trial_id}")] if (source := outcome.source) else []),
         ("took", show_duration(outcome.took_s)),
-        ("model", outcome.model_uri or "none: the trainable reported no checkpoint"),
+        ("model", outcome.model_line),
         ("outcome", f"{outcome.uri}/train_outcome.json"),
     )
