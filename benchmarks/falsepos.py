@@ -13,6 +13,8 @@ from random import Random
 from statistics import fmean, stdev
 from typing import Any, Final
 
+from benchmarks import falseyears
+from benchmarks.falseyears import YEARS
 from benchmarks.measure import Json, target
 from raysweep.outcome import Confirmed
 from raysweep.pipeline import decide
@@ -39,12 +41,13 @@ Rule = Callable[[Sequence[Scores], Scores], bool]
 """Whether one of the candidates is promoted, from its scores by seed and the champion's."""
 
 
-def run(rounds: int, *, gates: int = GATES) -> Json:
+def run(rounds: int, *, gates: int = GATES, years: int = YEARS) -> Json:
     """Once, whatever `rounds` is: each figure comes from thousands of gates, drawn from a seed of its own.
 
     Args:
         rounds: Passed over.
         gates: How many without a difference; a fifth of it of each other kind.
+        years: How many of each kind: see `falseyears`.
     """
     plain = [f"better by {by:g} sd" if by else NONE for by in DIFFERENCES]
     asked = [(count, SEEDS, case) for count in CANDIDATES for case in plain]
@@ -58,17 +61,22 @@ def run(rounds: int, *, gates: int = GATES) -> Json:
         number = gates if case == NONE else gates // 5
         row = {"candidates": count, "seeds": seeds, "case": case, "gates": number}
         table.append({**row, **rates(rules, count, seeds, number, by, **more)})
+    simulated_years = falseyears.run(rounds, years=years)
     return {
         "what": "the share of simulated gates that promote; 'before': the best mean, tested as the only one",
         "table": table,
+        "years": simulated_years["table"],
         "targets": [
-            target(
-                f"false promotions, {row['candidates']} candidates, {row['seeds']} seeds",
-                row["raysweep"],
-                at_most=ALLOWED,
-            )
-            for row in table
-            if row["case"] == NONE
+            *simulated_years["targets"],
+            *(
+                target(
+                    f"false promotions, {row['candidates']} candidates, {row['seeds']} seeds",
+                    row["raysweep"],
+                    at_most=ALLOWED,
+                )
+                for row in table
+                if row["case"] == NONE
+            ),
         ],
     }
 

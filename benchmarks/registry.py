@@ -203,7 +203,7 @@ _ALL: Final = (
         is_long=True,
         why_left_out=_LONG,
     ),
-    _named("falsepos", "falsepos", ray=False, tiny={"gates": 50}),
+    _named("falsepos", "falsepos", ray=False, tiny={"gates": 50, "years": 2}),
 )
 BENCHMARKS: Final = {benchmark.name: benchmark for benchmark in _ALL if benchmark.is_there}
 

@@ -6,6 +6,7 @@ import time
 from typing import Any, Literal
 
 from raysweep.documents.json_numbers import Number
+from raysweep.outcome.false_promotions import BudgetUse
 from raysweep.outcome.record import Record
 
 
@@ -29,6 +30,11 @@ class Confirmed(Record):
     violated: tuple[str, ...] = ()
     """The constraints that it did not satisfy under some seed: it is not promoted."""
     checkpoint_uri: str | None = None
+
+    def trial_in(self, sweep_id: str) -> str:
+        """Its trial, as that sweep names it; one that another sweep found, with the id of that."""
+        is_ours = not self.trial_id or self.sweep_id in ("", sweep_id)
+        return self.trial_id if is_ours else f"{self.sweep_id}/{self.trial_id}"
 
 
 class Decision(Record):
@@ -116,6 +122,8 @@ class GateOutcome(Record):
     """When it was decided, in UTC seconds."""
     approval: Approval | None = None
     """Of a candidate that passed where the pipeline requires approval: it is promoted once that is given."""
+    budget: BudgetUse | None = None
+    """With a budget of false promotions: what the gate used of it."""
     undone: Undone | None = None
     """Of a champion that a rollback took away since: it is not promoted any more."""
     format_version: int = 1

@@ -78,7 +78,7 @@ def make_document(
             for each in (sweep.outcome.configs[:TOP] if sweep.outcome is not None else ())
         ],
         "running": [_running(trial) for trial in status.running],
-        "gate": _gate(status.gate),
+        "gate": _gate(status.gate, status.run_id),
         "trials": _trials(sweep, order),
         "params": [_param_column(name, values, is_log) for name, (values, is_log) in params.items()],
         "metrics": [_metric_column(sweep, name, values) for name, values in metrics.items()],
@@ -174,7 +174,7 @@ def _running(trial: RunningTrial) -> dict[str, Any]:
     }
 
 
-def _gate(gate: GateOutcome | None) -> dict[str, Any] | None:
+def _gate(gate: GateOutcome | None, sweep_id: str) -> dict[str, Any] | None:
     if gate is None:
         return None
     return {
@@ -182,7 +182,7 @@ def _gate(gate: GateOutcome | None) -> dict[str, Any] | None:
         "why": gate.why,
         "rows": [
             {
-                "who": "champion" if each is gate.champion else f"trial {each.trial_id}",
+                "who": "champion" if each is gate.champion else f"trial {each.trial_in(sweep_id)}",
                 "mean": each.mean,
                 "spread": each.spread,
                 "n": each.n,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from raysweep.documents.quoting import markdown, paragraph
 from raysweep.numeric.shown import show_number
 from raysweep.outcome import Confirmed, GateOutcome
+from raysweep.outcome.false_promotions import Account, BudgetUse
 from raysweep.outcome.showing.formatting import show_config
 from raysweep.runs.across_runs.champions import Champion, Line
 from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts
@@ -43,6 +44,32 @@ def _head(line: Line, chain: Chain) -> Iterator[str]:
     champion = chain.record.champion
     yield "There is no champion." if champion is None else f"The champion is {markdown(_champion(champion))}."
     yield ""
+    if chain.record.account.per_year:
+        budget = show_budget(chain.record.account, chain.record.account.at)
+        yield f"The budget: {paragraph(budget)}."
+        yield ""
+
+
+def show_budget(account: Account, at: float) -> str:
+    """`0.12 of 2 false promotions a year are spent; a gain of 0.0123 promotes the challenger …`.
+
+    Args:
+        account: Of a line of champions.
+        at: When, in UTC seconds.
+    """
+    account = account.opened(at, account.per_year, account.against)
+    spent = (
+        f"{_number(round(account.spent, 3))} of {_number(account.per_year)} false promotions a year are spent"
+    )
+    challenger = account.challenger
+    if challenger is None:
+        return f"{spent}; there is no challenger: a new config is promoted after two gates at the earliest"
+    night = f"night of {challenger.key}" if challenger.key else challenger.sweep_id
+    who = f"the challenger, {show_config(challenger.config)} ({night}),"
+    gain = account.needed_gain()
+    if gain is None:
+        return f"{spent}; {who} takes more than one gate"
+    return f"{spent}; a gain of {_number(float(f'{gain:.2g}'))} tonight promotes {who.rstrip(',')}"
 
 
 def _entry(entry: Evidence) -> Iterator[str]:
@@ -123,6 +150,8 @@ def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
             else f"; above {_number(verdict.lower_bound)} with 90 % confidence"
         )
         yield "improvement", f"{_number(verdict.improvement)}{seeds}{error}{lower}"
+    if verdict.budget is not None:
+        yield from _budget(verdict.budget)
     if drift is not None:
         since = f"{_number(drift.then)} when it became champion ({_time(drift.since)})"
         yield "drift of the champion", f"{drift.change:+.6g}: {since}, {_number(drift.now)} now"
@@ -142,6 +171,14 @@ def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.versions:
         yield "versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items())
     yield from (("note", note) for note in verdict.notes)
+
+
+def _budget(use: BudgetUse) -> Iterator[tuple[str, str]]:
+    spent = f"{_number(use.spent)} of {_number(use.per_year)} a year are spent"
+    yield "false promotions", spent
+    if use.challenger is not None:
+        level = f"level {_number(use.level)}, e-value {_number(use.e_value)}"
+        yield "test of the challenger", f"{level}: {_number(use.level * use.e_value)}, 1 is required"
 
 
 def _history(chain: Chain) -> Iterator[str]:

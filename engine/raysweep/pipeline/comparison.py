@@ -39,6 +39,8 @@ class Gain:
     """How many these are; 0 where the champion's scores by seed are not known."""
     error: float | None = None
     """The standard error; None without a test."""
+    freedom: int | None = None
+    """The degrees of freedom of the noise; None without a test seed by seed."""
     lower: float | None = None
     """The gain is above this with the confidence asked for; None without a test."""
 
@@ -66,7 +68,8 @@ def paired_gains(candidates: Sequence[Scores], champion: Scores) -> list[Gain | 
     noise, freedom = _noise([*compress(candidates, is_tested), champion])
     factor = critical(sum(is_tested), freedom)
     return [
-        _out_of(unit, _tested(gains, noise, factor)) if len(gains) >= MIN_SEEDS else None for gains in found
+        _out_of(unit, _tested(gains, noise, factor, freedom)) if len(gains) >= MIN_SEEDS else None
+        for gains in found
     ]
 
 
@@ -144,10 +147,11 @@ _LUCK: Final = [
 ]
 
 
-def _tested(gains: Sequence[float], noise: float, factor: float) -> Gain:
+def _tested(gains: Sequence[float], noise: float, factor: float, freedom: int) -> Gain:
     gain = fmean(gains)
     error = math.sqrt(max(2 * noise, _variance(gains)) / len(gains))
-    return Gain(gain=gain, seeds=len(gains), error=error, lower=gain - factor * error)
+    lower = gain - factor * error
+    return Gain(gain=gain, seeds=len(gains), error=error, freedom=freedom, lower=lower)
 
 
 def _noise(rows: Sequence[Scores]) -> tuple[float, int]:

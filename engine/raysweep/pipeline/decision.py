@@ -73,7 +73,7 @@ def decide(
         return GateOutcome(**_words(False, "no candidate gave a score"), candidates=(), **common)
     if lost or champion is None:
         return _first(gate, ranked, lost or "there was no champion", metric, common)
-    gains = _gains(gate, mode, ranked, champion)
+    gains = gains_of(gate, mode, ranked, champion)
     passed = [index for index, gain in enumerate(gains) if gain is not None and _is_passed(gate, gain)]
     # Where none passes, the best one that could be compared says why.
     shown = next(iter(passed or [index for index, gain in enumerate(gains) if gain is not None]), None)
@@ -136,7 +136,10 @@ def _ranked(candidates: Sequence[Confirmed], mode: str) -> list[Confirmed]:
     return sorted(scored, key=standing, reverse=True)
 
 
-def _gains(gate: GateSpec, mode: str, ranked: Sequence[Confirmed], champion: Confirmed) -> list[Gain | None]:
+def gains_of(
+    gate: GateSpec, mode: str, ranked: Sequence[Confirmed], champion: Confirmed
+) -> list[Gain | None]:
+    """The gain of each over the champion, as the gate tests it; None of one that cannot be compared."""
     sign = _sign(mode)
     ours = [_signed(each.scores, sign) for each in ranked]
     theirs, mean = _signed(champion.scores, sign), sign * (champion.mean or 0.0)

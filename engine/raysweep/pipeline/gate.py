@@ -23,6 +23,7 @@ from raysweep.jobs.options import JobOptions
 from raysweep.outcome import Approval, Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.announcement import announce
 from raysweep.pipeline.decision import decide, measured, seeds_needed
+from raysweep.pipeline.duel import decide_within
 from raysweep.pipeline.facts import facts_of
 from raysweep.pipeline.plan import (
     GatePlan,
@@ -133,7 +134,7 @@ class GateRun:
         if again.name != run.name or not again.key.startswith(run.key):
             raise GateOutdatedError(self.outcome.sweep_id, again.sweep_id)
         assert self.plan is not None
-        _check_whole(again, len(self.plan.ran) * self.gate.seeds)
+        _check_whole(again, len(self.plan.ran) * self.plan.seeds)
         store = open_store(self.spec.storage_path)
         return settle(store, self.spec, self.outcome, self.gate, again, self.plan, self.approval)
 
@@ -221,7 +222,7 @@ def settle(
     """Decide by what `again` gave, put the night into the champion's history, write the verdict down."""
     count = len(plan.ran)
     ran = [
-        measured(_with_scores(each, again.trials[index::count], gate.seeds))
+        measured(_with_scores(each, again.trials[index::count], plan.seeds))
         for index, each in enumerate(plan.ran)
     ]
     confirmed = ran[: len(plan.candidates)]
@@ -231,13 +232,20 @@ def settle(
     beaten: list[Champion | None] = []
 
     def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
-        now = record.champion_beside(outcome.sweep_id)
-        if beside is not None and now is not None and now.at == plan.champion_at:
-            verdict = decide(gate, spec.mode, confirmed, beside, lost=lost, metric=spec.metric)
+        now, at = record.champion_beside(outcome.sweep_id), time.time()
+        is_beside = beside is not None and now is not None and now.at == plan.champion_at
+        # Another night may have brought a new one since: of that there is its mean.
+        known = beside if is_beside else as_confirmed(now)
+        per_year = gate.false_promotions_per_year
+        if per_year is None or now is None or (is_beside and lost):
+            why = lost if is_beside else ""
+            verdict = decide(gate, spec.mode, confirmed, known, lost=why, metric=spec.metric)
         else:
-            # Another night has brought a new one since: of that there is its mean.
-            verdict = decide(gate, spec.mode, confirmed, as_confirmed(now), metric=spec.metric)
-        update = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id, "at": time.time()}
+            account = record.account_at(at, per_year, outcome.sweep_id)
+            verdict = decide_within(
+                gate, spec.mode, confirmed, known, account, plan.challenger, metric=spec.metric
+            )
+        update = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id, "at": at}
         verdict = verdict.model_copy(update=update | {"notes": (*verdict.notes, *plan.notes)})
         best = verdict.best
         champion = (
@@ -268,6 +276,7 @@ def settle(
             promoted=champion is not None,
             mean=best.mean if best else None,
             why=verdict.why,
+            budget=verdict.budget,
             waiting=waiting,
         )
         return night, champion
@@ -322,7 +331,7 @@ def _spec(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, plan: GatePlan
     seed_param = gate.seed_param or (spec.repeat.seed_param if spec.repeat is not None else None)
     return spec.replace(
         name=f"{spec.name}-gate",
-        search={"configs": {"configs": configs, "seeds": gate.seeds, "seed_param": seed_param}},
+        search={"configs": {"configs": configs, "seeds": plan.seeds, "seed_param": seed_param}},
         repeat=None,
         # All have one scale: that of the best trial.
         scale={name: configs[0][name] for name in spec.largest_scale},
@@ -332,7 +341,7 @@ def _spec(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, plan: GatePlan
         where=(),
         points=(),
         scheduler="fifo",
-        num_samples=len(configs) * gate.seeds,
+        num_samples=len(configs) * plan.seeds,
         # New seeds: others than the sweep's own.
         seed=None,
         warm_start=None,
@@ -349,7 +358,9 @@ def _full_length(
         scheduler = make_scheduler(spec)
         return {} if scheduler.max_t is None else {scheduler.time_attr: scheduler.max_t}
     # The process that prepares a gate need not have the class: its candidates' results tell the same.
-    names = {candidate.trial_id for candidate in candidates}
+    best = outcome.found_best
+    names = {candidate.trial_in(outcome.sweep_id) for candidate in candidates}
+    names |= {best.trial_id} if best is not None else set()
     reached = [trial.metrics.get(TRAINING_ITERATION) for trial in outcome.trials if trial.trial_id in names]
     lengths = [float(length) for length in reached if isinstance(length, int | float)]
     return {TRAINING_ITERATION: max(lengths)} if lengths else {}
@@ -374,7 +385,8 @@ def _with_scores(confirmed: Confirmed, trials: Sequence[TrialOutcome], seeds: in
 
 
 def _champion(spec: SweepSpec, gate: GateSpec, outcome: SweepOutcome, best: Confirmed, at: float) -> Champion:
-    trial = next((trial for trial in outcome.trials if trial.trial_id == best.trial_id), None)
+    name = best.trial_in(outcome.sweep_id)
+    trial = next((trial for trial in outcome.trials if trial.trial_id == name), None)
     return Champion(
         name=gate.champion or spec.name,
         metric=spec.metric,
@@ -387,7 +399,7 @@ def _champion(spec: SweepSpec, gate: GateSpec, outcome: SweepOutcome, best: Conf
         metrics=trial.model_dump(mode="json")["metrics"] if trial else {},
         sweep_id=outcome.sweep_id,
         key=outcome.key,
-        trial_id=best.trial_id,
+        trial_id=name,
         checkpoint_uri=best.checkpoint_uri,
         at=at,
         code_digest=outcome.code_digest,

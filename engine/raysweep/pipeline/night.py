@@ -219,7 +219,17 @@ def handed_on(outcome: SweepOutcome) -> SweepOutcome:
     best = outcome.gate.best if outcome.gate is not None else None
     if best is None:
         return outcome
-    trial = next((trial for trial in outcome.trials if trial.trial_id == best.trial_id), None)
+    name = best.trial_in(outcome.sweep_id)
+    trial = next((trial for trial in outcome.trials if trial.trial_id == name), None)
+    if trial is None and name != best.trial_id:  # a challenger of an earlier night
+        trial = TrialOutcome(
+            trial_id=name,
+            number=len(outcome.trials),
+            state="completed",
+            config=best.config,
+            score=best.mean,
+            checkpoint_uri=best.checkpoint_uri,
+        )
     return outcome if trial is None else outcome.model_copy(update={"best": trial})
 
 

@@ -23,7 +23,9 @@ from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.documents.tuples import as_lists
 from raysweep.errors import StorageError, SweepFailedError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
+from raysweep.outcome.false_promotions import Challenger
 from raysweep.outcome.places import confirmed_with
+from raysweep.pipeline.duel import duel_seeds
 from raysweep.runs.across_runs.champions import (
     Champion,
     ChampionRecord,
@@ -41,7 +43,7 @@ from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.store import Store
 
 PLAN: Final = "plan.json"
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Of plan.json."""
 
 
@@ -55,6 +57,10 @@ class GatePlan:
     """As it runs tonight: with tonight's constants."""
     champion_at: float | None = None
     """When it became champion: says later whether it still is."""
+    seeds: int = 0
+    """With how many seeds each runs."""
+    challenger: Challenger | None = None
+    """With a budget of false promotions: the only candidate, which earlier gates have found."""
     notes: tuple[str, ...] = ()
     """What a person should know of the champions of this name."""
 
@@ -114,12 +120,14 @@ def make_plan(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSp
         fields = orjson.loads(found or b"")
         if fields["format"] != FORMAT:
             raise StorageError(f"{store.url}/{key}", other_format(fields["format"], FORMAT), OTHER_FIX)
-        beside = fields["champion"]
+        beside, challenger = fields["champion"], fields["challenger"]
         return GatePlan(
             gate_id=name,
             candidates=tuple(_located(store, each) for each in fields["candidates"]),
             champion=_located(store, beside) if beside else None,
             champion_at=fields["champion_at"],
+            seeds=fields["seeds"],
+            challenger=Challenger.model_validate(challenger) if challenger else None,
             notes=tuple(fields["notes"]),
         )
     except (ValueError, KeyError) as error:
@@ -136,11 +144,18 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
     to_beat = record.champion_beside(outcome.sweep_id)
     champion = as_confirmed(to_beat)
     best = distinct(outcome, gate.confirm_top_k + 1)
+    scale = best[0].scale if best else spec.largest_scale
+
+    def tonight(config: dict[str, Any]) -> dict[str, Any]:
+        fitted: dict[str, Any] = as_lists(at_constants(spec.space_at(scale), config))
+        return fitted
+
     if champion is not None:
-        scale = best[0].scale if best else spec.largest_scale
-        fitted = as_lists(at_constants(spec.space_at(scale), champion.config))
-        champion = champion.model_copy(update={"config": fitted})
+        champion = champion.model_copy(update={"config": tonight(champion.config)})
     known = champion.config if champion is not None else None
+    challenger = _challenger(record, outcome, gate)
+    if challenger is not None and tonight(challenger.config) == known:
+        challenger = None  # nothing but a constant told them apart
     top = [trial for trial in best if as_lists(trial.config) != known]
     candidates = [
         Confirmed(
@@ -152,6 +167,15 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
         )
         for trial in top[: gate.confirm_top_k]
     ]
+    if challenger is not None:
+        candidates = [
+            Confirmed(
+                config=tonight(challenger.config),
+                trial_id=challenger.trial_id,
+                sweep_id=challenger.sweep_id,
+                key=challenger.key,
+            )
+        ]
 
     def stored(each: Confirmed) -> dict[str, Any]:
         relative = confirmed_with(each, lambda uri: to_reference(store.url, uri))
@@ -163,8 +187,19 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
         "candidates": [stored(each) for each in candidates],
         "champion": stored(champion) if champion is not None else None,
         "champion_at": to_beat.at if to_beat is not None else None,
+        "seeds": duel_seeds(gate) if challenger is not None else gate.seeds,
+        "challenger": challenger.model_dump(mode="json") if challenger is not None else None,
         "notes": _notes(store, line, record),
     }
+
+
+def _challenger(record: ChampionRecord, outcome: SweepOutcome, gate: GateSpec) -> Challenger | None:
+    """The one that is tested instead of tonight's candidates; None: there is none, or no budget."""
+    if gate.false_promotions_per_year is None:
+        return None
+    # No time passes: what matters is whether its champion still is champion.
+    account = record.account_at(record.account.at, gate.false_promotions_per_year, outcome.sweep_id)
+    return account.challenger
 
 
 def _notes(store: Store, line: Line, record: ChampionRecord) -> list[str]:

@@ -62,17 +62,17 @@ def register_step(
     store, gate_id = open_store(storage), str(gate["gate_id"])
     verdict = read_verdict(store, sweep_id, gate_id)
     line = find_line(store, str(given.get("name", "")), sweep_id, gate_id)
-    if line is None or verdict is None or not _is_of_best(given, verdict):
+    if line is None or verdict is None or not _is_of_best(given, sweep_id, verdict):
         return ""
     source = model_source(verdict, trained, is_trained=trained is not None)
     return _register(store, line, registry, sweep_id, verdict, source, trained)
 
 
-def _is_of_best(given: Mapping[str, Any], verdict: GateOutcome) -> bool:
+def _is_of_best(given: Mapping[str, Any], sweep_id: str, verdict: GateOutcome) -> bool:
     """Whether the step has the candidate, and not another one of the best trials."""
     trial = given.get("best") or given
     best = verdict.best
-    return not verdict.promoted or (best is not None and trial.get("trial_id") == best.trial_id)
+    return not verdict.promoted or (best is not None and trial.get("trial_id") == best.trial_in(sweep_id))
 
 
 def find_line(store: Store, name: str, sweep_id: str, gate_id: str) -> Line | None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from raysweep.numeric.shown import show_number
 from raysweep.outcome import Confirmed
+from raysweep.outcome.false_promotions import BudgetUse
 from raysweep.pipeline.comparison import Gain
 from raysweep.specs.pipeline import GateSpec
 
@@ -38,6 +39,44 @@ def explain(
     if gate.min_improvement > 0:
         return f"{text}; {_show(gate.min_improvement, places)} is required"
     return text if is_passed else f"{text}; a better one is required"
+
+
+def explain_duel(
+    gate: GateSpec,
+    use: BudgetUse,
+    ran: Confirmed,
+    champion: Confirmed,
+    gain: float,
+    count: int,
+    metric: str,
+) -> str:
+    """`the challenger (trial 00002, night of …) is 0.0045 better than the champion over 12 seeds; …`.
+
+    Args:
+        gate: What was required.
+        use: What the test was decided by.
+        ran: The challenger, as it ran tonight.
+        champion: As it ran beside it.
+        gain: Over all gates that tested it.
+        count: Of how many seeds that is.
+        metric: What was compared.
+    """
+    who = f"the challenger ({trial_of(ran)}{f', night of {ran.key}' if ran.key else ''})"
+    if ran.violated:
+        return f"{who} does not satisfy {' and '.join(ran.violated)} and is given up"
+    if not use.differences:
+        return f"{who} and the champion{night_of(champion)} have no common seed; it is given up"
+    places = _places(gain, gate.min_improvement)
+    text = f"{who} is {_than(gain, places)} the champion{night_of(champion)} in {metric} over {count} seeds"
+    needed = 1 / use.level if use.level > 0 else math.inf
+    proof = f"evidence {show_number(use.e_value)} tonight, {show_number(needed)} is required"
+    if use.ended == "kept":
+        return f"{text}; {proof}: the next gate tests it again"
+    if use.ended == "promoted":
+        return f"{text}; {proof}"
+    is_sure = use.level * use.e_value >= 1
+    why = f"{_show(gate.min_improvement, places)} is required" if is_sure else proof
+    return f"{text}; {why}: it is given up"
 
 
 def trial_of(confirmed: Confirmed) -> str:

@@ -41,6 +41,10 @@ class GateSpec(SpecModel):
     test: Literal["paired", "mean"] = "paired"
     """`mean`: the mean improvement is enough. `paired`: and, seed by seed, above 0 with 90 % confidence,
     however many candidates there are; takes two seeds at least."""
+    false_promotions_per_year: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """How many configs that are no better than the champion may be promoted in a year, on average: instead of
+    90 % confidence in each gate. A config that looks better is promoted once further gates have confirmed it.
+    Requires `test: paired`. Default: none, 90 % confidence in each gate."""
     seed_param: Annotated[str, Field(min_length=1)] | None = None
     """A parameter of the config that gets the seed; default: the trainable uses the seed of its context."""
     champion: Annotated[str, Field(min_length=1)] | None = None
@@ -59,6 +63,9 @@ class GateSpec(SpecModel):
             raise Problem(
                 "1 seed has no spread, which test: paired needs", "set 2 or more, or test: mean", ("seeds",)
             )
+        if self.test != "paired" and self.false_promotions_per_year is not None:
+            fix = "leave it out, or set test: paired"
+            raise Problem("requires test: paired (got mean)", fix, ("false_promotions_per_year",))
         return self
 
     def goal(self, sweep: SweepSpec) -> tuple[str, Mode]:

@@ -102,8 +102,15 @@ def _stored_trial(brief: Mapping[str, Any], best: Mapping[str, Any]) -> TrialOut
 
 def named_trial(brief: Mapping[str, Any], outcome: SweepOutcome) -> TrialOutcome:
     """The trial that a brief, or an entry of its `top_k`, hands on. Raises SpecError: there is none."""
-    trial_id = _best_of(brief).get("trial_id")
+    best = _best_of(brief)
+    trial_id, config = best.get("trial_id"), best["config"]
     trial = next((each for each in outcome.trials if each.trial_id == trial_id), None)
+    if trial is None and "/" in str(trial_id) and isinstance(config, Mapping):
+        # A gate's challenger, which another sweep found: the brief is all that there is of it here.
+        config = with_tuples(dict(config), best.get("tuples", ()))
+        return TrialOutcome(
+            trial_id=str(trial_id), number=len(outcome.trials), state="completed", config=config
+        )
     if trial is None:
         raise SpecError("outcome", f"has no trial {trial_id!r}", "check the storage")
     return trial

@@ -57,7 +57,7 @@ VERSIONS: Final = {
     "history of a training": (history.FORMAT, 1),
     "store.json": (identity.FORMAT_VERSION, 1),
     "champion": (LINE_FORMAT, 5),
-    "plan of a gate": (plan.FORMAT, 3),
+    "plan of a gate": (plan.FORMAT, 4),
     "checkpoint manifest": (manifest.VERSION, 2),
     "request of a job": (JobRequest.model_fields["format"].default, 1),
 }
@@ -185,7 +185,7 @@ def read_plan(path: Path) -> None:
     assert outcome is not None
     asked, store = make_asked(str(path)), stored.folder.store
     made = make_plan(store, asked.spec, outcome, GateSpec())
-    reword(store, f"{outcome.sweep_id}/gates/{made.gate_id}/plan.json", format=4)
+    reword(store, f"{outcome.sweep_id}/gates/{made.gate_id}/plan.json", format=5)
     make_plan(store, asked.spec, outcome, GateSpec())
 
 
@@ -215,7 +215,7 @@ OTHERS: Final[dict[Callable[[Path], None], str]] = {
     read_history: "has raysweep_history.format 2; this version, raysweep {}, reads",
     read_store: "store.json: has format_version 2; this version",
     read_champions: "has format_version 6; this version, raysweep {}, reads format_version 5",
-    read_plan: "plan.json: has format 4; this version, raysweep {}, reads format 3",
+    read_plan: "plan.json: has format 5; this version, raysweep {}, reads format 4",
     read_manifest: "has version 3; this version, raysweep {}, reads version 2",
     read_request: "format",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,10 @@ from raysweep.cli.lookup import command
 from raysweep.cli.tables import Listing
 from raysweep.errors import SweepNotFoundError
 from raysweep.numeric.shown import show_number
+from raysweep.outcome import GateOutcome
 from raysweep.outcome.showing.formatting import show_column
-from raysweep.runs.across_runs.champions import Champion, list_champions
+from raysweep.pages.evidence import show_budget
+from raysweep.runs.across_runs.champions import Champion, read_records
 from raysweep.runs.reading.naming.references import read_reference
 from raysweep.runs.reading.nights import Night, nights_at, why_longer
 from raysweep.specs.identity import slug
@@ -40,13 +43,19 @@ def show_nights(name: str, storage: str | None, last: int | None, is_json: bool)
     if is_json:
         print_json([_row(night, why) for night, why in shown])
         return DONE
-    lines = list_champions(store, found[0].run.name)
-    champions = [*map(_show, lines), *(f"cannot be read: {error}" for error in lines.damaged)]
-    _print(shown, champions, len(found), store.url)
+    records, damaged = read_records(store, found[0].run.name)
+    lines = [(each.champion, each.account) for each in records if each.champion is not None]
+    lines.sort(key=lambda line: -line[0].at)
+    facts = [("champion", _show(champion)) for champion, _ in lines]
+    facts += [("champion", f"cannot be read: {error}") for error in damaged]
+    facts += [("budget", show_budget(account, time.time())) for _, account in lines if account.per_year]
+    _print(shown, facts, len(found), store.url)
     return DONE
 
 
-def _print(shown: Sequence[tuple[Night, str]], champions: Sequence[str], count: int, storage: str) -> None:
+def _print(
+    shown: Sequence[tuple[Night, str]], champions: Sequence[tuple[str, str]], count: int, storage: str
+) -> None:
     console, has_cost = make_console(), any(night.cost is not None for night, _ in shown)
     metric = shown[0][0].run.metric
     cost = ("cost>",) if has_cost else ()
@@ -58,7 +67,7 @@ def _print(shown: Sequence[tuple[Night, str]], champions: Sequence[str], count: 
         listing.add(*_cells(night, why, numbers, has_cost=has_cost))
     listing.show(console)
     newest, longer = shown[0][0].run, shown[0][1]
-    facts = [("champion", champion) for champion in champions]
+    facts = [*champions]
     if count > len(shown):
         facts.append(("earlier", f"{count - len(shown)} more nights: --last {count}"))
     latest = f"{newest.run_id.rpartition('-')[0]}@latest"
@@ -103,6 +112,13 @@ def _show(champion: Champion) -> str:
     return f"{champion.metric} {show_number(champion.mean)}{on}, {since}"
 
 
+def _budget_of(verdict: GateOutcome | None) -> dict[str, Any] | None:
+    """What the gate used of a budget of false promotions."""
+    if verdict is None or verdict.budget is None:
+        return None
+    return verdict.budget.model_dump(mode="json")
+
+
 def _row(night: Night, why: str) -> dict[str, Any]:
     run, verdict, training = night.run, night.gate, night.training
     return {
@@ -117,6 +133,7 @@ def _row(night: Night, why: str) -> dict[str, Any]:
         "champion_score": _champion_score(night),
         "promoted": night.promoted,
         "verdict": verdict.why if verdict is not None else "",
+        "false_promotions": _budget_of(verdict),
         "training": None if training is None else {"run_id": training.run_id, "status": training.status},
         "started_at": run.started_at,
         "took_s": night.took_s,

@@ -6,12 +6,12 @@ rest is shown still. `raysweep evidence` and `raysweep verify` read it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from raysweep.errors import JournalDamagedError, SpecError, StorageError
 from raysweep.runs.across_runs.events import Stored, decode_event
-from raysweep.runs.across_runs.folds import evidence_of, fold
+from raysweep.runs.across_runs.folds import budget_flaws, evidence_of, fold
 from raysweep.runs.across_runs.line_journal import OLDER, RESTORE_FIX, LineJournal, paths_of
 from raysweep.runs.across_runs.records import ChampionRecord, Drift, Evidence, Facts, Line
 from raysweep.specs.identity import slug
@@ -52,7 +52,15 @@ def read_chain(store: Store, line: Line) -> Chain:
     except SpecError as error:  # facts that no version of ours wrote
         entries = ()
         looked.flaws.append(Flaw(object=line.key, problem=f"is damaged ({error})"))
+    if not looked.flaws:  # else they follow from what is damaged
+        looked.flaws.extend(_budget_flaws(looked, events))
     return Chain(entries=entries, flaws=tuple(looked.flaws), record=fold(events))
+
+
+def _budget_flaws(looked: _Looked, events: Sequence[Stored]) -> Iterator[Flaw]:
+    """Decisions by the budget of false promotions that do not follow, though their bytes are as written."""
+    for stored, problem in budget_flaws(events):
+        yield Flaw(object=looked.key(stored.number), problem=problem)
 
 
 def find_lines(store: Store, name: str) -> tuple[Line, ...]:
@@ -110,6 +118,10 @@ class _Looked:
         self._check_first(found)
         self.flaws.sort(key=lambda flaw: flaw.object)
         return found
+
+    def key(self, number: int) -> str:
+        """Where an event lies."""
+        return self._journal.key(number)
 
     def _look_beyond(self) -> None:
         """What no listing shows yet, and what should be there by its mark."""

@@ -2,7 +2,7 @@
 
 | event | champion | nights | models |
 |---|---|---|---|
-| `judged` | put on the one before, if it has one | added | |
+| `judged` | put on the one before, if it has one | added, with the account of false promotions | |
 | `approved` | the candidate, at the time of the decision | decided | |
 | `rejected` | | decided | |
 | `rolled back` | back to it, where it is in the stack; else put on top | those above it are undone | |
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from raysweep.outcome import Decision, Undone
+from raysweep.outcome import Decision, GateOutcome, Undone
+from raysweep.outcome.false_promotions import Account, BudgetUse, differences_of
 from raysweep.runs.across_runs.events import (
     Approved,
     Event,
@@ -39,6 +40,7 @@ from raysweep.runs.across_runs.records import (
     Model,
     Night,
     Registered,
+    identity_of,
 )
 
 
@@ -53,6 +55,22 @@ def fold(stored: Iterable[Stored]) -> ChampionRecord:
 def evidence_of(stored: Iterable[Stored]) -> Iterator[Evidence]:
     """Each decision, with the champion before and after it; events about models and registries are none."""
     return map(_entry, _steps(stored))
+
+
+def budget_flaws(stored: Iterable[Stored]) -> Iterator[tuple[Stored, str]]:
+    """Each gate whose use of the budget does not follow from the gates before it and its own scores."""
+    standing = _Standing()
+    for each in stored:
+        problem = standing.budget_flaw(each)
+        if problem:
+            yield each, problem
+        standing.add(each)
+
+
+def _is_measured(use: BudgetUse, verdict: GateOutcome, mode: str) -> bool:
+    if use.challenger is None or verdict.best is None or verdict.champion is None:
+        return not use.differences
+    return use.differences == differences_of(verdict.best.scores, verdict.champion.scores, mode)
 
 
 def last_change(stored: Iterable[Stored]) -> Evidence | None:
@@ -101,6 +119,7 @@ class _Standing:
         self._undone: dict[str, Undone] = {}
         self._models: dict[str, Model] = {}
         self._registered: Registered | None = None
+        self._account = Account()
 
     @property
     def top(self) -> Champion | None:
@@ -119,6 +138,7 @@ class _Standing:
         self._line, event = stored.line, stored.event
         match event:
             case Judged():
+                self._use_budget(event.night)
                 self._add_night(event.night)
                 if event.champion is not None:
                     self._promote(event.champion)
@@ -142,7 +162,29 @@ class _Standing:
             undone=MappingProxyType(dict(self._undone)),
             models=MappingProxyType(dict(self._models)),
             registered=self._registered,
+            account=self._account,
         )
+
+    def budget_flaw(self, stored: Stored) -> str:
+        """What is wrong with the next event's use of the budget; empty: nothing."""
+        event = stored.event
+        if not isinstance(event, Judged) or event.night.budget is None:
+            return ""
+        night, use, facts = event.night, event.night.budget, facts_of(event)
+        if facts is not None and facts.verdict.budget != use:
+            return "has another use of the budget than its verdict"
+        if facts is not None and not _is_measured(use, facts.verdict, stored.line.mode):
+            return "has differences that are not those of its scores"
+        return self._account.flaw_of(use, night.at, identity_of(self._beside(night.sweep_id)))
+
+    def _beside(self, sweep_id: str) -> Champion | None:
+        return next((each for each in reversed(self._stack) if each.sweep_id != sweep_id), None)
+
+    def _use_budget(self, night: Night) -> None:
+        """A gate without a budget leaves the account as it is; a new champion is noticed by the next."""
+        if night.budget is not None:
+            champion = identity_of(self._beside(night.sweep_id))
+            self._account = self._account.after(night.budget, night.at, champion)
 
     def _add_night(self, night: Night) -> None:
         place = (night.sweep_id, night.gate)

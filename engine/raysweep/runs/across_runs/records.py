@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raysweep.documents.json_numbers import Number
 from raysweep.outcome import Decision, GateOutcome, Record, Undone, Usage
+from raysweep.outcome.false_promotions import Account, BudgetUse
 from raysweep.specs.identity import file_name
 
 FOLDER: Final = "champions"
@@ -98,6 +99,11 @@ class Champion(_Model):
         return self.sweep_id, self.at
 
 
+def identity_of(champion: Champion | None) -> tuple[str, float] | None:
+    """Which champion it is; None for none."""
+    return champion.identity if champion is not None else None
+
+
 class Waiting(_Model):
     """A candidate that passed its gate, until it is approved or rejected."""
 
@@ -123,6 +129,8 @@ class Night(_Model):
     mean: float | None = None
     """Of the night's best candidate."""
     why: str = ""
+    budget: BudgetUse | None = None
+    """What its gate used of a budget of false promotions: the account is made of these."""
     waiting: Waiting | None = None
     """Of a night whose candidate passed, where approval is required."""
     decision: Decision | None = None
@@ -243,6 +251,8 @@ class ChampionRecord:
     """By sweep, the rollback that took its champion away; not once that is champion again."""
     models: Mapping[str, Model] = field(default_factory=lambda: MappingProxyType({}))
     """By the id of the champion's release."""
+    account: Account = field(default_factory=Account)
+    """Of false promotions, after the newest night."""
     registered: Registered | None = None
     """What a registry was brought to last; None: nothing yet."""
 
@@ -253,6 +263,10 @@ class ChampionRecord:
             return None
         before = self.stack[-2] if len(self.stack) > 1 else None
         return self.stack[-1].model_copy(update={"replaced": before})
+
+    def account_at(self, at: float, per_year: float, sweep_id: str) -> Account:
+        """The account of false promotions, opened for a gate of this sweep at this time."""
+        return self.account.opened(at, per_year, identity_of(self.champion_beside(sweep_id)))
 
     @property
     def proposed(self) -> tuple[Champion, ...]:
