@@ -19,6 +19,7 @@ from raysweep.pages.compare import Other, compared
 from raysweep.pages.curves import curve_columns
 from raysweep.pages.failures import config_pairs, failure_groups
 from raysweep.pages.importances import MIN_TRIALS, importances, too_few
+from raysweep.pages.law import law_panel
 from raysweep.pages.timeline import timeline_columns
 from raysweep.pages.words import certainty, sentence, verdict
 from raysweep.runs.reading.whole_sweep import WholeSweep, number_of
@@ -93,6 +94,7 @@ def make_document(
         )
         if status.metric and main in metrics and params
         else {"problem": _why_no_importances(status.metric, metrics.get(main, ()))},
+        "law": law_panel(sweep),
         "failures": failure_groups(sweep, has_logs=has_logs),
         "timeline": timeline_columns(sweep.runs, status.started_at, status.read_at),
         "checkpoints": _checkpoints(sweep),

@@ -17,12 +17,12 @@ from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
 from raysweep.runs.reading.history import reports_of
+from raysweep.runs.reading.law import law_of
 from raysweep.space.parsed import Space
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.checks.carried import check_carried, copied_line
 from raysweep.storage.objects.opening import open_store
-from raysweep.transfer import fit
 from raysweep.transfer.rules import LAW, SAME, carry, put
 from raysweep.transfer.trials import as_float
 from raysweep.transfer.watched import curve_of, steps_of
@@ -95,50 +95,6 @@ def _workers(sweep: SweepSpec, config: Mapping[str, Any]) -> dict[str, float]:
     """How many workers a trial had; empty where its config says that by an expression."""
     scales = sweep.full_scales
     return {"workers": scales[0]["workers"]} if scales and "workers" in scales[0] else {}
-
-
-def law_of(sweep: SweepSpec, outcome: SweepOutcome) -> Law:
-    """The law of a sweep's trials. Raises SpecError: They have one scale, or no finite score."""
-    if not outcome.metric:
-        raise SpecError("transfer", "a law needs a metric, and the sweep has none", "name metric and mode")
-    if not sweep.proxy_scales:
-        problem = "the sweep names no scale, and a law needs two or more"
-        raise SpecError("transfer", problem, "give the sweep scales")
-    space = sweep.parameter_space
-    return fit(list(trials_of(sweep, outcome)), space=space, mode=outcome.mode)
-
-
-def trials_of(sweep: SweepSpec, outcome: SweepOutcome) -> Iterable[dict[str, Any]]:
-    """The trials as a law reads them: those that have a scale, and ran."""
-    time_attr = getattr(sweep.scheduler.options, "time_attr", "training_iteration")
-    seed = sweep.repeat.seed_param if sweep.repeat is not None else None
-    for trial in outcome.trials:
-        if not trial.scale or trial.state in ("pending", "running"):
-            continue
-        step = trial.metrics.get(time_attr)
-        is_known = isinstance(step, int | float) and not isinstance(step, bool) and 0 < step < math.inf
-        yield {
-            "scale": trial.scale,
-            "config": {
-                name: value
-                for name, value in trial.config.items()
-                if name not in trial.scale and name != seed
-            },
-            "score": _score(trial, outcome.metric),
-            "status": "completed" if trial.state in ("completed", "failed") else "stopped",
-            **({"step": step} if is_known else {}),
-        }
-
-
-def _score(trial: TrialOutcome, metric: str) -> float | None:
-    """Infinite where the config is bad: it diverged, or breaks a constraint; None: nothing is known."""
-    last = trial.metrics.get(metric)
-    has_diverged = isinstance(last, float) and not math.isfinite(last)
-    if has_diverged or (trial.failure is not None and trial.failure.kind == "non_finite"):
-        return math.inf
-    if trial.score is not None and not trial.is_feasible:
-        return math.inf
-    return None if trial.state == "failed" else trial.score
 
 
 def _scored(law: Law, said: Carried, target: Mapping[str, float], config: Mapping[str, Any]) -> Carried:

@@ -98,6 +98,13 @@ class Law:
         """By parameter, the optimum at a scale, not held to any bounds. Raises SpecError as `at` does."""
         return self._point(scale).optima
 
+    def bands_at(self, scale: Mapping[str, float]) -> dict[str, tuple[float, float, float]]:
+        """By parameter, the optimum at a scale and the ends of 80 % of its probability, not held to bounds.
+
+        Raises SpecError as `at` does.
+        """
+        return self._point(scale).bands
+
     def at(self, target: Mapping[str, float]) -> Carried:
         """The config at a target scale, such as `{"rows": 336776}`.
 

@@ -120,6 +120,19 @@ class Point:
         return found
 
     @property
+    def bands(self) -> dict[str, tuple[float, float, float]]:
+        """By parameter, the optimum and the ends of 80 % of its probability, not held to any bounds."""
+        reach = NormalDist().inv_cdf((1 + PART) / 2)
+        return {
+            number.name: (
+                number.raw(float(self.optimum[at])),
+                number.raw(float(self.optimum[at] - reach * self.sds[at])),
+                number.raw(float(self.optimum[at] + reach * self.sds[at])),
+            )
+            for at, number in self.numbers
+        }
+
+    @property
     def optima(self) -> dict[str, float]:
         """By parameter, the value of the optimum, not held to any bounds."""
         return {number.name: number.raw(float(self.optimum[at])) for at, number in self.numbers}

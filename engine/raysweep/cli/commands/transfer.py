@@ -12,9 +12,10 @@ from raysweep.cli.tables import Listing
 from raysweep.documents.validation import Problem, show
 from raysweep.errors import SpecError
 from raysweep.numeric.shown import show_number
+from raysweep.runs.reading.law import law_of
 from raysweep.space.parsed import Space
 from raysweep.space.scales import read_scale, show_scale
-from raysweep.training.carrying import law_of, stored_spec
+from raysweep.training.carrying import stored_spec
 
 if TYPE_CHECKING:
     from raysweep.transfer.law import Carried, Law

@@ -324,6 +324,60 @@
     });
   }
 
+  // --- a law: the optimum of one parameter against the scale
+
+  function lawOf(law, param) {
+    const values = [...param.line.flatMap(([, middle, low, high]) => [middle, low, high]), ...param.best.map(([, value]) => value), ...(param.carried === null ? [] : [param.carried])].filter((value) => Number.isFinite(value) && (!param.log || value > 0));
+    const ends = [param.line[0], param.line[param.line.length - 1]];
+    const points = { x: [], y: [], texts: [], count: 0 };
+    const add = (x, y, lines) => { points.x.push(x); points.y.push(y); points.texts.push(lines); points.count += 1; };
+    const label = `${param.name}: the optimum is ${rs.number(ends[0][1], 4)} at ${law.scale} ${rs.number(ends[0][0])} and ${rs.number(ends[1][1], 4)} (80 %: ${rs.number(ends[1][2], 4)} to ${rs.number(ends[1][3], 4)}) at ${rs.number(ends[1][0])}.`;
+    return new rs.Plot(label, {
+      height: 230, edge: { left: 66, bottom: 40, right: 16, top: 10 },
+      draw: (chart) => {
+        const [low, high] = padded(rs.bounds(values), param.log);
+        const up = axisOf(null, { low, high, log: param.log });
+        const sizes = param.line.map(([size]) => size);
+        const across = axisOf(null, { low: Math.min(...sizes) / 1.15, high: Math.max(...sizes) * 1.15, log: true });
+        chart.axes(across, up, { xLabel: law.scale, wide: 80 });
+        const { pen } = chart;
+        const colours = rs.colours();
+        const at = ([size, value]) => [chart.x(across.at(size)), chart.free(up.at(param.log ? Math.max(value, Number.MIN_VALUE) : value))];
+        points.x.length = points.y.length = points.texts.length = points.count = 0;
+        chart.clip(pen);
+        pen.fillStyle = colours.accent;
+        pen.globalAlpha = 0.16;
+        pen.beginPath();
+        [...param.line.map(([size, , , top]) => at([size, top])), ...param.line.map(([size, , bottom]) => at([size, bottom])).reverse()].forEach(([x, y], place) => (place ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+        pen.fill();
+        pen.globalAlpha = 1;
+        pen.strokeStyle = colours.accent;
+        pen.lineWidth = 2;
+        pen.beginPath();
+        param.line.map(([size, middle]) => at([size, middle])).forEach(([x, y], place) => (place ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+        pen.stroke();
+        pen.restore();
+        pen.fillStyle = colours.ghost;
+        for (const each of param.best) { const [x, y] = at(each); pen.fillRect(x - 2, y - 2, 4, 4); add(x, y, ["one of the better trials", `${law.scale} ${rs.number(each[0])}`, `${param.name} = ${rs.number(each[1], 4)}`]); }
+        for (const each of param.optima) { const [x, y] = at(each); dot(pen, x, y, 4, colours.accent); add(x, y, ["optimum by the law", `${law.scale} ${rs.number(each[0])}`, `${param.name} = ${rs.number(each[1], 4)}`]); }
+        if (!law.target) return;
+        const [x] = at([law.at, 1]);
+        pen.strokeStyle = colours.mark;
+        pen.lineWidth = 1.5;
+        pen.setLineDash([4, 4]);
+        pen.beginPath();
+        pen.moveTo(x, chart.inner.top);
+        pen.lineTo(x, chart.inner.bottom);
+        pen.stroke();
+        pen.setLineDash([]);
+        if (param.carried !== null) { const [cx, cy] = at([law.at, param.carried]); dot(pen, cx, cy, 5, colours.mark); add(cx, cy, ["trained", law.target, `${param.name} = ${rs.number(param.carried, 4)}`]); }
+      },
+      find: (x, y) => nearest(points, x, y),
+      mark: (place, chart) => ring(chart, points.x[place], points.y[place]),
+      tip: (place) => points.texts[place],
+    });
+  }
+
   // --- the Pareto front of two metrics
 
   function front(model, one, other) {
@@ -408,5 +462,5 @@
     });
   }
 
-  Object.assign(rs, { axisOf, padded, stepLine: line, bestSoFar, scored, endedOverTime, curves, slice, front, timeline });
+  Object.assign(rs, { axisOf, padded, stepLine: line, bestSoFar, scored, endedOverTime, curves, slice, lawOf, front, timeline });
 })();

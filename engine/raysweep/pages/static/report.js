@@ -98,6 +98,21 @@
       el("div", { class: "slices" }, ordered(data).slice(0, 24).map((param) => el("figure", {}, el("figcaption", { text: param.name }), rs.slice(model, param).node))));
   }
 
+  function lawPanel(model) {
+    const { law } = model.data;
+    if (!law) return null;
+    if (law.problem) return rs.panel("law", "Law over scales", { class: "wide" }, el("p", { class: "faint", text: law.problem }));
+    const score = law.score;
+    const range = (each) => `${rs.number(each.score, 5)} (80 %: ${rs.number(each.low, 5)} to ${rs.number(each.high, 5)})`;
+    const lines = [
+      law.target ? `At ${law.target} the verdict is ${law.verdict}: ${law.reasons.join("; ")}` : "No training of this sweep is at another scale yet.",
+      score ? `Predicted ${score.metric} ${range(score)}${score.got === null ? "" : `, the training had ${rs.number(score.got, 5)}`}.` : "",
+    ].filter(Boolean);
+    return rs.panel("law", "Law over scales", { class: "wide", lead: "Where the optimum of each parameter is, by the scale." }, lines.map((line) => el("p", { class: "small", text: line })),
+      el("div", { class: "slices" }, law.parameters.map((param) => el("figure", {}, el("figcaption", { text: param.name }), rs.lawOf(law, param).node))),
+      legend([["accent line", "the optimum, with 80 % of its probability"], ["ghost", "the better half of the trials"], ...(law.target ? [["mark line dashed", "the training's scale"]] : []), ...(law.parameters.some((param) => param.carried !== null) ? [["mark", "trained"]] : [])]));
+  }
+
   // The important ones first.
   function ordered(data) {
     const place = new Map((data.importances.shares || []).map(([name], at) => [name, at]));
@@ -138,7 +153,7 @@
       rs.failedPanel(data), rs.tiles(data, model), rs.runningPanel(data, model),
       data.sweep.metric ? rs.bestPanel(data) : null, progressPanel(model), rs.gatePanel(data),
       curvesPanel(model), data.sweep.metric ? rs.importancePanel(data) : null, frontPanel(model), rs.topPanel(data, model),
-      parallelPanel(model), slicesPanel(model), rs.failuresPanel(data, model), timelinePanel(model), rs.checkpointPanel(data, model), rs.comparePanel(data), rs.aboutPanel(data), ...(extra.bottom || []),
+      parallelPanel(model), slicesPanel(model), lawPanel(model), rs.failuresPanel(data, model), timelinePanel(model), rs.checkpointPanel(data, model), rs.comparePanel(data), rs.aboutPanel(data), ...(extra.bottom || []),
     ].filter(Boolean);
     page.replaceChildren(...parts);
     page.removeAttribute("aria-busy");

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from raysweep.errors import RaysweepError, StorageError
-from raysweep.outcome import Standing
+from raysweep.outcome import Standing, TrainOutcome
 from raysweep.runs.catalog import Catalog, read_catalog, stem_of
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.glances import glance, glance_training
@@ -127,3 +127,13 @@ def _training(folder: RunFolder) -> Standing:
 def _begun_at(folder: SweepFolder) -> float | None:
     info = folder.store.head(f"{folder.sweep_id}/sweep.json")
     return info.modified_at if info is not None else None
+
+
+def trainings_of(store: Store, sweep_id: str) -> list[TrainOutcome]:
+    """The trainings that have ended of what a sweep handed on, the newest first. Raises: StorageError.
+
+    The cost is that of a list of all runs here.
+    """
+    rows = [run for run in list_runs(store, run_folders(store)) if run.kind == "train" and run.of == sweep_id]
+    found = [RunFolder(store, run.run_id).read_outcome() for run in rows if run.has_ended]
+    return sorted((each for each in found if each is not None), key=lambda outcome: -outcome.ended_at)
