@@ -51,7 +51,7 @@ def _head(line: Line, chain: Chain) -> Iterator[str]:
 
 
 def show_budget(account: Account, at: float) -> str:
-    """`0.12 of 2 false promotions a year are spent; a gain of 0.0123 promotes the challenger …`.
+    """`0.12 of 2 false promotions a year are spent; a gain of 0.012 in the next gate promotes …`.
 
     Args:
         account: Of a line of champions.
@@ -69,7 +69,7 @@ def show_budget(account: Account, at: float) -> str:
     gain = account.needed_gain()
     if gain is None:
         return f"{spent}; {who} takes more than one gate"
-    return f"{spent}; a gain of {_number(float(f'{gain:.2g}'))} tonight promotes {who.rstrip(',')}"
+    return f"{spent}; a gain of {_number(float(f'{gain:.2g}'))} in the next gate promotes {who.rstrip(',')}"
 
 
 def _entry(entry: Evidence) -> Iterator[str]:

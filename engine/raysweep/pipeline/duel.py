@@ -62,6 +62,26 @@ def decide_within(
     return _test(gate, mode, ran[0], champion, account.staking(), metric)
 
 
+def with_outlook(verdict: GateOutcome, account: Account) -> GateOutcome:
+    """With the gain that would promote the challenger in the next gate, where there is one.
+
+    Args:
+        verdict: Of this gate.
+        account: Before it, opened.
+    """
+    use = verdict.budget
+    if use is None or not (use.found is not None or use.ended == "kept"):
+        return verdict
+    gain = account.after(use, account.at, account.against).needed_gain()
+    told = (
+        "no gain promotes it"
+        if gain is None
+        else f"a gain of {show_number(float(f'{gain:.2g}'))} promotes it"
+    )
+    more = f"{verdict.finding}; {told} in the next gate"
+    return verdict.model_copy(update={"finding": more, "why": f"not promoted: {more}"})
+
+
 def _test(
     gate: GateSpec, mode: str, ran: Confirmed, champion: Confirmed, account: Account, metric: str
 ) -> GateOutcome:

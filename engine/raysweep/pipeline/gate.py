@@ -23,7 +23,7 @@ from raysweep.jobs.options import JobOptions
 from raysweep.outcome import Approval, Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.announcement import announce
 from raysweep.pipeline.decision import decide, measured, seeds_needed
-from raysweep.pipeline.duel import decide_within
+from raysweep.pipeline.duel import decide_within, with_outlook
 from raysweep.pipeline.facts import facts_of
 from raysweep.pipeline.plan import (
     GatePlan,
@@ -245,6 +245,7 @@ def settle(
             verdict = decide_within(
                 gate, spec.mode, confirmed, known, account, plan.challenger, metric=spec.metric
             )
+            verdict = with_outlook(verdict, account)
         update = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id, "at": at}
         verdict = verdict.model_copy(update=update | {"notes": (*verdict.notes, *plan.notes)})
         best = verdict.best

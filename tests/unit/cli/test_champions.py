@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from raysweep.runs.across_runs.champions import Line, Night, read_champion
+from raysweep.outcome.false_promotions import BudgetUse, Challenger
+from raysweep.runs.across_runs.champions import Champion, Line, Night, read_champion
 from raysweep.runs.across_runs.registrations import add_model, release_id
 from raysweep.runs.across_runs.releases import add_night
 from raysweep.specs.approval import ApprovalSpec
@@ -75,6 +77,33 @@ def test_markup_in_a_reason_stays_text(cli: Cli, storage: str) -> None:
     assert "**x**" in read
     assert "<script>" not in out
     assert "**x**" not in out
+
+
+def test_nights_show_what_is_spent_of_a_budget_and_which_gain_would_do(cli: Cli, tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "budget")
+    first, second = nights.add("2026-11-24", days_ago=1), nights.add("2026-11-25")
+    line, at = Line(name="churn", metric="auc", mode="max"), time.time() - 60
+    made = Champion(
+        name="churn",
+        metric="auc",
+        mode="max",
+        config={"x": 1.0},
+        mean=0.7,
+        spread=0,
+        n=3,
+        sweep_id=first,
+        at=at,
+    )
+    found = Challenger(
+        config={"x": 2.0}, sweep_id=first, key="2026-11-24", trial_id="00002", evidence=4.0, noise=0.01
+    )
+    use = BudgetUse(per_year=2.0, found=found, seeds=6)
+    add_night(nights.store, line, first, lambda _: (Night(sweep_id=first, at=at, promoted=True), made))
+    night = Night(sweep_id=second, key="2026-11-25", at=at, promoted=False, budget=use)
+    add_night(nights.store, line, second, lambda _: (night, None))
+    out = " ".join(cli("nights", "churn", "--storage", nights.url).out.split())
+    assert "budget 0 of 2 false promotions a year are spent; a gain of 0.0" in out
+    assert "in the next gate promotes the challenger, x=2 (night of 2026-11-24)" in out
 
 
 def test_a_rollback_says_what_the_champion_is_and_again_that_it_is(cli: Cli, storage: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from statistics import fmean
@@ -12,6 +13,7 @@ import pytest
 
 from raysweep.outcome import GateOutcome, SweepOutcome
 from raysweep.outcome.false_promotions import Account
+from raysweep.pages.evidence import evidence_page, show_budget
 from raysweep.pipeline import handed_on, prepare_gate, with_gate
 from raysweep.pipeline.gate import GateRun
 from raysweep.runs.across_runs import releases
@@ -73,7 +75,8 @@ def test_a_better_config_is_found_then_tested_alone_then_promoted(tmp_path: Path
     assert (first.promoted, first.budget) == (True, None), "there was nothing to beat"
     found = night(tmp_path, "n2", 0.52, 0.4)
     assert not found.promoted
-    assert "the next gate tests it as the challenger; 0 of 2 false promotions a year are spent" in found.why
+    assert "the next gate tests it as the challenger; 0 of 2 false promotions a year are spent; " in found.why
+    assert found.why.endswith("promotes it in the next gate")
 
     prepared = begin(tmp_path, "n3", 0.9, 0.3)
     assert configs(prepared) == [{"x": 0.52}, {"x": 0.5}], "tonight's candidates wait"
@@ -90,6 +93,8 @@ def test_a_better_config_is_found_then_tested_alone_then_promoted(tmp_path: Path
     assert last.budget.level * last.budget.e_value >= 1
     assert last.common_seeds == 4 * len(verdicts)
     assert "promoted: the challenger (trial 00000, night of n2) is 0.02" in last.why
+    kept = [each.why for each in verdicts[:-1]]
+    assert all(re.search(r"; a gain of 0\.\d+ promotes it in the next gate$", why) for why in kept)
     record = champions(tmp_path)
     assert record.champion is not None
     assert (record.champion.config, record.champion.trial_id) == ({"x": 0.52}, "n2/00000")
@@ -241,6 +246,24 @@ def test_of_a_use_that_does_not_follow_the_chain_says_what(
     [flaw] = read_chain(store, line).flaws
     assert "e-value" in flaw.problem
     assert "follow" in flaw.problem
+
+
+def test_what_is_spent_and_which_gain_would_do_are_shown(tmp_path: Path, days: Any) -> None:
+    store, line = open_store(str(tmp_path)), Line(name="flights", metric="auc", mode="max")
+    night(tmp_path, "n1", 0.5)
+    night(tmp_path, "n2", 0.506, 0.4)
+    verdict = night(tmp_path, "n3", 0.4)
+    account = champions(tmp_path).account
+    gain = account.needed_gain()
+    assert gain is not None
+    shown = show_budget(account, account.at)
+    assert shown.startswith("0 of 2 false promotions a year are spent; a gain of 0.0")
+    assert "promotes the challenger, x=0.506 (night of n2)" in shown
+    chain = read_chain(store, line)
+    page = evidence_page(line, chain, chain.entries[-1:])
+    assert "The budget: 0 of 2 false promotions a year" in page
+    assert verdict.budget is not None
+    assert f"level {verdict.budget.level:.6g}, e-value {verdict.budget.e_value:.6g}" in page
 
 
 def test_without_a_budget_a_gate_is_as_it_was(tmp_path: Path) -> None:
