@@ -122,6 +122,9 @@ def carried_text(name: str, carried: CarriedConfig) -> str:
     if carried.verdict:
         parts.append(f"law: {escape(carried.verdict)}")
         parts += [f"- {escape(reason)}" for reason in carried.reasons]
+    if carried.score is not None:
+        low, high = show_number(carried.score_low), show_number(carried.score_high)
+        parts.append(f"predicted {escape(carried.metric)}: {show_number(carried.score)} ({low} to {high})")
     return "\n\n".join([*parts, _table(rows)])
 
 

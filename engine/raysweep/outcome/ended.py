@@ -95,6 +95,7 @@ def status_of_training(
         config=first_values(outcome.metrics),
         usage=outcome.usage,
         of=outcome.source.sweep.rstrip("/").rpartition("/")[2] if outcome.source is not None else "",
+        predicted=outcome.predicted,
         training=outcome,
         error=outcome.error,
         notes=heartbeat.notes if heartbeat is not None else (),

@@ -20,7 +20,7 @@ from raysweep.outcome.ranking import is_allowed
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.showing.best import show_rule, why_no_best
 from raysweep.outcome.sweep import show_infeasible
-from raysweep.outcome.train import TrainOutcome
+from raysweep.outcome.train import Predicted, TrainOutcome
 from raysweep.outcome.trial import TrialOutcome
 from raysweep.outcome.usage import Usage
 
@@ -87,6 +87,8 @@ class Standing(Record):
     """The best trial's config by paths, of a training its metrics: `MAX_VALUES` of them, texts cut."""
     of: str = ""
     """The id of the sweep that a training's config comes from; empty where no sweep handed it on."""
+    predicted: Predicted | None = Field(default=None, exclude_if=lambda given: given is None)
+    """The score that a law predicted of a training, beside the one that came."""
     best: TrialOutcome | None = None
     """The best trial so far, whole: see `outcome.ranking`."""
     ahead: TrialOutcome | None = None

@@ -78,7 +78,8 @@ class Predicted(Record):
         return self.low <= self.got <= self.high
 
     def __str__(self) -> str:
-        got, score = show_number(self.got), show_number(self.score)
+        got = "none" if self.got is None else show_number(self.got)
+        score = show_number(self.score)
         return f"{self.metric} {got}, predicted {score} ({show_number(self.low)} to {show_number(self.high)})"
 
 

@@ -12,6 +12,7 @@ from raysweep.outcome.false_promotions import Account, BudgetUse
 from raysweep.outcome.showing.formatting import show_config
 from raysweep.runs.across_runs.champions import Champion, Line
 from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts
+from raysweep.runs.across_runs.registrations import release_id
 
 _SHOWN = 30
 """How many entries the history lists."""
@@ -44,6 +45,13 @@ def _head(line: Line, chain: Chain) -> Iterator[str]:
     champion = chain.record.champion
     yield "There is no champion." if champion is None else f"The champion is {markdown(_champion(champion))}."
     yield ""
+    model = chain.record.models.get(release_id(line, *champion.identity)) if champion is not None else None
+    if model is not None and model.carried is not None:
+        yield f"Its config was carried {markdown(model.carried.line)}."
+        yield ""
+    if model is not None and model.predicted is not None:
+        yield f"Its model has {markdown(str(model.predicted))}."
+        yield ""
     if chain.record.account.per_year:
         budget = show_budget(chain.record.account, chain.record.account.at)
         yield f"The budget: {paragraph(budget)}."

@@ -108,8 +108,7 @@ def _register(
     if verdict is not None and verdict.promoted:
         if source:
             champion = release_id(line, sweep_id, _since(verdict))
-            run_id = trained.run_id if trained is not None else ""
-            add_model(store, line, champion, source, run_id)
+            add_model(store, line, champion, source, trained=trained)
         else:
             why = (
                 "the training fell below its prediction"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from raysweep.outcome import (
     AttemptOutcome,
@@ -15,6 +16,7 @@ from raysweep.outcome import (
     TrialOutcome,
     Usage,
 )
+from raysweep.outcome.train import Predicted
 from raysweep.runs.across_runs.verdicts import keep_verdict
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.training import RunFolder
@@ -54,6 +56,7 @@ class Nights:
         trial_s: float = 600.0,
         promoted: bool | None = None,
         trains: bool = False,
+        predicted: dict[str, Any] | None = None,
         name: str = "churn",
     ) -> str:
         """A night that ended; returns its sweep's id. `promoted`: None for one without a gate."""
@@ -62,7 +65,7 @@ class Nights:
         if promoted is not None:
             self._judge(swept, promoted, swept.ended_at)
         if trains:
-            self._train(swept)
+            self._train(swept, predicted)
         return swept.sweep_id
 
     def begin(self, key: str, name: str = "churn") -> SweepFolder:
@@ -122,7 +125,7 @@ class Nights:
         )
         keep_verdict(self.store, swept.sweep_id, gate, verdict)
 
-    def _train(self, swept: SweepOutcome) -> None:
+    def _train(self, swept: SweepOutcome, predicted: dict[str, Any] | None) -> None:
         run = RunId(kind="train", name="churn-full", key=key_within(swept.key, "best", "0123456789ab"))
         spec = TrainSpec(name="churn-full", trainable="m:f", config={"x": 1}, storage_path=self.url)
         folder = RunFolder(self.store, run.id)
@@ -136,6 +139,7 @@ class Nights:
                 started_at=swept.ended_at,
                 ended_at=swept.ended_at + 60,
                 uri=folder.uri,
+                predicted=Predicted.model_validate(predicted) if predicted is not None else None,
                 source=TrainSource(sweep=swept.uri, trial_id="00001"),
             )
         )

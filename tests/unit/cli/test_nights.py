@@ -259,6 +259,24 @@ def test_only_the_newest_nights_are_shown(cli: Cli, nights: Nights) -> None:
     assert len(cli("nights", "churn", "--last", "3", "--storage", nights.url).out.splitlines()) == 1 + 3 + 2
 
 
+def test_nights_show_how_good_the_predictions_were(cli: Cli, nights: Nights) -> None:
+    law = {"metric": "auc", "mode": "max", "score": 0.75, "low": 0.74, "high": 0.76}
+    for day, got in enumerate((0.752, 0.7, None)):
+        nights.add(f"night {day}", days_ago=9 - day, trains=True, predicted={**law, "got": got})
+    nights.add("night 3", days_ago=1, trains=True)
+    rows = json.loads(cli("nights", "churn", "--json", "--storage", nights.url).out)
+    found = [row["predicted"] for row in rows]
+    assert found[0] is None
+    assert [each["is_inside"] for each in found[1:]] == [None, False, True]
+    assert found[3] == {**law, "got": 0.752, "is_inside": True}
+    shown = cli("nights", "churn", "--storage", nights.url).out
+    assert "trained (predicted)" in shown
+    assert "0.752 (0.74 to 0.76)" in shown
+    assert "none (0.74 to 0.76)" in shown
+    assert "1 of 2 inside their interval of 80 %" in shown
+    assert "predicted" not in cli("nights", "churn", "--last", "1", "--storage", nights.url).out
+
+
 # --- 365 nights
 
 

@@ -16,6 +16,7 @@ from raysweep.errors import SweepNotFoundError
 from raysweep.numeric.shown import show_number
 from raysweep.outcome import GateOutcome
 from raysweep.outcome.showing.formatting import show_column
+from raysweep.outcome.train import Predicted
 from raysweep.pages.evidence import show_budget
 from raysweep.runs.across_runs.champions import Champion, read_records
 from raysweep.runs.reading.naming.references import read_reference
@@ -59,15 +60,20 @@ def _print(
     console, has_cost = make_console(), any(night.cost is not None for night, _ in shown)
     metric = shown[0][0].run.metric
     cost = ("cost>",) if has_cost else ()
-    short = ("night", "status", "trials>", f"best {metric}>", "champion>", "gate", "hours>", *cost, "failed>")
+    law = ("trained (predicted)",) if any(map(_predicted, (night for night, _ in shown))) else ()
+    short = ("night", "status", "trials>", f"best {metric}>", "champion>", "gate")
+    short = (*short, *law, "hours>", *cost, "failed>")
     listing = Listing(short, ("why",))
     scores = show_column([night.run.score for night, _ in shown])
     champion_scores = show_column([_champion_score(night) for night, _ in shown])
     for (night, why), *numbers in zip(shown, scores, champion_scores, strict=True):
-        listing.add(*_cells(night, why, numbers, has_cost=has_cost))
+        listing.add(*_cells(night, why, numbers, has_cost=has_cost, has_law=bool(law)))
     listing.show(console)
     newest, longer = shown[0][0].run, shown[0][1]
     facts = [*champions]
+    inside = [found.is_inside for night, _ in shown if (found := _predicted(night)) is not None]
+    if known := [each for each in inside if each is not None]:
+        facts.append(("predictions", f"{sum(known)} of {len(known)} inside their interval of 80 %"))
     if count > len(shown):
         facts.append(("earlier", f"{count - len(shown)} more nights: --last {count}"))
     latest = f"{newest.run_id.rpartition('-')[0]}@latest"
@@ -77,12 +83,32 @@ def _print(
     print_facts(console, *facts)
 
 
+def _predicted(night: Night) -> Predicted | None:
+    return night.training.predicted if night.training is not None else None
+
+
+def _show_predicted(found: Predicted | None) -> str:
+    """`0.7525 (0.748 to 0.756)`: what the training had, and the interval that the law gave."""
+    if found is None:
+        return ""
+    got = "none" if found.got is None else show_number(found.got)
+    return f"{got} ({show_number(found.low)} to {show_number(found.high)})"
+
+
+def _predicted_row(found: Predicted | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {**found.model_dump(mode="json"), "is_inside": found.is_inside}
+
+
 def _champion_score(night: Night) -> float | None:
     champion = night.gate.champion if night.gate is not None else None
     return champion.mean if champion is not None else None
 
 
-def _cells(night: Night, why: str, numbers: Sequence[str], *, has_cost: bool) -> tuple[str, ...]:
+def _cells(
+    night: Night, why: str, numbers: Sequence[str], *, has_cost: bool, has_law: bool
+) -> tuple[str, ...]:
     run = night.run
     total = "" if run.num_trials is None else f"/{run.num_trials}"
     return (
@@ -91,6 +117,7 @@ def _cells(night: Night, why: str, numbers: Sequence[str], *, has_cost: bool) ->
         f"{run.counts.ended}{total}",
         *numbers,
         show_gate(night),
+        *([_show_predicted(_predicted(night))] if has_law else []),
         "" if night.took_s is None else f"{night.took_s / 3600:.2f}",
         *([""] if has_cost and night.cost is None else [f"{night.cost:.2f}"] if has_cost else []),
         str(night.failures),
@@ -135,6 +162,7 @@ def _row(night: Night, why: str) -> dict[str, Any]:
         "verdict": verdict.why if verdict is not None else "",
         "false_promotions": _budget_of(verdict),
         "training": None if training is None else {"run_id": training.run_id, "status": training.status},
+        "predicted": _predicted_row(_predicted(night)),
         "started_at": run.started_at,
         "took_s": night.took_s,
         "cost": night.cost,

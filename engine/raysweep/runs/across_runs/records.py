@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from raysweep.documents.json_numbers import Number
 from raysweep.outcome import Decision, GateOutcome, Record, Undone, Usage
 from raysweep.outcome.false_promotions import Account, BudgetUse
+from raysweep.outcome.train import Predicted
+from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.identity import file_name
 
 FOLDER: Final = "champions"
@@ -149,6 +151,10 @@ class Model(Record):
     """Its URI; in the journal relative to the store, if it lies there."""
     run_id: str = ""
     """The training; empty where it is a trial's checkpoint."""
+    carried: CarriedConfig | None = Field(default=None, exclude_if=lambda given: given is None)
+    """How the config came from that of the champion's trial; None: it was trained as it was."""
+    predicted: Predicted | None = Field(default=None, exclude_if=lambda given: given is None)
+    """The score that a law predicted of the training, beside the one that came."""
 
 
 class Registered(Record):

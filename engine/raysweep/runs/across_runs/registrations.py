@@ -19,6 +19,7 @@ from raysweep.documents.digest import digest_of
 from raysweep.errors import one_line
 from raysweep.hooks.base import SinkDownError
 from raysweep.hooks.model_registry import RegistrySpec, Release, make_registry
+from raysweep.outcome import TrainOutcome
 from raysweep.runs.across_runs.champions import read_champion
 from raysweep.runs.across_runs.events import Event, ModelMade, ModelRegistered
 from raysweep.runs.across_runs.line_journal import LineJournal, change_line
@@ -49,7 +50,14 @@ def release_id(line: Line, sweep_id: str, at: float) -> str:
     return digest_of([line.key, sweep_id, at])[:16]
 
 
-def add_model(store: Store, line: Line, champion: str, source: str, run_id: str = "") -> None:
+def add_model(
+    store: Store,
+    line: Line,
+    champion: str,
+    source: str,
+    run_id: str = "",
+    trained: TrainOutcome | None = None,
+) -> None:
     """Write down where a champion's model is, before a registry hears of it.
 
     Args:
@@ -57,11 +65,16 @@ def add_model(store: Store, line: Line, champion: str, source: str, run_id: str 
         line: Which champions.
         champion: Its `release_id`.
         source: The model's URI.
-        run_id: The training.
+        run_id: The training; empty: it is a trial's checkpoint.
+        trained: How that ended, where it is known.
 
     Raises: StorageError.
     """
-    made = ModelMade(release=champion, model=Model(source=source, run_id=run_id))
+    model = Model(source=source, run_id=run_id)
+    if trained is not None:
+        more = {"run_id": trained.run_id, "carried": trained.carried, "predicted": trained.predicted}
+        model = model.model_copy(update=more)
+    made = ModelMade(release=champion, model=model)
 
     def add(_: LineJournal, record: ChampionRecord) -> Event | None:
         return None if record.models.get(champion) == made.model else made
