@@ -92,6 +92,10 @@ class Parts:
         self._number = attempt * NUMBERS if above is None else above
         if self._start is not None:
             self._number = max(self._number, self._start.number)
+        # Read at once: what it refers to stays until this worker has given a part, its manifest need not.
+        self._start_manifest: Manifest | None = None
+        if self._start is not None:
+            self._start_manifest = self._checkpoints.read_manifest(self._uri(self._start))
         self._own: set[CheckpointName] = set()
         self._last: tuple[CheckpointName, Manifest] | None = None
         self._storing = 0
@@ -138,7 +142,7 @@ class Parts:
             return part if last.number < name.number else None
         if self._start is None or self._start.number >= name.number:
             return None
-        return self._checkpoints.read_manifest(self._uri(self._start))
+        return self._start_manifest
 
     def has(self, text: str) -> bool:
         """Whether this is the name of a checkpoint in the store, and not of a plain folder."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from raysweep.errors import CheckpointDamagedError, StorageError
 from raysweep.runs.ownership.training_claim import Claim
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.storage.checkpoints.exports import export_checkpoint
-from raysweep.storage.checkpoints.manifest import Manifest, decode_manifest, join
+from raysweep.storage.checkpoints.manifest import Manifest, StoredObject, decode_manifest, join
 from raysweep.storage.checkpoints.store import GIVE_UP_AFTER_S, CheckpointStore
 from raysweep.storage.objects.retries import retrying
 from raysweep.storage.objects.sealed import decode_sealed
@@ -146,13 +147,46 @@ class Keeper:
         self._committed -= numbers
 
 
-def join_parts(folder: RunFolder, name: CheckpointName, owner: str) -> Manifest:
-    """One manifest of what the workers have stored of a checkpoint; it is not committed.
+class Joiner:
+    """Makes one manifest of the parts of each checkpoint.
 
-    Raises: CheckpointDamagedError: a part cannot be read. SpecError: the workers' files do not fit together.
+    A worker's part may refer to objects of its last part, or of the checkpoint that it began from. Where it
+    gave nothing to the checkpoints since, these name such objects too: else they would be deleted with the
+    checkpoint that stored them. Args: `owner`: the trial whose checkpoints they are.
     """
-    parts = read_parts(folder, name, owner)
-    return join([part for _, part in sorted(parts.items())], {"workers": sorted(parts)})
+
+    def __init__(self, folder: RunFolder, owner: str) -> None:
+        self._folder = folder
+        self._owner = owner
+        self._num_workers = 0
+        self._newest: tuple[StoredObject, ...] = ()
+        self._start: tuple[StoredObject, ...] = ()
+        self._last: dict[int, tuple[StoredObject, ...]] = {}
+
+    def begin_from(self, newest: Manifest) -> None:
+        """The first workers will continue from this checkpoint."""
+        self._newest = newest.objects
+
+    def begin(self, num_workers: int) -> None:
+        """So many new workers are there: they continue from the newest checkpoint."""
+        self._num_workers, self._start, self._last = num_workers, self._newest, {}
+
+    def join(self, name: CheckpointName) -> Manifest:
+        """One manifest of what the workers have stored of a checkpoint; it is not committed.
+
+        Raises: CheckpointDamagedError: a part cannot be read. SpecError: the workers' files do not fit
+            together.
+        """
+        parts = read_parts(self._folder, name, self._owner)
+        joined = join([part for _, part in sorted(parts.items())], {"workers": sorted(parts)})
+        self._last |= {rank: part.objects for rank, part in parts.items()}
+        held = [each for rank, last in self._last.items() if rank not in parts for each in last]
+        if len(self._last) < self._num_workers:
+            held += self._start
+        named = set(joined.objects)
+        more = tuple(each for each in dict.fromkeys(held) if each not in named)
+        self._newest = (*joined.objects, *more)
+        return replace(joined, objects=self._newest)
 
 
 def read_parts(folder: RunFolder, name: CheckpointName, owner: str) -> dict[int, Manifest]:

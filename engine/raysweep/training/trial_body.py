@@ -24,7 +24,7 @@ from raysweep.storage.checkpoints.addresses import parse_reference
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.threads import start_thread
 from raysweep.training.checkpoint_parts import CheckpointName, parse_name
-from raysweep.training.checkpoints import join_parts
+from raysweep.training.checkpoints import Joiner
 from raysweep.training.predicted import fall_of
 from raysweep.training.progress import TrainProgress, Watch
 from raysweep.training.sweep_outcome import END, USED, WORKERS, own_metrics
@@ -101,6 +101,7 @@ class _Attempt:
         self._stopped: TrialStopped | None = None
         self._owner = self.session.context.trial_id
         self._store = CheckpointStore(folder.store, folder.run_id)
+        self._joiner = Joiner(folder, self._owner)
         # Workers that start again begin from their newest checkpoint, and repeat the reports after it.
         self._made = self._at = self._at_checkpoint = 0
         self._before = self.session.job.iteration
@@ -161,12 +162,15 @@ class _Attempt:
         found = parse_reference(reference) if reference else None
         if found is None:
             return None
-        metrics = self._store.read_manifest(reference).metadata.get("metrics", {})
+        manifest = self._store.read_manifest(reference)
+        self._joiner.begin_from(manifest)
+        metrics = manifest.metadata.get("metrics", {})
         self._watch.meter.resume(Usage.model_validate(metrics.get(USED, {})))
         return str(CheckpointName(found[1], _TOKEN)), metrics
 
     def _begin(self, workers: int) -> None:
         self._at = self._at_checkpoint
+        self._joiner.begin(workers)
         self._watch.meter.set_workers(workers)
 
     def _report(self, metrics: dict[str, Any], path: str | None) -> None:
@@ -177,7 +181,7 @@ class _Attempt:
         is_repeated = self._at <= self._made
         if name is not None:
             self._at_checkpoint = self._at
-        parts = None if name is None else StoredParts(join_parts(self._folder, name, self._owner))
+        parts = None if name is None else StoredParts(self._joiner.join(name))
         if is_repeated:
             if parts is not None:
                 self.session.store_parts(parts, self._at - 1, metrics)
