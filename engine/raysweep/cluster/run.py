@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -56,7 +56,7 @@ from raysweep.runs.ownership.sweep_claim import (
 )
 from raysweep.runs.ownership.wholeness import check_end
 from raysweep.runs.policies import load_policies
-from raysweep.specs import RunRequest, SweepSpec
+from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 from raysweep.specs.code_digest import code_digest_of
 from raysweep.specs.continuing import Continue
 from raysweep.storage.objects.opening import open_store
@@ -71,6 +71,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("raysweep")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """The training that a sweep of one trial is."""
+
+    spec: TrainSpec
+    check_cluster: Callable[[], None]
+    """Refuses, once the cluster is there, and before anything of the run is stored, what it cannot hold."""
+
+
 def run_sweep(
     request: RunRequest[SweepSpec],
     *,
@@ -80,13 +89,20 @@ def run_sweep(
     num_cpus: float | None = None,
     scheduled_at: datetime | None = None,
     continuing: Continue = NOT_CONTINUED,
+    training: Training | None = None,
 ) -> SweepOutcome:
-    """`raysweep.run_sweep` where the address is not that of a Jobs API; args and errors as there."""
-    asked, folder = _ask(request, scheduled_at, continuing)
+    """`raysweep.run_sweep` where the address is not that of a Jobs API; args and errors as there.
+
+    `training`: the training that the sweep is.
+    """
+    asked, folder = _ask(request, scheduled_at, continuing, training=training)
+    check = training.check_cluster if training is not None else _pass
     interrupts = Interrupts(breaks_off=True)
     try:
         return _off_loop(
-            lambda stage: _run(asked, folder, address, on_progress, takeover, num_cpus, interrupts, stage),
+            lambda stage: _run(
+                asked, folder, address, on_progress, takeover, num_cpus, interrupts, stage, check
+            ),
             interrupts,
             asked,
         )
@@ -104,16 +120,22 @@ def run_connected(
     scheduled_at: datetime | None = None,
     continuing: Continue = NOT_CONTINUED,
     job_number: int = 0,
+    training: Training | None = None,
 ) -> SweepOutcome:
     """`run_sweep` on the Ray that this process is connected to, for a caller with signals of its own.
 
     Call it off the main thread: there the controller would take SIGINT and SIGTERM itself. `interrupts` ends
     or cancels it, and so does a request in the storage that names `job_number`, however old it is.
     """
-    asked, folder = _ask(request, scheduled_at, continuing, job_number)
+    asked, folder = _ask(request, scheduled_at, continuing, job_number, training)
+    check = training.check_cluster if training is not None else _pass
     return _beside_trials(
-        asked, lambda stage: _run(asked, folder, None, on_progress, takeover, None, interrupts, stage)
+        asked, lambda stage: _run(asked, folder, None, on_progress, takeover, None, interrupts, stage, check)
     )
+
+
+def _pass() -> None:
+    """A sweep is checked by `find_room`."""
 
 
 def _ask(
@@ -121,6 +143,7 @@ def _ask(
     scheduled_at: datetime | None,
     continuing: Continue,
     job_number: int = 0,
+    training: Training | None = None,
 ) -> tuple[SweepRequest, SweepFolder]:
     check_scheduled_at(scheduled_at)
     spec, run = request.spec, request.run
@@ -136,6 +159,7 @@ def _ask(
         continuing=continuing,
         job_number=job_number,
         code=code_digest_of(spec),
+        train=training.spec.to_dict() if training is not None else None,
     )
     return asked, folder
 
@@ -149,6 +173,7 @@ def _run(
     num_cpus: float | None,
     interrupts: Interrupts,
     stage: InlineStage | None,
+    check_cluster: Callable[[], None],
 ) -> SweepOutcome:
     listener = on_progress = Listener(on_progress) if on_progress is not None else None
     has_run = False
@@ -190,6 +215,7 @@ def _run(
             spec, share = share_gpus(asked.spec)
             asked = replace(asked, spec=spec)
             find_room(asked.spec)
+            check_cluster()
             with interrupts.keeping():
                 held = hold(folder, asked, after=None if takeover else generation)
                 if held is None:

@@ -15,6 +15,7 @@ from raysweep.outcome.ended import status_of_outcome
 from raysweep.runs.catalog import drop_run, keep_run
 from raysweep.runs.snapshots import SnapshotFolder
 from raysweep.runs.stored_outcome import decode_head, encode_outcome, outcome_of, standing_of
+from raysweep.specs.identity import is_id_of
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.journal.journal import Journal
 from raysweep.storage.journal.names import SegmentObject
@@ -31,6 +32,10 @@ FORMAT_VERSION = 1
 OUTCOME_GIVE_UP_AFTER_S = 600.0
 """How long the outcome is tried to be written: as long as the journal's records before it."""
 
+SWEEP: Final = "sweep.json"
+TRAIN: Final = "train.json"
+RECORDS: Final = (SWEEP, TRAIN)
+"""The object with the record of a run, by its kind."""
 OUTCOME: Final = "outcome.json"
 ENDED: Final = ("outcome.json", "trials-*.json")
 """The objects of a sweep's end. The catalog of its name has a copy of its row."""
@@ -69,12 +74,17 @@ class SweepRecord:
     """When the sweep was scheduled, in UTC seconds: a deadline like `06:00 Europe/Berlin` comes after it."""
     warm: Mapping[str, Any] | None = None
     """What the sweep began with from earlier ones, if its spec asked for that."""
+    train: Mapping[str, Any] | None = None
+    """Of a training, which is a sweep of one trial: its own spec, decoded."""
     leaving: Leaving | None = None
     """Set while it is moved out of its key's way, which no other process may see half done."""
 
 
 class SweepFolder:
-    """`<storage_path>/<sweep_id>/`. Reads return None for what is not there."""
+    """`<storage_path>/<sweep_id>/`. Reads return None for what is not there.
+
+    The record of a training that runs as a sweep of one trial lies in train.json, in the place of sweep.json.
+    """
 
     def __init__(self, store: Store, sweep_id: str) -> None:
         self.store = store
@@ -96,25 +106,31 @@ class SweepFolder:
 
     def read_spec(self) -> SweepRecord | None:
         """What the sweep was started with. Raises: SweepDamagedError."""
-        fields = self._read_json("sweep.json")
-        if fields is None:
-            return None
+        for name in RECORDS:
+            fields = self._read_json(name)
+            if fields is not None and (name == SWEEP or "sweep" in fields):
+                return self._record(name, fields)
+        return None
+
+    def _record(self, name: str, fields: dict[str, Any]) -> SweepRecord:
         found, writer = fields.get("format"), fields.get("raysweep_version")
         if found != FORMAT_VERSION or writer is None:
             problem = other_format(found, FORMAT_VERSION, writer=writer or "before 0.1.0")
-            raise SweepDamagedError(self.uri_of("sweep.json"), problem, OTHER_FIX)
+            raise SweepDamagedError(self.uri_of(name), problem, OTHER_FIX)
+        is_training = name == TRAIN
         try:
             return SweepRecord(
                 digest=fields["digest"],
                 key=fields["key"],
                 seed=fields["seed"],
-                spec=fields["spec"],
+                spec=fields["sweep" if is_training else "spec"],
                 scheduled_at=fields.get("scheduled_at"),
                 warm=fields.get("warm"),
+                train=fields["spec"] if is_training else None,
                 leaving=Leaving(**fields["leaving"]) if "leaving" in fields else None,
             )
         except KeyError as error:
-            raise SweepDamagedError(self.uri_of("sweep.json"), f"has no {error}", RESTORE_FIX) from error
+            raise SweepDamagedError(self.uri_of(name), f"has no {error}", RESTORE_FIX) from error
 
     def check_is_there(self, claim: int | None = None) -> None:
         """For the process that runs the sweep: else its writes would make a new folder that cannot be read.
@@ -125,7 +141,7 @@ class SweepFolder:
         Raises:
             SweepDamagedError: sweep.json, or that segment, is gone.
         """
-        if not self.store.exists(self._key("sweep.json")):
+        if not any(self.store.exists(self._key(name)) for name in RECORDS):
             problem = "is gone: the sweep's folder was deleted, moved or unmounted while the sweep ran"
             fix = "put the folder back, and run it again with the same key: it continues from its journal"
             raise SweepDamagedError(self.uri_of("sweep.json"), problem, fix)
@@ -137,7 +153,8 @@ class SweepFolder:
     def write_spec_if_absent(self, record: SweepRecord) -> bool:
         """Write sweep.json unless there is one; False if there was."""
         mark_store(self.store)
-        is_new = self.store.put_if_absent(self._key("sweep.json"), encode_spec(record), durable=True)
+        name = _name_of(record)
+        is_new = self.store.put_if_absent(self._key(name), encode_spec(record), durable=True)
         if is_new:
             with suppress(StorageError):  # of one that was deleted by other means
                 drop_run(self.store, self.sweep_id)
@@ -145,7 +162,7 @@ class SweepFolder:
 
     def replace_spec(self, record: SweepRecord) -> None:
         """Write sweep.json anew, after a change that is declared safe. Only the holder may."""
-        self.store.put(self._key("sweep.json"), encode_spec(record), durable=True)
+        self.store.put(self._key(_name_of(record)), encode_spec(record), durable=True)
 
     def read_progress(self) -> SweepProgress | None:
         """The live status. One that cannot be read counts as absent: it is written again every 2 s."""
@@ -233,7 +250,12 @@ class SweepFolder:
         return is_new
 
     def list_end(self, outcome: SweepOutcome) -> None:
-        """Put how the sweep ended where lists look first. Raises: StorageError."""
+        """Put how the sweep ended where lists look first; a training is put there as one, by its own outcome.
+
+        Raises: StorageError.
+        """
+        if is_id_of(outcome.sweep_id, "train", outcome.key):
+            return
         keep_run(self.store, status_of_outcome(outcome, now=0.0), self._key(OUTCOME))
 
     def _drop_trials(self, name: str) -> None:
@@ -340,4 +362,11 @@ def encode_spec(record: SweepRecord) -> bytes:
         fields["warm"] = dict(record.warm)
     if record.leaving is not None:
         fields["leaving"] = asdict(record.leaving)
-    return seal(orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2))
+    specs = {"spec": dict(record.spec)}
+    if record.train is not None:
+        specs = {"spec": dict(record.train), "sweep": dict(record.spec)}
+    return seal(orjson.dumps(fields | specs, option=orjson.OPT_INDENT_2))
+
+
+def _name_of(record: SweepRecord) -> str:
+    return TRAIN if record.train is not None else SWEEP

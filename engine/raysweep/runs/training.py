@@ -28,6 +28,7 @@ from raysweep.runs.catalog import drop_run, keep_run
 from raysweep.storage.formats import OTHER_FIX, other_format, this_version
 from raysweep.storage.objects.identity import mark_store
 from raysweep.storage.objects.parallel import folders_with
+from raysweep.storage.objects.sealed import unseal
 from raysweep.storage.objects.store import Store
 
 if TYPE_CHECKING:  # most looks need no models of specs
@@ -185,8 +186,11 @@ class RunFolder:
                 self.store.delete(*[info.key for info in self.store.list(self._key(name))])
 
     def _read_json(self, name: str) -> Any:
+        whole = unseal(self.store.get(self._key(name)) or b"")
+        if whole is None:
+            raise self.damaged(name, "its hash is wrong")
         try:
-            fields = orjson.loads(self.store.get(self._key(name)) or b"")
+            fields = orjson.loads(whole)
         except orjson.JSONDecodeError as error:
             raise self.damaged(name, str(error)) from error
         if not isinstance(fields, dict):
@@ -218,7 +222,7 @@ def read_warm_start(store: Store, run_id: str) -> str:
     That of a training whose spec is damaged is none, as it cannot be resumed. Raises: StorageError.
     """
     try:
-        spec = orjson.loads(store.get(f"{run_id}/train.json") or b"{}")["spec"]
+        spec = orjson.loads(unseal(store.get(f"{run_id}/train.json") or b"{}") or b"{}")["spec"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return ""
     uri = spec.get("warm_start_checkpoint") if isinstance(spec, dict) else None

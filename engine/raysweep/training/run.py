@@ -125,7 +125,7 @@ def _run(
     if newest.number == 0:
         check_deadline(spec.stop.deadline, started_at, started_at)
     with workers_preloaded(), connect(address) as connection:
-        _check_cluster(spec)
+        check_room(spec)
         # Only now is anything written: a spec that the cluster cannot hold may be mended under its key.
         folder.freeze_spec(spec, key)
         claim = claim_run(folder, newest)
@@ -281,7 +281,8 @@ def workers_preloaded() -> Iterator[None]:
         os.environ.pop(_PRELOAD_VARIABLE, None)
 
 
-def _check_cluster(spec: TrainSpec) -> None:
+def check_room(spec: TrainSpec) -> None:
+    """Refuse what the connected cluster cannot hold. Raises: SpecError, InfeasibleResourcesError."""
     import ray
 
     is_client: bool = ray.util.client.ray.is_connected()  # type: ignore[no-untyped-call]

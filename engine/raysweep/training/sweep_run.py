@@ -1,8 +1,7 @@
 """A training run as a sweep of one trial: begins it, continues or follows it, or returns what it gave.
 
 `run.run_training` runs trainings without a sweep, and is what users call. What is missing here until it can
-take that place: lists and pages would show the run as a sweep, and as a training; of two processes that see
-its end, the second cannot export the model; workers that fit nowhere are refused once the run is stored.
+take that place: lists and pages read the heartbeat of the other engine, and a job has no way to end it.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from typing import Any, Final
 import orjson
 
 from raysweep.cluster.progress_callback import Listener
-from raysweep.cluster.run import run_sweep
+from raysweep.cluster.run import Training, run_sweep
 from raysweep.documents.wall_clock import check_deadline
-from raysweep.errors import TrainingFailedError
+from raysweep.errors import SweepInterrupted, TrainingFailedError
 from raysweep.outcome import DataDigest, SweepOutcome, TrainOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.history import load, reports_of
+from raysweep.runs.reading.history import reports_of
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.training import RunFolder
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.continuing import Continue
@@ -29,6 +29,7 @@ from raysweep.training.as_sweep import sweep_of
 from raysweep.training.model_card import installed_versions
 from raysweep.training.progress import TrainProgress
 from raysweep.training.run import (
+    check_room,
     check_start,
     compared,
     digest_of_data,
@@ -40,8 +41,8 @@ from raysweep.training.sweep_outcome import outcome_of
 from raysweep.training.time_limits import Ending, ending_of
 from raysweep.training.trial_body import TrainBody
 
-AGAIN: Final = Continue(retry="failed")
-"""A training that failed is tried again by the same call."""
+AGAIN: Final = Continue(retry="failed", resume_cancelled=True)
+"""A training that failed or was cancelled continues by the same call."""
 DATA: Final = "data.json"
 """What the spec's data were when the training first began."""
 
@@ -59,20 +60,24 @@ def run_as_sweep(
     spec, folder = request.spec, open_folder(request)
     finished = folder.read_outcome()
     if finished is not None:
-        folder.freeze_spec(spec, request.run.key)
+        folder.check_spec(spec)
         keep_card(folder, spec, finished)
         return finished
     check_start(spec, folder, address)
     started_at = time.time()
     ending = _find_ending(spec, folder, started_at)
-    began = _keep_data(folder, digest_of_data(spec))
-    folder.freeze_spec(spec, request.run.key)
+    now = digest_of_data(spec)
     listener = Listener(on_progress) if on_progress is not None else None
     body = TrainBody(spec, folder, ending, listener)
+    asked = RunRequest(spec=sweep_of(spec, body), run=request.run)
+    training = Training(spec=spec, check_cluster=lambda: _check_cluster(spec, folder, now))
     with workers_preloaded():
-        ended = run_sweep(
-            RunRequest(spec=sweep_of(spec, body), run=request.run), address=address, continuing=AGAIN
-        )
+        ended = run_sweep(asked, address=address, continuing=AGAIN, training=training)
+    if body.refusal is not None:
+        raise body.refusal
+    folder.check_spec(spec)  # of two that start at once, with specs that differ, one was faster
+    if ended.status == "cancelled":
+        raise SweepInterrupted(folder.run_id, f"{ended.why}; run it again to resume")
     outcome = outcome_of(
         spec,
         ended,
@@ -80,7 +85,7 @@ def run_as_sweep(
         started_at=started_at,
         model_uri=_export(folder, ended),
         versions=installed_versions(),
-        data=compared(spec, began),
+        data=compared(spec, _read_data(folder)),
     )
     if outcome.error is not None:
         raise TrainingFailedError(outcome)
@@ -96,17 +101,22 @@ def _find_ending(spec: TrainSpec, folder: RunFolder, now: float) -> Ending:
     if SweepFolder(folder.store, folder.run_id).read_spec() is None:
         check_deadline(spec.stop.deadline, now, now)
         return ending_of(spec.stop, began_at=now, used=None)
-    so_far = load(folder.uri)
+    so_far = SweepReader(folder.store.url, folder.run_id, is_strict=True).outcome_so_far()
     return ending_of(spec.stop, began_at=so_far.started_at, used=so_far.usage)
 
 
-def _keep_data(folder: RunFolder, now: Sequence[DataDigest]) -> tuple[DataDigest, ...]:
+def _check_cluster(spec: TrainSpec, folder: RunFolder, data: Sequence[DataDigest]) -> None:
+    """The last look before the run is stored, and the digests of its data with it."""
+    check_room(spec)
+    if data:
+        stored = orjson.dumps([each.model_dump(mode="json") for each in data])
+        folder.put_if_version(DATA, stored, None)  # those of the first start stay
+
+
+def _read_data(folder: RunFolder) -> tuple[DataDigest, ...]:
     """What the data were at the first start."""
     found = folder.get_versioned(DATA)
-    if found is None:
-        folder.put_if_version(DATA, orjson.dumps([each.model_dump(mode="json") for each in now]), None)
-        return tuple(now)
-    stored: list[dict[str, Any]] = orjson.loads(found[0])
+    stored: list[dict[str, Any]] = orjson.loads(found[0]) if found is not None else []
     return tuple(DataDigest.model_validate(each) for each in stored)
 
 
@@ -115,7 +125,10 @@ def _export(folder: RunFolder, ended: SweepOutcome) -> str | None:
     trial = ended.trials[0]
     if trial.checkpoint_uri is None or trial.state != "completed":
         return None
-    model = f"model_{ended.generation:06d}"
     store = CheckpointStore(folder.store, folder.run_id)
+    link = store.read_manifest(trial.checkpoint_uri).link
+    if link:  # a plain folder that user code has named itself
+        return link
+    model = f"model_{ended.generation:06d}"
     export_checkpoint(store, trial.checkpoint_uri, f"{folder.run_id}/{model}")
     return f"{folder.uri}/{model}"

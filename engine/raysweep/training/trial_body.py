@@ -31,6 +31,7 @@ from raysweep.training.sweep_outcome import END, USED, WORKERS, own_metrics
 from raysweep.training.time_limits import Ending, needs_checkpoint, no_checkpoint
 from raysweep.training.usage import Meter
 from raysweep.trial.owners import OWN
+from raysweep.trial.session import StoredAt
 from raysweep.worker.session import StoredParts
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ class TrainBody:
         self._folder = folder
         self._ending = ending
         self._on_progress = on_progress
+        self.refusal: RaysweepError | None = None
+        """What the attempt ended with before, or beside, the workers: a data set that cannot be made, or a
+        damaged checkpoint."""
 
     def __call__(self, config: dict[str, Any]) -> None:
         """One attempt. Raises: TrainingStoppedError, TrialStopped."""
@@ -75,7 +79,11 @@ class TrainBody:
         )
         ending = self._ending.beside(watch.fall)
         attempt = _Attempt(self._spec, self._folder, ending, watch)
-        end = attempt.run()
+        try:
+            end = attempt.run()
+        except RaysweepError as refusal:
+            self.refusal = refusal
+            raise
         result = end.result
         ended_by = ending.reason if end.is_ended_by_limit or watch.fall.has_fallen else ""
         error = attempt.error_of(result) if result.error else None
@@ -95,7 +103,9 @@ class TrainBody:
 
 class _Attempt:
     def __init__(self, spec: TrainSpec, folder: RunFolder, ending: Ending, watch: Watch) -> None:
-        self.session: Any = OWN.get()
+        session: Any = OWN.get()
+        # Under a fault plan the workers' reports are its places, and not these.
+        self.session: Any = getattr(session, "watched", session)
         self._spec, self._folder, self._ending, self._watch = spec, folder, ending, watch
         self._stop = threading.Event()
         self._stopped: TrialStopped | None = None
@@ -174,27 +184,32 @@ class _Attempt:
         self._watch.meter.set_workers(workers)
 
     def _report(self, metrics: dict[str, Any], path: str | None) -> None:
-        name = parse_name(path.rstrip("/").rsplit("/", 1)[-1]) if path else None
-        self._watch.reported(metrics, str(name) if name else None)
+        folder = path.rstrip("/").rsplit("/", 1)[-1] if path else None
+        self._watch.reported(metrics, folder)
         self._at += 1
         self._watch.fall.take(self._before + self._at, metrics)
         is_repeated = self._at <= self._made
-        if name is not None:
+        if folder is not None:
             self._at_checkpoint = self._at
-        parts = None if name is None else StoredParts(self._joiner.join(name))
+        stored = self._find_stored(folder) if folder is not None else None
         if is_repeated:
-            if parts is not None:
-                self.session.store_parts(parts, self._at - 1, metrics)
+            if isinstance(stored, StoredParts):
+                self.session.store_parts(stored, self._at - 1, metrics)
             return
         self._made = self._at
-        more: dict[str, Any] = {} if parts is None else {USED: self.used()}
+        more: dict[str, Any] = {} if stored is None else {USED: self.used()}
         if self._spec.scaling.min_workers is not None:
             more[WORKERS] = self._watch.meter.workers
         try:
-            self.session.report({**metrics, **more}, parts, False)
+            self.session.report({**metrics, **more}, stored, False)
         except TrialStopped as stopped:
             self._stopped = stopped
             self._stop.set()
+
+    def _find_stored(self, folder: str) -> StoredParts | StoredAt:
+        """What the workers have stored; a folder that user code has named itself is kept by its address."""
+        name = parse_name(folder)
+        return StoredParts(self._joiner.join(name)) if name else StoredAt(f"{self._folder.uri}/{folder}")
 
     def used(self) -> dict[str, float]:
         """What the workers of all attempts have used, as far as it is stored with their checkpoints."""

@@ -22,6 +22,11 @@ class WatchedSession:
         self._step = session.context.iteration
 
     @property
+    def watched(self) -> TrialSession:
+        """The session itself: its reports reach no places."""
+        return self._session
+
+    @property
     def context(self) -> TrialContext:
         return self._session.context
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from raysweep.core import SweepState, encode, make_outcome
 from raysweep.core.handlers.reopen import find_failed
@@ -61,6 +61,8 @@ class SweepRequest:
     """The number of the job that runs it; 0: no job, or none of known number."""
     code: str = ""
     """The digest of the trainable's code, as this process has it; empty: not known."""
+    train: Mapping[str, Any] | None = None
+    """Of a training: its own spec, decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,6 +349,7 @@ def _write_or_read_record(folder: SweepFolder, asked: SweepRequest, at: float) -
         spec=asked.spec.to_stored(),
         scheduled_at=asked.scheduled_at if asked.scheduled_at is not None else at,
         warm=warm_to_json(warm) if warm is not None else None,
+        train=asked.train,
     )
     if folder.write_spec_if_absent(record):
         return record
