@@ -78,7 +78,7 @@ def test_infeasible_is_not_retried() -> None:
 
 
 def test_the_breaker_and_the_fraction_do_not_count_infeasible_trials() -> None:
-    sweep = running(1, trials=9, failure={"breaker_trials": 2, "max_failed_fraction": 0.1, "max_failures": 0})
+    sweep = running(1, trials=9, failure={"breaker_trials": 2, "max_failed_fraction": 0.2, "max_failures": 0})
     for number in range(6):
         sweep.began(number)
         sweep.failed(number, NEEDS)

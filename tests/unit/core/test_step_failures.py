@@ -111,7 +111,6 @@ def test_a_non_finite_metric_may_be_passed_over() -> None:
         ),
         ([1], "los", "'loss' was never reported by trial 0; the trainable reports 'los'"),
         (["high"], METRIC, "'loss' was reported as 'high' by trial 0: it must be a number"),
-        ([True], METRIC, "'loss' was reported as True by trial 0: it must be a number"),
     ],
 )
 def test_a_metric_that_never_comes_ends_the_sweep(reports: list[Any], key: str, why: str) -> None:
@@ -220,6 +219,27 @@ def test_max_failed_fraction_counts_every_class() -> None:
     sweep.report(4, "NaN")
     sweep.stopped(4)
     assert sweep.state.end.why.startswith("3 of 5 trials failed (failure.max_failed_fraction=0.5)")
+
+
+@pytest.mark.parametrize(("fraction", "trials"), [(0.0, 9), (0.1, 2), (0.4, 3), (0.5, 3), (0.0, None)])
+def test_a_fraction_that_is_exceeded_for_certain_ends_the_sweep(fraction: float, trials: int | None) -> None:
+    """Before four trials have ended, too."""
+    failure = {"max_failed_fraction": fraction, "max_failures": 0, "breaker_trials": 0}
+    limit = {} if trials else {"stop": {"target": 0.0}}
+    sweep = running(3, trials=trials, failure=failure, **limit)
+    for number in range(int(fraction * (trials or 0))):
+        sweep.failed(number)
+        assert sweep.state.end.status is None
+    sweep.failed(int(fraction * (trials or 0)))
+    assert sweep.state.end.status == "failed"
+
+
+def test_true_is_better_than_false() -> None:
+    sweep = running(2, trials=2, mode="max")
+    for number, value in enumerate([False, True]):
+        sweep.report(number, value)
+        sweep.returned(number)
+    assert [trial.results.best_score for trial in sweep.state.trials.values()] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -450,6 +450,16 @@ def _tell_end(state: SweepState, trial: Trial) -> Decisions:
     return tell_end(state.scheduler, trial.number, time, trial.results.last_score, other_values(state, trial))
 
 
+def _are_too_many(state: SweepState, fraction: float, failed: int, ended: int) -> bool:
+    """Whether more than this part has failed: of enough trials, or whatever the others come to."""
+    if failed <= fraction * ended:
+        return False
+    if ended >= _MIN_ENDED or not fraction:
+        return True
+    wanted = sweep_end.wanted_trials(state)
+    return wanted is not None and failed > fraction * wanted
+
+
 def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
     """Why the sweep is failing as a whole; empty if it is not."""
     last = f"trial {trial.number}: {failure}"
@@ -467,6 +477,6 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
         limit = f"failure.breaker_trials={policy.breaker_trials}"
         return f"the first {ended} trials all failed in user code ({limit}); {last}"
     fraction = policy.max_failed_fraction
-    if fraction is not None and ended >= _MIN_ENDED and failed > fraction * ended:
+    if fraction is not None and _are_too_many(state, fraction, failed, ended):
         return f"{failed} of {ended} trials failed (failure.max_failed_fraction={fraction}); {last}"
     return ""

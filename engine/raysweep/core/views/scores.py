@@ -294,9 +294,7 @@ def trial_time(state: SweepState, trial: Trial) -> float | None:
 
 
 def as_number(value: JsonValue) -> float | None:
-    """A finite number as float; None for anything else (non-finite numbers travel as strings)."""
-    if type(value) is float or type(value) is int:
-        return float(value) if isfinite(value) else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """A finite number as float, true as 1; None for anything else (non-finite numbers travel as strings)."""
+    if not isinstance(value, int | float):
         return None
     return float(value) if isfinite(value) else None
