@@ -36,6 +36,7 @@ from raysweep.search import make_searcher
 from raysweep.space.held_tuples import tuples_of
 from raysweep.specs import SweepSpec, load_trainable
 from raysweep.specs.trial.shape import Shape
+from raysweep.worker.filled import MADE
 from raysweep.worker.gang.process_groups import find_group
 from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup
@@ -209,6 +210,7 @@ def make_setup(
             validates=spec.evaluate is not None and spec.evaluate.is_by_trainer,
             evaluation_resources=spec.evaluate.resources.to_bundle() if spec.evaluate is not None else {},
             nested=tuple(name for name in reported_names(spec) if "/" in name),
+            filled=tuple(name for name in reported_names(spec) if name in MADE),
             tuples=tuples_of(spec.param_space),
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,
         ),

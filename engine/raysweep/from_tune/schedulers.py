@@ -19,7 +19,6 @@ from raysweep.space.perturbation import bounded_leaves
 
 ANOTHER: Final = 'give scheduler="asha", or another of raysweep\'s schedulers'
 """What to do about a scheduler of which nothing better is known."""
-_CLOCK: Final = "time_total_s"
 
 
 class Objection(NamedTuple):
@@ -168,10 +167,6 @@ def _replay(scheduler: Any) -> Objection:
 
 
 def _object(scheduler: Any, kind: str, param_space: Mapping[str, Any]) -> Iterator[Objection]:
-    if scheduler._time_attr == _CLOCK:
-        problem = f"{_CLOCK} is Tune's own clock, which trials do not report"
-        fix = 'give time_attr="training_iteration", or what your trainable reports'
-        yield Objection("time_attr", problem, fix)
     if getattr(scheduler, "_stop_last_trials", True) is False:
         yield Objection("stop_last_trials", "False lets trials run beyond max_t", "raise max_t instead")
     if kind == "MedianStoppingRule" and scheduler._min_time_slice and not scheduler._hard_stop:

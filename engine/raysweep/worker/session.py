@@ -31,6 +31,7 @@ from raysweep.trial.owners import ENDED
 from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.checkpoints.restoring import Restorer
 from raysweep.worker.ending import Ending
+from raysweep.worker.filled import Filler
 from raysweep.worker.link import Link
 from raysweep.worker.process.stray_calls import Strays
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker, with_nested
@@ -69,6 +70,7 @@ class Session:
         self._link = link
         self._place = place
         self._nested = place.nested
+        self._filler = Filler(place.filled, self._read_base) if place.filled else None
         self._reporting = threading.RLock()
         """Held from a report's number until it is sent: threads may report, too."""
         self._reports = 0
@@ -170,6 +172,8 @@ class Session:
                     ending.raise_stopped()
                 if self._nested:
                     metrics = with_nested(metrics, self._nested)
+                if self._filler is not None:
+                    metrics = self._filler.fill(metrics)
                 if tuple(metrics) != rows.keys:
                     rows.set_keys(tuple(metrics))
                 keys = rows.keys
@@ -244,6 +248,10 @@ class Session:
                     self._unjudged.remove(index)
                 self._link.send(Upcoming(*self.job.who, report=index, is_void=True))
             raise
+
+    def _read_base(self) -> Mapping[str, Any]:
+        """The metrics of the checkpoint that the attempt began from."""
+        return self._saver.read_metrics(self.job.checkpoint) if self.job.checkpoint else {}
 
     def _send_rows(
         self, first: int, keys: tuple[str, ...], rows: list[list[Any]], *, is_waiting: bool

@@ -105,6 +105,8 @@ class SweepPlace:
     reaches one."""
     nested: tuple[str, ...] = ()
     """Names such as `eval/acc` that the spec has: metrics of a report `{"eval": {"acc": 1}}`, too."""
+    filled: tuple[str, ...] = ()
+    """Names of the spec that Ray Tune makes itself, such as `time_total_s`; see `worker.filled`."""
     tuples: Tuples = ()
     """The tuples of the search space, which are lists in a trial's config until the trainable gets it."""
     rungs: Rungs = Rungs()

@@ -66,3 +66,16 @@ def test_where_no_trial_completes_it_is_told_at_the_end() -> None:
 def test_what_the_engine_knows_by_itself_need_not_be_reported(fields: dict[str, Any]) -> None:
     sweep = running(1, **fields)
     assert sweep.state.rules.named == {}
+
+
+def test_a_limit_that_is_never_reported_is_told_while_the_trial_runs() -> None:
+    """It may have no other end."""
+    sweep = running(1, **NAMED["stop.trial"])
+    for _ in range(99):
+        report(sweep, 0, loss=0.5)
+    assert sweep.state.notes == ()
+    report(sweep, 0, loss=0.5)
+    note = "stop.trial: 'los' was never reported by trial 0 in 100 reports; did you mean 'loss'?"
+    assert sweep.state.notes == (note,)
+    sweep.returned(0)
+    assert sweep.state.notes == (note,)

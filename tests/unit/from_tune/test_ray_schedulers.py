@@ -114,7 +114,6 @@ def test_its_metric_and_mode_count_where_the_spec_gives_none() -> None:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (ray.MedianStoppingRule(), r"MedianStoppingRule\.time_attr: time_total_s is Tune's own clock"),
     (ray.ASHAScheduler(stop_last_trials=False), r"AsyncHyperBandScheduler\.stop_last_trials: .*raise max_t"),
     (ray.HyperBandScheduler(stop_last_trials=False), r"HyperBandScheduler\.stop_last_trials: .*raise max_t"),
     (
@@ -152,7 +151,7 @@ def test_what_has_no_twin_is_refused_by_name(scheduler: Any, message: str) -> No
 def test_all_that_has_no_twin_is_found_at_once() -> None:
     given = pbt(custom_explore_fn=print, time_attr="time_total_s", hyperparam_mutations={"other": [1, 2]})
     parts = [objection.part for objection in read_scheduler(given, SPACE).objections]
-    assert parts == ["time_attr", "custom_explore_fn", "hyperparam_mutations.other"]
+    assert parts == ["custom_explore_fn", "hyperparam_mutations.other"]
 
 
 def test_a_class_of_ones_own_is_no_twin() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from math import isfinite
@@ -295,6 +295,17 @@ class Saver:
     def _score(self, metrics: dict[str, Any]) -> float | None:
         """By then the controller may know later reports, and not which one this belongs to."""
         return _number(metrics.get(self._place.metric)) if self._place.metric else None
+
+    def read_metrics(self, reference: str) -> Mapping[str, Any]:
+        """What was reported with a checkpoint; nothing where that is out of reach."""
+        from raysweep.storage.checkpoints.store import CheckpointStore
+        from raysweep.storage.objects.opening import open_store
+
+        store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
+        with suppress(StorageError):  # what needs its files meets the fault again, and says it
+            metrics = store.read_manifest(reference).metadata.get("metrics")
+            return metrics if isinstance(metrics, Mapping) else {}
+        return {}
 
     def _find_parent(self, store: CheckpointStore) -> Manifest | None:
         """The trial's own newest checkpoint: what it holds need not be stored again.
