@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from raysweep.documents.code.ray_objects import is_tune_domain, kind_of
-from raysweep.documents.validation import Problem
-from raysweep.space.parsed import is_domain, normalise, uses
+from raysweep.from_tune.space import Own, holds_grid
+from raysweep.space.parsed import is_domain
 
 _MISSING: Final = object()
 _ToDomain = Callable[[Any, Any], Any]
@@ -30,18 +30,11 @@ def open_space(scheduler: Any, param_space: Mapping[str, Any]) -> Opened:
     Each point of a grid would begin with what is fixed, and points of a sweep come beside its grid.
     """
     kind = kind_of(scheduler)
-    if kind not in ("PopulationBasedTraining", "PB2") or _has_grid(param_space):
+    if kind not in ("PopulationBasedTraining", "PB2") or holds_grid(param_space):
         return Opened(dict(param_space), {})
     if kind == "PB2":
         return _open(scheduler._hyperparam_bounds, param_space, _between)
     return _open(scheduler._hyperparam_mutations, param_space, _mutated)
-
-
-def _has_grid(space: Mapping[str, Any]) -> bool:
-    try:
-        return bool(space) and uses(normalise(space), "grid_search")
-    except Problem:  # the spec says what is wrong with it
-        return True
 
 
 def _open(explored: Mapping[str, Any], space: Mapping[str, Any], to_domain: _ToDomain) -> Opened:
@@ -73,7 +66,7 @@ def _has_domain(there: Any) -> bool:
 def _mutated(said: Any, _: Any) -> Any:
     """A domain of Tune's, or a list of values; a function is none."""
     if isinstance(said, list | tuple):
-        return {"choice": list(said)}
+        return Own({"choice": list(said)})
     return said if is_tune_domain(said) else _MISSING
 
 
@@ -81,5 +74,5 @@ def _between(bounds: Any, there: Any) -> Any:
     """PB2 gives whole numbers where the config has one."""
     low, high = bounds
     if isinstance(there, int) and not isinstance(there, bool):
-        return {"randint": [low, high + 1]}
-    return {"uniform": [low, high]}
+        return Own({"randint": [low, high + 1]})
+    return Own({"uniform": [low, high]})

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import re
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from raysweep.documents.code import tune_objects
 from raysweep.documents.code.ray_objects import class_path, kind_of
-from raysweep.documents.validation import show
+from raysweep.documents.validation import Problem, dotted, show
 from raysweep.errors import SpecError
+from raysweep.from_tune.naming import made_by_name, name_of, registered, storage_path_of
+from raysweep.from_tune.objects import Objects, to_texts, with_objects
 from raysweep.from_tune.populations import Opened, open_space
+from raysweep.from_tune.reach import RETURNED, returns_a_number, uses_ray
 from raysweep.from_tune.schedulers import ANOTHER, by_own_metric, read_scheduler
 from raysweep.from_tune.searches import read_tpe, seed_of
+from raysweep.from_tune.space import space_of
 from raysweep.from_tune.stoppers import read_stop
 from raysweep.hooks.spec import is_tune_callback
 from raysweep.space.parsed import uses
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.sweep_parts import Isolation
 
-_DATED: Final = re.compile(r"_\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2}$")
-_HOME: Final = "/ray_results"
+log = logging.getLogger("raysweep")
 _WRAPPERS: Final = ("ConcurrencyLimiter", "Repeater")
 
 
@@ -49,6 +52,8 @@ def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> Sw
     if "run_config.callbacks" in ignore:
         found.pop("callbacks", None)
     if not problems:
+        if unused := [part for part in reading.unused() if part not in ignore]:
+            log.warning("%s: raysweep ignores %s, which changes no result", found["name"], ", ".join(unused))
         spec = SweepSpec.model_validate(found | fields)
         return spec if "isolation" in fields else spec.replace(isolation=_own_process(spec))
     first, *rest = (SpecError(*problem) for problem in problems)
@@ -59,12 +64,13 @@ def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> Sw
 def _own_process(spec: SweepSpec) -> Isolation:
     """The isolation in which trials run as in Tune: a process for each, or one for all with `reuse_actors`.
 
-    A forked process has no Ray: trials that hold bundles for what they start through Ray have actors.
+    A forked process has no Ray: trials that use Ray themselves, or hold bundles for what they start through
+    it, have actors.
     """
     if spec.tune.reuse_actors:
         return "worker"
     starts_more = spec.gang is None and (spec.driver or len(spec.resources.shape().bundles) > 1)
-    return "actor" if starts_more else "process"
+    return "actor" if starts_more or uses_ray(spec.trainable) else "process"
 
 
 def _problems_of(fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -85,15 +91,19 @@ class _Reading:
         self._given = given
         self._config = held._tune_config
         self._run = held._run_config
-        self._space, self._start = self._open_space()
+        self._search = made_by_name(self._config.search_alg, "ray.tune.search", "create_searcher")
+        self._scheduler = made_by_name(self._config.scheduler, "ray.tune.schedulers", "create_scheduler")
         self.problems: list[tuple[str, str, str]] = []
+        self.objects = Objects()
+        """Values of the space that JSON cannot hold."""
+        self._space, self._start = self._open_space()
 
     def read(self) -> dict[str, Any]:
         goal = self._read_goal()
         fields = {
             "trainable": self._read_trainable(),
             "param_space": self._space,
-            **self._read_search(self._config.search_alg),
+            **self._read_search(self._search),
             **goal,
             **self._read_scheduler({**goal, **self._given}),
             **self._read_numbers(),
@@ -112,10 +122,18 @@ class _Reading:
     def _open_space(self) -> Opened:
         """The space with a domain for each parameter that its population explores."""
         space = dict(self._held.param_space or {})
-        if {"param_space", "scheduler"} & self._given.keys():
+        if "param_space" in self._given:
             return Opened(space, {})
-        opened = open_space(self._config.scheduler, space)
-        return opened if not opened.start or self._count >= 1 else Opened(space, {})
+        opened = open_space(None if "scheduler" in self._given else self._scheduler, space)
+        if opened.start and self._count < 1:
+            opened = Opened(space, {})
+        start = to_texts(opened.start, self.objects)
+        try:
+            return Opened(space_of(opened.space, self.objects), start)
+        except Problem as problem:
+            for issue in problem.issues:
+                self.problems.append((dotted(("param_space", *issue.path)), issue.problem, issue.fix))
+            return Opened({}, start)
 
     @property
     def _count(self) -> int:
@@ -133,11 +151,11 @@ class _Reading:
             self.problems.append((part, problem, fix))
 
     def _read_trainable(self) -> Any:
-        trainable = self._held.trainable
+        trainable = registered(self._held.trainable)
         if isinstance(trainable, str):
             self._refuse(
                 "trainable",
-                f"{trainable!r} is the name of a trainable that is registered with Tune",
+                f"{trainable!r} is not the name of a function or class that is registered with Tune",
                 "give the function or class itself",
                 "trainable",
             )
@@ -155,15 +173,17 @@ class _Reading:
                 'give from_tuner(…, resources={"cpu": …}) that do for every config',
                 "resources",
             )
-        return trainable
+        return with_objects(trainable, self.objects) if self.objects and callable(trainable) else trainable
 
     def _read_goal(self) -> dict[str, Any]:
-        scheduler, search = self._config.scheduler, self._config.search_alg
+        scheduler, search = self._scheduler, self._search
         goal: dict[str, Any] = {}
         for name in ("metric", "mode"):
             sources = (self._config, name), (scheduler, f"_{name}"), (search, f"_{name}")
             values = (getattr(source, attribute, None) for source, attribute in sources)
             goal[name] = next((value for value in values if value), None)
+        if goal["metric"] is None and goal["mode"] and returns_a_number(self._held.trainable):
+            goal["metric"] = RETURNED
         if goal["metric"] is None:  # nothing is ranked; a mode alone says nothing
             return {}
         if goal["mode"] is None:
@@ -172,7 +192,7 @@ class _Reading:
 
     def _read_numbers(self) -> dict[str, Any]:
         count = self._config.num_samples
-        *_, (_, repeat) = _layers(self._config.search_alg)
+        *_, (_, repeat) = _layers(self._search)
         if count > 0 and count % repeat:
             configs = max(1, count // repeat)
             fix = f"give from_tuner(…, num_samples={configs}), which counts configs; or a multiple to Tune"
@@ -196,7 +216,7 @@ class _Reading:
         return {"num_samples": None}
 
     def _read_concurrency(self) -> dict[str, Any]:
-        layers = list(_layers(self._config.search_alg))
+        layers = list(_layers(self._search))
         if any(_tells_in_batches(search) for search, _ in layers):
             self._refuse(
                 "tune_config.search_alg.batch",
@@ -281,16 +301,15 @@ class _Reading:
     def _read_scheduler(self, goal: Mapping[str, Any]) -> dict[str, Any]:
         if "scheduler" in self._given:
             return {}
-        own, objections = read_scheduler(self._config.scheduler, self._given.get("param_space", self._space))
+        own, objections = read_scheduler(self._scheduler, self._given.get("param_space", self._space))
         for part, problem, fix in objections:
             if fix == ANOTHER:
                 fix = 'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers'
             self._refuse(f"tune_config.scheduler{part and f'.{part}'}", problem, fix)
-        theirs = {name: getattr(self._config.scheduler, f"_{name}", None) for name in ("metric", "mode")}
+        theirs = {name: getattr(self._scheduler, f"_{name}", None) for name in ("metric", "mode")}
         return {} if own is None else {"scheduler": by_own_metric(own, theirs, goal)}
 
     def _read_place(self) -> dict[str, Any]:
-        path = str(self._run.storage_path)
         if self._run.storage_filesystem is not None:
             self._refuse(
                 "run_config.storage_filesystem",
@@ -298,11 +317,7 @@ class _Reading:
                 'give from_tuner(…, storage_path="s3://bucket/sweeps")',
                 "storage_path",
             )
-        # The name that Tune makes has the time in it: another at each start, so that nothing would resume.
-        return {
-            "name": _DATED.sub("", self._run.name),
-            "storage_path": None if path.endswith(_HOME) else path,
-        }
+        return {"name": name_of(self._held), "storage_path": storage_path_of(self._run)}
 
     def _read_stop(self) -> dict[str, Any]:
         stop, objections = read_stop(self._run.stop, self._config.time_budget_s)
@@ -319,7 +334,12 @@ class _Reading:
                 'give from_tuner(…, failure={"max_failures": …})',
                 "failure",
             )
-        failure: dict[str, Any] = {"max_failures": config.max_failures}
+        # In Tune, other failures end no experiment, and a metric that is NaN no trial.
+        failure: dict[str, Any] = {
+            "max_failures": config.max_failures,
+            "breaker_trials": 0,
+            "non_finite": "ignore",
+        }
         if config.fail_fast:
             failure["max_failed_fraction"] = 0.0
         return {"failure": failure}
@@ -338,12 +358,19 @@ class _Reading:
             fields["checkpoint"] = keep
         tune = {
             "checkpoint_frequency": config.checkpoint_frequency or 0,
-            "checkpoint_at_end": bool(config.checkpoint_at_end),
+            "checkpoint_at_end": self._saves_at_end(config.checkpoint_at_end),
             "reuse_actors": bool(self._config.reuse_actors),
         }
         if any(tune.values()):
             fields["tune"] = tune
         return fields
+
+    def _saves_at_end(self, said: bool | None) -> bool:
+        """By default, a class that can does, and a function does not."""
+        if said is not None:
+            return said
+        trainable = registered(self._held.trainable)
+        return tune_objects.is_tune_class(trainable) and tune_objects.has_own(trainable, "save_checkpoint")
 
     def _read_callbacks(self) -> dict[str, Any]:
         found = list(self._run.callbacks or ())
@@ -359,22 +386,19 @@ class _Reading:
 
     def _refuse_the_rest(self) -> None:
         """What is neither a field of a spec nor without an effect on what comes out."""
-        name_it = "name trials in what you make of the outcome"
+        if getattr(self._held, "_is_restored", False):
+            fix = "make a new one with ray.tune.Tuner(…); or from_tuner(…, ignore=['tuner'])"
+            self._refuse("tuner", "was restored from a run of Tune's", fix)
+
+    def unused(self) -> Iterator[str]:
+        """The parts of the tuner that raysweep ignores, which change no result."""
         parts = {
-            "tune_config.trial_name_creator": (self._config.trial_name_creator, name_it),
-            "tune_config.trial_dirname_creator": (self._config.trial_dirname_creator, name_it),
-            "run_config.sync_config.sync_artifacts": (
-                getattr(self._run.sync_config, "sync_artifacts", False),
-                "put what is to be kept into a checkpoint",
-            ),
-            "tuner": (getattr(self._held, "_is_restored", False), "make a new one with ray.tune.Tuner(…)"),
+            "tune_config.trial_name_creator": self._config.trial_name_creator,
+            "tune_config.trial_dirname_creator": self._config.trial_dirname_creator,
+            "run_config.sync_config.sync_artifacts": getattr(self._run.sync_config, "sync_artifacts", False),
+            "run_config.progress_reporter": getattr(self._run, "progress_reporter", None),
         }
-        for part, (value, fix) in parts.items():
-            if value:
-                shown = (
-                    "was restored from a run of Tune's" if part == "tuner" else f"{show(value)} is not run"
-                )
-                self._refuse(part, shown, f"{fix}; or from_tuner(…, ignore=[{part!r}])")
+        return (part for part, value in parts.items() if value)
 
 
 def _layers(search: Any) -> Iterator[tuple[Any, int]]:
@@ -405,6 +429,5 @@ def _asks_by_config(trainable: Callable[..., Any]) -> str:
         return "" if hasattr(asked, "bundles") else "trainable.with_resources"
     if not tune_objects.is_tune_class(trainable):
         return ""
-    owner = next(base for base in trainable.__mro__ if "default_resource_request" in vars(base))
-    is_own = owner.__module__ != "ray.tune.trainable.trainable"
+    is_own = tune_objects.has_own(trainable, "default_resource_request")
     return "trainable.default_resource_request" if is_own else ""

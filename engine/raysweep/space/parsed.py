@@ -198,8 +198,6 @@ def normalise(given: Any) -> dict[str, Any]:
     """A user's `param_space` as JSON vocabulary, copied and checked. Raises Problem."""
     if not isinstance(given, Mapping):
         raise Problem(f"expected a mapping, got {show(given)}", 'write {"lr": {"loguniform": [1e-4, 1e-1]}}')
-    if not given:
-        raise Problem("is empty", 'name a parameter, such as {"lr": {"loguniform": [1e-4, 1e-1]}}')
     for key in given:
         if key in VOCABULARY:
             raise Problem(

@@ -25,7 +25,6 @@ def space_schema() -> dict[str, Any]:
     """The schema of `param_space`; refers to `#/$defs/SpaceValue`."""
     return {
         "type": "object",
-        "minProperties": 1,
         "propertyNames": {"not": {"enum": list(VOCABULARY)}},
         "additionalProperties": _VALUE,
     }

@@ -194,11 +194,14 @@ def test_documents_and_schema_have_it(fields: dict[str, Any]) -> None:
             schema.validate(spec.to_dict() | {"param_space": {"m": node}})
 
 
-def test_a_tuners_space_may_have_it() -> None:
+def test_a_tuners_space_has_it_where_that_is_given_in_raysweeps_words() -> None:
+    """In Tune's, which has no such domain, it is a constant."""
     tune = pytest.importorskip("ray.tune")
     config = tune.TuneConfig(metric="m", mode="min", num_samples=3)
-    tuner = tune.Tuner(print, param_space={"mix": ABC, "x": tune.uniform(0, 1)}, tune_config=config)
-    assert from_tuner(tuner).param_space == {"mix": ABC, "x": {"uniform": [0, 1]}}
+    space = {"mix": ABC, "x": tune.uniform(0, 1)}
+    tuner = tune.Tuner(print, param_space=space, tune_config=config)
+    assert from_tuner(tuner).param_space == {"mix": {"const": ABC}, "x": {"uniform": [0, 1]}}
+    assert from_tuner(tuner, param_space=space).param_space == {"mix": ABC, "x": {"uniform": [0, 1]}}
 
 
 def test_coordinates_keep_branches() -> None:

@@ -84,7 +84,6 @@ def test_read(parsed: Callable[[dict[str, Any]], Space], written: Any, domain: A
 @pytest.mark.parametrize(
     ("space", "line"),
     [
-        ({}, 'param_space: is empty; name a parameter, such as {"lr": {"loguniform": [1e-4, 1e-1]}}'),
         (3, 'param_space: expected a mapping, got 3; write {"lr": {"loguniform": [1e-4, 1e-1]}}'),
         ({"uniform": [0, 1]}, "param_space: 'uniform' is a domain's name and cannot be a parameter's; write {\"my_parameter\": {\"uniform\": ...}}, or rename the parameter"),
         ({1: 2}, "param_space: the key 1 is a int; write it as a string: \"1\""),

@@ -223,7 +223,6 @@ def test_schema_carries_the_field_docstrings() -> None:
         {"lr": {"choice": []}},
         {"lr": {"choice": [1], "other": 2}},
         {"uniform": [0, 1]},
-        {},
         {"a": {"b": {"grid_search": 3}}},
     ],
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 from raysweep.documents.code import user_code
 from raysweep.documents.code.allow_list import check_found, check_named
-from raysweep.documents.code.tune_objects import has_parameters, unwrapped, without_resources
+from raysweep.documents.code.tune_objects import cells_of, has_parameters, unwrapped, without_resources
 from raysweep.documents.validation import Problem, nearest, show
 from raysweep.errors import TrainableImportError, one_line
 
@@ -109,6 +109,7 @@ def _pieces(obj: Any, depth: int) -> Iterator[str]:
     """What a callable does, as text that is the same in every process of one Python version."""
     if depth > 5:
         return
+    obj = unwrapped(obj)  # the wrappers of Tune hold addresses of this process
     if isinstance(obj, functools.partial):
         yield "partial"
         for part in (obj.func, *obj.args, *(item for pair in sorted(obj.keywords.items()) for item in pair)):
@@ -118,8 +119,7 @@ def _pieces(obj: Any, depth: int) -> Iterator[str]:
         yield from _pieces(type(obj.__self__), depth + 1)
     elif isinstance(obj, types.FunctionType):
         yield from _code_pieces(obj.__code__)
-        cells = [cell.cell_contents for cell in obj.__closure__ or () if _is_filled(cell)]
-        for part in (*(obj.__defaults__ or ()), *cells):
+        for part in (*(obj.__defaults__ or ()), *cells_of(obj).values()):
             yield from _pieces(part, depth + 1)
     elif isinstance(obj, type):
         yield obj.__qualname__
@@ -134,14 +134,6 @@ def _pieces(obj: Any, depth: int) -> Iterator[str]:
             yield from _pieces(part, depth + 1)
     else:
         yield from _pieces(type(obj), depth + 1)
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018  an empty cell raises here
-    except ValueError:
-        return False
-    return True
 
 
 def _code_pieces(code: types.CodeType) -> Iterator[str]:

@@ -6,9 +6,13 @@ sweep its name and its code digest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import types
+from collections.abc import Iterator
 from typing import Any, Final, TypeGuard
 
+_DEPTH: Final = 5
+"""So deep are wrappers looked through."""
 _UTIL: Final = "ray.tune.trainable.util"
 _PARAMETERS: Final = ("with_parameters.<locals>.inner", "with_parameters.<locals>._Inner")
 _RESOURCES: Final = ("with_resources.<locals>._trainable", "with_resources.<locals>.ResourceTrainable")
@@ -22,15 +26,29 @@ def is_tune_class(found: object) -> TypeGuard[type[Any]]:
     )
 
 
-def has_parameters(found: object) -> bool:
-    """Whether `tune.with_parameters` made it, perhaps under other wrappers."""
-    while True:
-        if _is(found, _PARAMETERS):
-            return True
-        inner = _below(found)
-        if inner is found:
-            return False
-        found = inner
+def has_own(cls: type[Any], name: str) -> bool:
+    """Whether a class of Tune's has a method that is not Tune's own."""
+    owner = next(base for base in cls.__mro__ if name in vars(base))
+    return owner.__module__ != "ray.tune.trainable.trainable"
+
+
+def has_parameters(found: object, depth: int = 0) -> bool:
+    """Whether `tune.with_parameters` made it, or a callable that it holds."""
+    if _is(found, _PARAMETERS):
+        return True
+    return depth < _DEPTH and any(has_parameters(part, depth + 1) for part in _parts(found))
+
+
+def _parts(found: Any) -> Iterator[Any]:
+    """The callables that a callable holds."""
+    if (inner := _below(found)) is not found:
+        yield inner
+    elif isinstance(found, functools.partial):
+        yield found.func
+    elif isinstance(found, types.MethodType):
+        yield found.__func__
+    elif isinstance(found, types.FunctionType):
+        yield from (value for value in cells_of(found).values() if callable(value))
 
 
 def unwrapped(found: Any) -> Any:
@@ -60,7 +78,11 @@ def resources_of(found: Any) -> Any:
 
 
 def _is(found: Any, names: tuple[str, ...]) -> bool:
-    return getattr(found, "__module__", "") == _UTIL and getattr(found, "__qualname__", "") in names
+    if getattr(found, "__module__", "") != _UTIL or getattr(found, "__qualname__", "") not in names:
+        return False
+    # `functools.wraps` gives these names to other functions.
+    code = getattr(found, "__code__", None)
+    return code is None or code.co_qualname == found.__qualname__
 
 
 def _below(found: Any) -> Any:
@@ -69,7 +91,20 @@ def _below(found: Any) -> Any:
     return found.__bases__[0] if isinstance(found, type) else _held(found, "trainable")
 
 
-def _held(function: Callable[..., Any], name: str) -> Any:
+def _held(function: Any, name: str) -> Any:
     """What a function's closure holds under a name."""
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    return cells[name].cell_contents
+    return cells_of(function)[name]
+
+
+def cells_of(function: Any) -> dict[str, Any]:
+    """What a function's closure holds so far, by name."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  an empty cell raises here
+    except ValueError:
+        return False
+    return True
