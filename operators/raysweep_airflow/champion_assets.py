@@ -70,7 +70,7 @@ def _champion(result: Mapping[str, Any]) -> Champion | None:
 
 def _fields(champion: Champion) -> dict[str, Any]:
     """What a DAG that follows needs to know of a champion."""
-    from raysweep.runs.across_runs.registrations import release_id
+    from raysweep.runs.across_runs.records import release_id
 
     named = ("name", "metric", "mode", "data", "mean", "config", "sweep_id", "trial_id", "key", "at")
     fields = champion.model_dump(mode="json", include={*named, "code_digest", "spec_digest"})

@@ -399,7 +399,7 @@ def pipeline(
     settings: Settings = None,
     lease: Lease = None,
 ) -> Task:
-    """Run a pipeline: sweep, gate, train.
+    """Run a pipeline: sweep, gate, train, judge.
 
     The sweep's best configs run again beside the champion of earlier runs; a better one is trained. With
     --detach the first step that has not ended is submitted; the same command again continues.
@@ -408,6 +408,25 @@ def pipeline(
 
     asked = Asked(path=spec, key=key, storage=storage, settings=tuple(settings or ()))
     return partial(run, asked, place.how(num_cpus), place.job(driver, lease_s=lease))
+
+
+@app.command()
+@grouped
+def judge(
+    spec: SpecFile,
+    place: Place,
+    driver: Driver,
+    key: Annotated[str, typer.Option(metavar="KEY", help="The night whose model is judged.")],
+    storage: Storage = None,
+    num_cpus: NumCpus = None,
+) -> Task:
+    """Judge the model that a night of a pipeline has trained.
+
+    It is measured beside the released model, by the judge of the file; it is released if it passes.
+    """
+    from raysweep.cli.commands.running.judge import run
+
+    return partial(run, spec, key, storage, place.how(num_cpus), place.job(driver))
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

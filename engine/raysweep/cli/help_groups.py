@@ -14,7 +14,7 @@ from typer.main import get_command, get_command_name
 from typer.models import CommandInfo
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Run": ("init", "sweep", "train", "pipeline", "plan", "doctor"),
+    "Run": ("init", "sweep", "train", "pipeline", "judge", "plan", "doctor"),
     "Look": (
         "status",
         "top",
@@ -41,6 +41,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "sweep": "raysweep sweep churn.yaml --key 2026-11-25 --set num_samples=40",
     "train": "raysweep train full.yaml --from-sweep churn@latest",
     "pipeline": 'raysweep pipeline night.yaml --key "$(date +%F)" --set sweep.num_samples=40',
+    "judge": "raysweep judge night.yaml --key 2026-11-25",
     "plan": "raysweep plan churn.yaml --address http://head:8265",
     "doctor": "raysweep doctor churn.yaml --address http://head:8265",
     "status": "raysweep status --since 7d --state failed",

@@ -11,6 +11,7 @@ from raysweep.documents.mode import Mode
 from raysweep.errors import TrainingFailedError
 from raysweep.numeric.shown import show_number
 from raysweep.outcome.gate import GateOutcome
+from raysweep.outcome.judgement import Judgement
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.showing.text import outcome_text, short
 from raysweep.outcome.sweep import SweepOutcome
@@ -167,6 +168,10 @@ class PipelineOutcome(Record):
     """The training; None where there was none, or it was skipped."""
     skipped: str = ""
     """Why the training was skipped; empty where it was not."""
+    judgement: Judgement | None = None
+    """The judgement of the trained model; None where there was none."""
+    released: bool | None = None
+    """Whether that model was released; None where none was judged."""
     registered: str = ""
     """How the registry stands: `registered: version 4`, or what is pending and why; empty without one."""
 
@@ -179,6 +184,7 @@ class PipelineOutcome(Record):
             gate,
             self.train,
             "not trained" if is_told and self.skipped else self.skipped,
+            self.judgement.why if self.judgement is not None else "",
             self.registered,
         )
         return "\n".join(str(part) for part in parts if part)

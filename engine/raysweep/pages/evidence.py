@@ -9,10 +9,11 @@ from raysweep.documents.quoting import markdown, paragraph
 from raysweep.numeric.shown import show_number
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.outcome.false_promotions import Account, BudgetUse
+from raysweep.outcome.judgement import Judgement
 from raysweep.outcome.showing.formatting import show_config
 from raysweep.runs.across_runs.champions import Champion, Line
 from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts
-from raysweep.runs.across_runs.registrations import release_id
+from raysweep.runs.across_runs.records import release_id
 
 _SHOWN = 30
 """How many entries the history lists."""
@@ -88,6 +89,8 @@ def _entry(entry: Evidence) -> Iterator[str]:
         yield ""
     if entry.facts is not None:
         yield from _scores(entry.facts.verdict)
+    if entry.judgement is not None:
+        yield from _figures(entry.judgement)
     yield "| | |"
     yield "|---|---|"
     for name, value in _rows(entry):
@@ -109,6 +112,8 @@ def _title(entry: Evidence) -> str:
 def _what(entry: Evidence) -> str:
     if entry.kind == "rollback":
         return "champion again by a rollback"
+    if entry.judgement is not None:
+        return "model released" if entry.promoted else f"model {entry.judgement.verdict}"
     if entry.decision is not None:
         return "approved" if entry.decision.approved else "rejected"
     if entry.facts is not None and entry.facts.verdict.approval is not None:
@@ -129,6 +134,28 @@ def _scores(verdict: GateOutcome) -> Iterator[str]:
     yield ""
 
 
+def _figures(judgement: Judgement) -> Iterator[str]:
+    """Both models, over all data and slice by slice."""
+    yield f"| {markdown(judgement.metric)} | new model | released model | better by |"
+    yield "|---|--:|--:|--:|"
+    whole = ("all", judgement.new, judgement.released, judgement.improvement)
+    slices = ((each.name, each.new, each.released, each.improvement) for each in judgement.slices)
+    for name, *numbers in (whole, *slices):
+        yield f"| {markdown(name)} | {' | '.join(map(_number, numbers))} |"
+    yield ""
+
+
+def _judged(judgement: Judgement) -> Iterator[tuple[str, str]]:
+    pairs = f"{judgement.test or 'none'}; {judgement.pairs} pairs"
+    chance = "" if judgement.p_value is None else f", by chance in {_number(100 * judgement.p_value)} %"
+    yield "test", f"{pairs}{chance}"
+    if judgement.lower_bound is not None:
+        yield "improvement above", f"{_number(judgement.lower_bound)} with 90 % confidence"
+    yield "model", f"{judgement.model.uri}, digest {judgement.model.digest or 'none'}"
+    if judgement.against is not None:
+        yield "released then", f"{judgement.against.uri}, digest {judgement.against.digest}"
+
+
 def _rows(entry: Evidence) -> Iterator[tuple[str, str]]:
     yield "decided", f"{_time(entry.at)}{f' by {entry.by}' if entry.by else ''}"
     yield "champion before", _champion(entry.before) if entry.before is not None else "none"
@@ -136,6 +163,8 @@ def _rows(entry: Evidence) -> Iterator[tuple[str, str]]:
         yield "champion after", _champion(entry.after)
     if entry.facts is not None:
         yield from _facts(entry.facts)
+    if entry.judgement is not None:
+        yield from _judged(entry.judgement)
     if entry.sweep_id:
         yield "sweep", entry.sweep_id
     if entry.gate:

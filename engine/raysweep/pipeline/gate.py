@@ -59,6 +59,7 @@ def run_gate(
     job: JobOptions | None = None,
     approval: ApprovalSpec | None = None,
     ends_at: datetime | None = None,
+    is_judged: bool = False,
 ) -> GateOutcome:
     """Run the best configs of a sweep again, and promote the best of them if it beats the champion.
 
@@ -73,12 +74,14 @@ def run_gate(
         approval: What passes is promoted once it is approved: `raysweep.pipeline.await_approval`. Default: at
             once.
         ends_at: When the night ends: a gate that runs still then is cut short, and decides nothing.
+        is_judged: What passes is champion only once its model has passed a judgement:
+            `raysweep.pipeline.run_judge`.
 
     Raises:
         SweepFailedError: The sweep has no best trial; or the one that runs them again failed.
         RaysweepError: As `run_sweep`.
     """
-    prepared = prepare_gate(spec, outcome, gate, approval, ends_at)
+    prepared = prepare_gate(spec, outcome, gate, approval, ends_at, is_judged=is_judged)
     if prepared.verdict is not None:
         return prepared.verdict
     run = prepared.request
@@ -105,6 +108,8 @@ class GateRun:
     approval: ApprovalSpec | None = None
     ends_at: datetime | None = None
     """When the night ends."""
+    is_judged: bool = False
+    """Whether a judgement follows."""
     plan: GatePlan | None = None
     verdict: GateOutcome | None = None
     """None: run `request`, and `settle` by what it gave."""
@@ -136,7 +141,16 @@ class GateRun:
         assert self.plan is not None
         _check_whole(again, len(self.plan.ran) * self.plan.seeds)
         store = open_store(self.spec.storage_path)
-        return settle(store, self.spec, self.outcome, self.gate, again, self.plan, self.approval)
+        return settle(
+            store,
+            self.spec,
+            self.outcome,
+            self.gate,
+            again,
+            self.plan,
+            self.approval,
+            is_judged=self.is_judged,
+        )
 
 
 def _check_whole(again: SweepOutcome, wanted: int) -> None:
@@ -157,6 +171,8 @@ def prepare_gate(
     gate: Any,
     approval: ApprovalSpec | None = None,
     ends_at: datetime | None = None,
+    *,
+    is_judged: bool = False,
 ) -> GateRun:
     """The gate behind a sweep: for those who run it as a job and do not wait.
 
@@ -164,8 +180,7 @@ def prepare_gate(
         spec: The sweep's, in any form.
         given: Its outcome, or the brief of it.
         gate: What the best has to show: a `GateSpec`, or its fields.
-        approval: As in `run_gate`.
-        ends_at: As in `run_gate`.
+        approval, ends_at, is_judged: As in `run_gate`.
 
     Raises:
         SweepFailedError: The sweep has no best trial.
@@ -195,7 +210,15 @@ def prepare_gate(
     if verdict is not None:
         return GateRun(spec=asked, outcome=outcome, gate=wanted, verdict=verdict)
     plan = make_plan(store, asked, judged, wanted)
-    return GateRun(spec=asked, outcome=outcome, gate=wanted, approval=approval, ends_at=ends_at, plan=plan)
+    return GateRun(
+        spec=asked,
+        outcome=outcome,
+        gate=wanted,
+        approval=approval,
+        ends_at=ends_at,
+        is_judged=is_judged,
+        plan=plan,
+    )
 
 
 def _by_own_metric(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> tuple[SweepSpec, SweepOutcome]:
@@ -218,6 +241,8 @@ def settle(
     again: SweepOutcome,
     plan: GatePlan,
     approval: ApprovalSpec | None = None,
+    *,
+    is_judged: bool = False,
 ) -> GateOutcome:
     """Decide by what `again` gave, put the night into the champion's history, write the verdict down."""
     count = len(plan.ran)
@@ -254,7 +279,7 @@ def settle(
             if verdict.promoted and best is not None
             else None
         )
-        waiting = None
+        waiting, promoted = None, champion is not None
         if champion is not None and approval is not None:
             until = verdict.at + approval.timeout
             asked = Approval(name=champion.name, until=until, on_silence=approval.on_silence)
@@ -266,7 +291,8 @@ def settle(
                 until=until,
                 on_silence=approval.on_silence,
             )
-            champion = None
+            promoted, champion = False, None
+        to_judge = waiting.proposed if waiting is not None else champion
         decided.append(verdict)
         beaten.append(now)
         night = Night(
@@ -274,13 +300,14 @@ def settle(
             key=outcome.key,
             gate=plan.gate_id,
             at=verdict.at,
-            promoted=champion is not None,
+            promoted=promoted,
             mean=best.mean if best else None,
             why=verdict.why,
             budget=verdict.budget,
             waiting=waiting,
+            to_judge=to_judge if is_judged else None,
         )
-        return night, champion
+        return night, None if is_judged else champion
 
     line = line_of(spec, gate)
     add_night(
@@ -293,7 +320,8 @@ def settle(
     )
     # Where an earlier run of this gate came as far as the history, that is what was decided.
     verdict = verdict_of(store, line, outcome.sweep_id, plan.gate_id) or decided[-1]
-    announce(spec, outcome, as_it_stands(store, line, outcome.sweep_id, verdict))
+    if not is_judged:
+        announce(spec, outcome, as_it_stands(store, line, outcome.sweep_id, verdict))
     kept = keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict)
     return as_it_stands(store, line, outcome.sweep_id, kept)
 

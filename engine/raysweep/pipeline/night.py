@@ -1,4 +1,4 @@
-"""One run of a pipeline, from sweep to training."""
+"""One run of a pipeline, from sweep to release."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from raysweep.outcome import (
     TrainOutcome,
     TrialOutcome,
 )
+from raysweep.outcome.judgement import Judgement
 from raysweep.pipeline.approval import await_approval
 from raysweep.pipeline.gate import run_gate
+from raysweep.pipeline.judging import await_release, is_released, run_judge
 from raysweep.pipeline.night_end import ending_by, night_end, why_not_begun
 from raysweep.pipeline.registering import register_night
 from raysweep.provision.lifetime import shared
@@ -48,7 +50,7 @@ def run_pipeline(
     num_cpus: float | None = None,
     job: JobOptions | None = None,
 ) -> PipelineOutcome:
-    """Sweep, gate, approval, train; with the same key, resume, or return the outcome.
+    """Sweep, gate, train, judge, and an approval; with the same key, resume, or return the outcome.
 
     Args:
         pipeline: A `PipelineSpec`, a mapping, or the path of a YAML or JSON file.
@@ -69,7 +71,7 @@ def run_pipeline(
         check_registry(spec.registry)
     run_id = RunRequest.of(spec.sweep, key).run.id
     watch: dict[str, Any] = {"on_progress": on_progress, "num_cpus": num_cpus}
-    trained, late = None, ""
+    rest = _Rest(spec, key)
     with shared(address, run_id) as there:
         place: dict[str, Any] = {"address": there, "job": job}
         with _one_ray(there):
@@ -77,24 +79,53 @@ def run_pipeline(
             ends_at = night_end(spec.deadline, outcome)
             verdict = None
             if spec.gate is not None:
-                more: dict[str, Any] = {"approval": spec.approval, "ends_at": ends_at}
+                more: dict[str, Any] = {"approval": spec.gate_approval, "ends_at": ends_at}
+                more["is_judged"] = spec.judge is not None
                 verdict = run_gate(spec.sweep, outcome, spec.gate, **place, **watch, **more)
             is_waiting = verdict is not None and verdict.is_waiting
             if not is_waiting:
                 outcome = outcome if verdict is None else with_gate(outcome, verdict)
-                trained, late = _train(spec, outcome, key, ends_at, place)
+                rest.run(outcome, ends_at, place, watch)
         if is_waiting and spec.gate is not None and verdict is not None:
             # Without Ray: it may take hours.
             outcome = with_gate(outcome, await_approval(spec.sweep, outcome, spec.gate, verdict))
             with _one_ray(there):
-                trained, late = _train(spec, outcome, key, ends_at, place)
+                rest.run(outcome, ends_at, place, watch)
+    if rest.judgement is not None and spec.judge_approval is not None:
+        await_release(outcome, rest.judgement)
     return PipelineOutcome(
         sweep=outcome,
         gate=outcome.gate,
-        train=trained,
-        skipped=(why_not_trained(outcome) or late) if spec.train else "",
-        registered=register_night(spec, outcome, trained),
+        train=rest.trained,
+        skipped=(why_not_trained(outcome) or rest.late) if spec.train else "",
+        judgement=rest.judgement,
+        released=is_released(outcome) if rest.judgement is not None else None,
+        registered=register_night(spec, outcome, rest.trained),
     )
+
+
+class _Rest:
+    """The steps of a night after its gate: training and judgement."""
+
+    def __init__(self, spec: PipelineSpec, key: str) -> None:
+        self._spec, self._key = spec, key
+        self.trained: TrainOutcome | None = None
+        self.late = ""
+        self.judgement: Judgement | None = None
+
+    def run(
+        self,
+        outcome: SweepOutcome,
+        ends_at: datetime | None,
+        place: Mapping[str, Any],
+        watch: Mapping[str, Any],
+    ) -> None:
+        """Train what the gate promoted, and judge its model."""
+        spec = self._spec
+        self.trained, self.late = _train(spec, outcome, self._key, ends_at, place)
+        if spec.judge is not None and self.trained is not None:
+            more: dict[str, Any] = {"approval": spec.judge_approval, "ends_at": ends_at}
+            self.judgement = run_judge(spec.judge, outcome, self.trained, **place, **watch, **more)
 
 
 def _train(

@@ -10,8 +10,9 @@ from raysweep.errors import SpecError, StorageError
 from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline.approval import champion_line
-from raysweep.runs.across_runs.champions import Line, read_records
-from raysweep.runs.across_runs.registrations import add_model, release_id, sync
+from raysweep.runs.across_runs.champions import ChampionRecord, Line, read_champion, read_records
+from raysweep.runs.across_runs.records import release_id
+from raysweep.runs.across_runs.registrations import add_model, sync
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
@@ -85,12 +86,18 @@ def find_line(store: Store, name: str, sweep_id: str, gate_id: str) -> Line | No
 
     Raises: StorageError: No line that can be read has it, and one is damaged.
     """
+    record = find_record(store, name, sweep_id, gate_id)
+    return record.line if record is not None and record.champion is not None else None
+
+
+def find_record(store: Store, name: str, sweep_id: str, gate_id: str) -> ChampionRecord | None:
+    """How the line of champions stands that a gate decided in; arguments and errors as `find_line`."""
     damaged: tuple[StorageError, ...] = ()
     for which in (name, None) if name else (None,):
         records, damaged = read_records(store, which)
         for record in records:
             if record.night(sweep_id, gate_id) is not None:
-                return record.line if record.champion is not None else None
+                return record
     if damaged:
         raise damaged[0]
     return None
@@ -105,7 +112,7 @@ def _register(
     source: str,
     trained: TrainOutcome | None,
 ) -> str:
-    if verdict is not None and verdict.promoted:
+    if verdict is not None and verdict.promoted and not _is_judged(store, line, sweep_id, verdict):
         if source:
             champion = release_id(line, sweep_id, _since(verdict))
             add_model(store, line, champion, source, trained=trained)
@@ -126,6 +133,12 @@ def _register(
 
 def _fell(trained: TrainOutcome | None) -> bool:
     return trained is not None and trained.ended_by == "below_prediction"
+
+
+def _is_judged(store: Store, line: Line, sweep_id: str, verdict: GateOutcome) -> bool:
+    """Whether its model is released by a judgement, which names it."""
+    night = read_champion(store, line).night(sweep_id, verdict.gate_id)
+    return night is not None and night.to_judge is not None
 
 
 def model_source(verdict: GateOutcome, trained: TrainOutcome | None, *, is_trained: bool) -> str:

@@ -1,4 +1,4 @@
-"""The spec of an approval between gate and training."""
+"""The spec of an approval: between gate and training, or after the judgement of the model."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ class ApprovalSpec(SpecModel):
     """Who passes the gate is promoted, and trained, once a person has approved."""
 
     timeout: Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)] = 12 * 3_600.0
-    """How long it waits, from the gate's verdict on: `4h`, `90min`, or seconds."""
+    """How long it waits, from the verdict on: `4h`, `90min`, or seconds."""
     on_silence: Literal["reject", "promote"] = "reject"
     """What it means that no one has decided by then."""
+    after: Literal["gate", "judge"] = "gate"
+    """What a person approves: the config that passed the gate, or the model that passed its judgement."""
 
 
 def approval_of(given: Any) -> Any:
@@ -52,7 +54,9 @@ def read_approval(given: Any) -> ApprovalSpec | None:
     if not given:
         return None
     try:
-        return ApprovalSpec.model_validate(approval_of(given))
+        approval = ApprovalSpec.model_validate(approval_of(given))
+        check_approval(approval, gate=given)
+        return approval
     except Problem as problem:
         [issue] = problem.issues
         raise SpecError("approval", issue.problem, issue.fix) from None
@@ -60,7 +64,9 @@ def read_approval(given: Any) -> ApprovalSpec | None:
         raise SpecError(f"approval.{error.field}", error.problem, error.fix) from None
 
 
-def check_approval(approval: ApprovalSpec | None, gate: object) -> None:
-    """See that there is a gate whose verdict can be approved. Raises: Problem."""
+def check_approval(approval: ApprovalSpec | None, gate: object, judge: object = None) -> None:
+    """See that there is a verdict that can be approved. Raises: Problem."""
     if approval is not None and gate is None:
         raise Problem("requires a gate", "add gate, or leave approval out", ("approval",))
+    if approval is not None and approval.after == "judge" and judge is None:
+        raise Problem("requires a judge", "add judge, or write after: gate", ("approval", "after"))

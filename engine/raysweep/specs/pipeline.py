@@ -1,4 +1,4 @@
-"""The spec of a pipeline: sweep, gate, train in one document."""
+"""The spec of a pipeline: sweep, gate, train, judge in one document."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from raysweep.space.parsed import uses
 from raysweep.specs.approval import ApprovalSpec, approval_of, check_approval
 from raysweep.specs.checks.carried import check_carried
 from raysweep.specs.document import SpecDocument, read_document
+from raysweep.specs.judge import JudgeSpec
 from raysweep.specs.policies import Deadline
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
@@ -110,7 +111,7 @@ def _model(model: type[SweepSpec] | type[TrainSpec]) -> BeforeValidator:
 
 
 class PipelineSpec(SpecDocument):
-    """A sweep, optionally a gate and a training. Frozen; invalid input raises SpecError."""
+    """A sweep, optionally a gate, a training and a judgement. Frozen; invalid input raises SpecError."""
 
     sweep: Annotated[SweepSpec, _model(SweepSpec)]
     """The sweep: its fields, or the path of its file."""
@@ -127,6 +128,8 @@ class PipelineSpec(SpecDocument):
     """Where champions are registered with their models: `mlflow`, or `module:Class`. Default: nowhere."""
     train: Annotated[TrainSpec | None, _model(TrainSpec)] = None
     """The full-scale training: its fields, or the path of its file; default: none."""
+    judge: JudgeSpec | None = Field(default=None, exclude_if=lambda given: given is None)
+    """What the trained model has to show before it is released; default: none, what the gate promotes is."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -135,15 +138,28 @@ class PipelineSpec(SpecDocument):
             raise Problem(problem, "name metric and mode", ("sweep", "metric"))
         if self.gate is not None:
             check_gate(self.sweep, self.gate)
-        check_approval(self.approval, self.gate)
+        check_approval(self.approval, self.gate, self.judge)
         if self.deadline is not None and self.gate is None and self.train is None:
             fix = "use sweep.stop.deadline, or add gate or train"
             raise Problem("applies to gate and training", fix, ("deadline",))
         if self.train is not None:
             _check_carried(self.sweep, self.train)
+        if self.judge is not None and (self.gate is None or self.train is None):
+            missing = "gate" if self.gate is None else "train"
+            raise Problem(f"requires {missing}", f"add {missing}, or leave judge out", ("judge",))
         if self.registry is not None and self.gate is None:
             raise Problem("requires a gate", "add gate, or leave registry out", ("registry",))
         return self
+
+    @property
+    def gate_approval(self) -> ApprovalSpec | None:
+        """The approval that stands before the training."""
+        return self.approval if self.approval is not None and self.approval.after == "gate" else None
+
+    @property
+    def judge_approval(self) -> ApprovalSpec | None:
+        """The approval that stands after the judgement."""
+        return self.approval if self.approval is not None and self.approval.after == "judge" else None
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Self:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from raysweep.runs.across_runs.registrations import add_model, release_id
+from raysweep.runs.across_runs.records import release_id
+from raysweep.runs.across_runs.registrations import add_model
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store
 from tests.unit.cli.nights import Nights

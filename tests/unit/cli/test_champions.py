@@ -13,7 +13,8 @@ import pytest
 
 from raysweep.outcome.false_promotions import BudgetUse, Challenger
 from raysweep.runs.across_runs.champions import Champion, Line, Night, read_champion
-from raysweep.runs.across_runs.registrations import add_model, release_id
+from raysweep.runs.across_runs.records import release_id
+from raysweep.runs.across_runs.registrations import add_model
 from raysweep.runs.across_runs.releases import add_night
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.storage.objects.opening import open_store

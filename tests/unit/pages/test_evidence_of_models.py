@@ -8,7 +8,8 @@ from raysweep.outcome import TrainOutcome
 from raysweep.outcome.train import Predicted
 from raysweep.pages.evidence import evidence_page
 from raysweep.runs.across_runs.evidence import read_chain
-from raysweep.runs.across_runs.registrations import add_model, release_id
+from raysweep.runs.across_runs.records import release_id
+from raysweep.runs.across_runs.registrations import add_model
 from raysweep.specs.carried import CarriedConfig
 from raysweep.storage.objects.opening import open_store
 from tests.unit.runs.across_runs.nights import LINE, add

@@ -56,7 +56,7 @@ VERSIONS: Final = {
     "train.json and attempts": (training.FORMAT_VERSION, 1),
     "history of a training": (history.FORMAT, 1),
     "store.json": (identity.FORMAT_VERSION, 1),
-    "champion": (LINE_FORMAT, 5),
+    "champion": (LINE_FORMAT, 6),
     "plan of a gate": (plan.FORMAT, 4),
     "checkpoint manifest": (manifest.VERSION, 2),
     "request of a job": (JobRequest.model_fields["format"].default, 1),
@@ -175,7 +175,7 @@ def read_store(path: Path) -> None:
 def read_champions(path: Path) -> None:
     store = open_store(path)
     add(store, "n1", 0.5)
-    forge(store, 1, b'"format_version":5', b'"format_version":6')
+    forge(store, 1, b'"format_version":6', b'"format_version":7')
     read_champion(store, LINE)
 
 
@@ -214,7 +214,7 @@ OTHERS: Final[dict[Callable[[Path], None], str]] = {
     read_attempt: "attempts/000001.json: has format 2; this version",
     read_history: "has raysweep_history.format 2; this version, raysweep {}, reads",
     read_store: "store.json: has format_version 2; this version",
-    read_champions: "has format_version 6; this version, raysweep {}, reads format_version 5",
+    read_champions: "has format_version 7; this version, raysweep {}, reads format_version 6",
     read_plan: "plan.json: has format 5; this version, raysweep {}, reads format 4",
     read_manifest: "has version 3; this version, raysweep {}, reads version 2",
     read_request: "format",

@@ -128,9 +128,10 @@ def _cells(
 def _why(night: Night, why: str) -> str:
     """What a person wants to know of the night: the verdict, then why it took longer."""
     verdict = night.gate.why if night.gate is not None else ""
+    judged = f"model {night.judgement.why}" if night.judgement is not None else ""
     failed = next((part.cause for part in night.parts if part.status in ("failed", "damaged")), "")
     longer = f"took {why}" if why else ""
-    return ". ".join(text for text in (failed, verdict, longer) if text)
+    return ". ".join(text for text in (failed, verdict, judged, longer) if text)
 
 
 def _show(champion: Champion) -> str:
@@ -147,7 +148,7 @@ def _budget_of(verdict: GateOutcome | None) -> dict[str, Any] | None:
 
 
 def _row(night: Night, why: str) -> dict[str, Any]:
-    run, verdict, training = night.run, night.gate, night.training
+    run, verdict, training, judged = night.run, night.gate, night.training, night.judgement
     return {
         "key": run.key,
         "sweep_id": run.run_id,
@@ -161,6 +162,9 @@ def _row(night: Night, why: str) -> dict[str, Any]:
         "promoted": night.promoted,
         "verdict": verdict.why if verdict is not None else "",
         "false_promotions": _budget_of(verdict),
+        "judged": judged.verdict if judged is not None else "none",
+        "judgement": judged.model_dump(mode="json") if judged is not None else None,
+        "released": night.released,
         "training": None if training is None else {"run_id": training.run_id, "status": training.status},
         "predicted": _predicted_row(_predicted(night)),
         "started_at": run.started_at,

@@ -4,6 +4,7 @@
 |---|---|
 | `judged` | what a gate decided, what it knew, and the champion that it made, if it made one |
 | `approved`, `rejected` | the decision about a candidate that waited |
+| `model judged` | whether the candidate's model passed: then it is released, or waits for approval |
 | `rolled back` | which champion is champion again |
 | `model` | where a champion's model is |
 | `registered` | which release a registry has as its champion |
@@ -24,11 +25,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.outcome import Decision
+from raysweep.outcome.judgement import JudgedModel, Judgement
 from raysweep.outcome.places import Change
-from raysweep.runs.across_runs.records import Champion, Facts, Line, Model, Night, Registered
+from raysweep.runs.across_runs.records import Champion, Facts, Line, Model, Night, Registered, Waiting
 from raysweep.storage.formats import other_format
 
-FORMAT_VERSION: Final = 5
+FORMAT_VERSION: Final = 6
 
 
 class _Event(BaseModel):
@@ -57,6 +59,19 @@ class Approved(_Event):
     decision: Decision
 
 
+class ModelJudged(_Event):
+    """The model of a night's candidate was judged."""
+
+    kind: Literal["model judged"] = "model judged"
+    by: str = ""
+    """Who ran it."""
+    sweep_id: str
+    gate: str = ""
+    judgement: Judgement
+    waiting: Waiting | None = None
+    """Of a model that passed, where approval is required before it is released."""
+
+
 class RolledBack(_Event):
     """An earlier champion is champion again."""
 
@@ -83,7 +98,7 @@ class ModelRegistered(_Event):
     registered: Registered
 
 
-Event = Judged | Approved | RolledBack | ModelMade | ModelRegistered
+Event = Judged | Approved | ModelJudged | RolledBack | ModelMade | ModelRegistered
 _EVENTS: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
 
@@ -155,23 +170,41 @@ def facts_fields(facts: Facts | None) -> dict[str, Any] | None:
 def _with_places(event: Event, change: Change) -> Event:
     """The event with each URI in it changed."""
     if isinstance(event, Judged):
-        waiting = event.night.waiting
+        night = event.night
         update: dict[str, object] = {}
-        if waiting is not None:
-            proposed = _champion_with(waiting.proposed, change)
-            waiting = waiting.model_copy(update={"proposed": proposed})
-            update["night"] = event.night.model_copy(update={"waiting": waiting})
+        if night.waiting is not None or night.to_judge is not None:
+            to_judge = None if night.to_judge is None else _champion_with(night.to_judge, change)
+            parts = {"waiting": _waiting_with(night.waiting, change), "to_judge": to_judge}
+            update["night"] = night.model_copy(update=parts)
         if event.champion is not None:
             update["champion"] = _champion_with(event.champion, change)
         if event.facts is not None:
             update["facts"] = _facts_with(event.facts, change)
         return event.model_copy(update=update)
+    if isinstance(event, ModelJudged):
+        judgement = event.judgement
+        models = {
+            "model": _judged_with(judgement.model, change),
+            "against": None if judgement.against is None else _judged_with(judgement.against, change),
+        }
+        judged = {"judgement": judgement.model_copy(update=models)}
+        return event.model_copy(update={**judged, "waiting": _waiting_with(event.waiting, change)})
     if isinstance(event, RolledBack):
         return event.model_copy(update={"champion": _champion_with(event.champion, change)})
     if isinstance(event, ModelMade):
         model = event.model.model_copy(update={"source": change(event.model.source)})
         return event.model_copy(update={"model": model})
     return event
+
+
+def _waiting_with(waiting: Waiting | None, change: Change) -> Waiting | None:
+    if waiting is None:
+        return None
+    return waiting.model_copy(update={"proposed": _champion_with(waiting.proposed, change)})
+
+
+def _judged_with(model: JudgedModel, change: Change) -> JudgedModel:
+    return model.model_copy(update={"uri": change(model.uri)}) if model.uri else model
 
 
 def _champion_with(champion: Champion, change: Change) -> Champion:

@@ -3,12 +3,14 @@
 | event | champion | nights | models |
 |---|---|---|---|
 | `judged` | put on the one before, if it has one | added, with the account of false promotions | |
-| `approved` | the candidate, at the time of the decision | decided | |
+| `approved` | the candidate, at the time of the decision | decided | that of its judgement |
 | `rejected` | | decided | |
+| `model judged` | the candidate, where it passed and waits for no approval | judged | the judged one |
 | `rolled back` | back to it, where it is in the stack; else put on top | those above it are undone | |
 | `model` | | | added |
 | `registered` | | | what the registry has |
 
+A candidate that is to be judged is champion only then: what is champion is released.
 A sweep's champion takes the place of an earlier one of the same sweep. Nothing is cut off: a candidate waits
 until it is decided on, however many nights follow.
 """
@@ -26,6 +28,7 @@ from raysweep.runs.across_runs.events import (
     Approved,
     Event,
     Judged,
+    ModelJudged,
     ModelMade,
     ModelRegistered,
     RolledBack,
@@ -41,6 +44,7 @@ from raysweep.runs.across_runs.records import (
     Night,
     Registered,
     identity_of,
+    release_id,
 )
 
 
@@ -98,7 +102,7 @@ def _steps(stored: Iterable[Stored]) -> Iterator[_Step]:
     for each in stored:
         before = standing.top
         standing.add(each)
-        if isinstance(each.event, Judged | Approved | RolledBack):
+        if isinstance(each.event, Judged | Approved | ModelJudged | RolledBack):
             number += 1
             key = standing.key_of(each.event)
             yield _Step(
@@ -126,9 +130,9 @@ class _Standing:
         """The champion, without the one before it."""
         return self._stack[-1] if self._stack else None
 
-    def key_of(self, event: Judged | Approved | RolledBack) -> str:
+    def key_of(self, event: Judged | Approved | ModelJudged | RolledBack) -> str:
         """The key of the night that a decision is about."""
-        if isinstance(event, Approved):
+        if isinstance(event, Approved | ModelJudged):
             night = self._nights.get((event.sweep_id, event.gate))
             return night.key if night is not None else ""
         return event.night.key if isinstance(event, Judged) else event.champion.key
@@ -144,6 +148,8 @@ class _Standing:
                     self._promote(event.champion)
             case Approved():
                 self._decide(event)
+            case ModelJudged():
+                self._judge(event)
             case RolledBack():
                 self._roll_back(event)
             case ModelMade():
@@ -195,9 +201,36 @@ class _Standing:
         night, decision = self._nights.get((event.sweep_id, event.gate)), event.decision
         if night is None or night.waiting is None:
             return  # its verdict is damaged: the evidence names it
+        if night.judgement is not None:  # of the model, which passed
+            self._add_night(night.model_copy(update={"decision": decision}))
+            if decision.approved:
+                self._release(night, decision.at)
+            return
         self._add_night(night.model_copy(update={"decision": decision, "promoted": decision.approved}))
-        if decision.approved:
+        if decision.approved and night.to_judge is None:
             self._promote(proposed_at(night.waiting.proposed, decision))
+
+    def _judge(self, event: ModelJudged) -> None:
+        night, judgement = self._nights.get((event.sweep_id, event.gate)), event.judgement
+        if night is None or night.to_judge is None:
+            return  # its verdict is damaged: the evidence names it
+        update: dict[str, Any] = {"judgement": judgement}
+        if event.waiting is not None:
+            update |= {"waiting": event.waiting, "decision": None}
+        night = night.model_copy(update=update)
+        self._add_night(night)
+        if judgement.is_passed and event.waiting is None:
+            self._release(night, judgement.at)
+
+    def _release(self, night: Night, at: float) -> None:
+        """Make the candidate of a night champion, with the model that was judged."""
+        assert night.to_judge is not None
+        assert night.judgement is not None
+        self._add_night(self._nights[night.sweep_id, night.gate].model_copy(update={"has_released": True}))
+        champion, judged = night.to_judge.model_copy(update={"at": at}), night.judgement.model
+        release = release_id(champion.line, champion.sweep_id, at)
+        self._models[release] = Model(source=judged.uri, run_id=judged.run_id, digest=judged.digest)
+        self._promote(champion)
 
     def _promote(self, champion: Champion) -> None:
         if self._stack and self._stack[-1].sweep_id == champion.sweep_id:
@@ -245,6 +278,7 @@ def _entry(step: _Step) -> Evidence:
         after=step.after,
         facts=facts_of(event),
         decision=decision,
+        judgement=event.judgement if isinstance(event, ModelJudged) else None,
     )
 
 
@@ -257,6 +291,9 @@ def _told(event: Event) -> dict[str, Any]:
         case Approved(decision=decision):
             where = {"sweep_id": event.sweep_id, "gate": event.gate}
             return {"kind": "approval", "at": decision.at, "by": decision.by, "why": str(decision), **where}
+        case ModelJudged(judgement=judged):
+            where = {"sweep_id": event.sweep_id, "gate": event.gate}
+            return {"kind": "judgement", "at": judged.at, "by": event.by, "why": judged.why, **where}
         case RolledBack():
             told = {"kind": "rollback", "at": event.at, "by": event.by, "why": event.why}
             return {**told, "sweep_id": event.champion.sweep_id}

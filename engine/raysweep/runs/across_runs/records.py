@@ -12,16 +12,18 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from raysweep.documents.digest import digest_of
 from raysweep.documents.json_numbers import Number
 from raysweep.outcome import Decision, GateOutcome, Record, Undone, Usage
 from raysweep.outcome.false_promotions import Account, BudgetUse
+from raysweep.outcome.judgement import Judgement
 from raysweep.outcome.train import Predicted
 from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.identity import file_name
 
 FOLDER: Final = "champions"
 DECIDED: Final = "decided"
-Kind = Literal["gate", "approval", "rollback"]
+Kind = Literal["gate", "approval", "judgement", "rollback"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,11 @@ class Line:
     def __str__(self) -> str:
         on = f" on {self.data}" if self.data else ""
         return f"{self.metric} ({self.mode}){on}"
+
+
+def release_id(line: Line, sweep_id: str, at: float) -> str:
+    """The id of a champion: of its line, its sweep, and the moment in which it became champion."""
+    return digest_of([line.key, sweep_id, at])[:16]
 
 
 class _Model(BaseModel):
@@ -137,6 +144,12 @@ class Night(_Model):
     """Of a night whose candidate passed, where approval is required."""
     decision: Decision | None = None
     """What was decided about that candidate; in the journal an event of its own."""
+    to_judge: Champion | None = None
+    """The candidate, where it is champion only once its model has passed a judgement."""
+    judgement: Judgement | None = None
+    """The newest judgement of that model; in the journal an event of its own."""
+    has_released: bool = False
+    """Whether that model was released."""
 
     @property
     def is_waiting(self) -> bool:
@@ -155,6 +168,8 @@ class Model(Record):
     """How the config came from that of the champion's trial; None: it was trained as it was."""
     predicted: Predicted | None = Field(default=None, exclude_if=lambda given: given is None)
     """The score that a law predicted of the training, beside the one that came."""
+    digest: str = ""
+    """Of its files as they were judged; empty where it was not."""
 
 
 class Registered(Record):
@@ -237,6 +252,8 @@ class Evidence(Record):
     """Of a gate."""
     decision: Decision | None = None
     """Of an approval."""
+    judgement: Judgement | None = None
+    """Of a judgement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,9 +293,19 @@ class ChampionRecord:
 
     @property
     def proposed(self) -> tuple[Champion, ...]:
-        """The candidates that wait for approval."""
-        nights = (each for each in self.history if each.is_waiting)
-        return tuple(each.waiting.proposed for each in nights if each.waiting is not None)
+        """The candidates that wait for approval, or for the judgement of their model."""
+        waiting = [each.waiting.proposed for each in self.history if each.is_waiting and each.waiting]
+        unjudged = [each.to_judge for each in self.history if each.to_judge and each.judgement is None]
+        return (*waiting, *unjudged[-1:])  # an older one may never be trained
+
+    @property
+    def released(self) -> Model | None:
+        """The model of the champion; None where none is known."""
+        return self.model_of(self.champion) if self.champion is not None else None
+
+    def model_of(self, champion: Champion) -> Model | None:
+        """The model of one that is or was champion."""
+        return self.models.get(release_id(champion.line, champion.sweep_id, champion.at))
 
     def night(self, sweep_id: str, gate: str = "") -> Night | None:
         """What a gate of a sweep decided."""

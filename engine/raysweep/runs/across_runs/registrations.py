@@ -19,11 +19,19 @@ from raysweep.documents.digest import digest_of
 from raysweep.errors import one_line
 from raysweep.hooks.base import SinkDownError
 from raysweep.hooks.model_registry import RegistrySpec, Release, make_registry
+from raysweep.judge.model import why_changed
 from raysweep.outcome import TrainOutcome
 from raysweep.runs.across_runs.champions import read_champion
 from raysweep.runs.across_runs.events import Event, ModelMade, ModelRegistered
 from raysweep.runs.across_runs.line_journal import LineJournal, change_line
-from raysweep.runs.across_runs.records import Champion, ChampionRecord, Line, Model, Registered
+from raysweep.runs.across_runs.records import (
+    Champion,
+    ChampionRecord,
+    Line,
+    Model,
+    Registered,
+    release_id,
+)
 from raysweep.storage.objects.store import Store
 
 UNNAMED: Final = "name the registry: --registry night.yaml, the pipeline's file"
@@ -43,11 +51,6 @@ class Synced:
 
     def __str__(self) -> str:
         return f"registry pending: {self.pending}" if self.pending else f"registered: version {self.version}"
-
-
-def release_id(line: Line, sweep_id: str, at: float) -> str:
-    """The id of a champion: of its line, its sweep, and the moment in which it became champion."""
-    return digest_of([line.key, sweep_id, at])[:16]
 
 
 def add_model(
@@ -121,6 +124,8 @@ def _sync(
             return Synced(version=done.version)
         if spec is None:
             return Synced(version=done.version, pending=UNNAMED)
+        if changed := why_changed(model.source, model.digest):
+            return Synced(version=done.version, pending=changed)
         try:
             if registry is None:
                 registry = make_registry(spec)

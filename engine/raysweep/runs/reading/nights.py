@@ -1,19 +1,22 @@
-"""Nights: a sweep with its gate and its training, in one row, and why one took longer than those before.
+"""Nights: a sweep with all that followed it in one row, and why one took longer than those before.
 
-A gate's sweep names its night by its key (`2026-11-25/gate-0123456789ab`), a training by the sweep that its
-config comes from. What belongs to no sweep that is stored beside it is a row of its own.
+The sweep of a gate, or of a judge, names its night by its key (`2026-11-25/gate-0123456789ab`), a training by
+the sweep that its config comes from. What belongs to no sweep that is stored beside it is a row of its own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
 from raysweep.errors import RaysweepError
 from raysweep.outcome import GateOutcome, Record, Standing
+from raysweep.outcome.judgement import Judgement
 from raysweep.outcome.showing.formatting import show_duration
+from raysweep.runs.across_runs.champions import ChampionRecord, read_records
+from raysweep.runs.across_runs.champions import Night as Decided
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.runs.catalog import Catalog, read_catalog
 from raysweep.runs.reading.listing import list_runs
@@ -21,8 +24,7 @@ from raysweep.specs.identity import RunId, slug
 from raysweep.storage.objects.parallel import each_of, run_folders
 from raysweep.storage.objects.store import Store
 
-_GATE: Final = re.compile(r"(.*)/gate-([0-9a-f]{12})(?:/.*)?", re.DOTALL)
-_GATE_NAME: Final = "-gate"
+_STEP: Final = re.compile(r"(.*)/(gate|judge)-([0-9a-f]{12})(?:/.*)?", re.DOTALL)
 _USUAL: Final = 10
 """How many nights before say what is usual."""
 _LONGER: Final = 1.25
@@ -40,11 +42,18 @@ class Night(Record):
     """What that gate decided; None before that, and without a gate."""
     training: Standing | None = None
     """The training of what it handed on, the newest."""
+    judge_run: Standing | None = None
+    """The sweep of the newest judgement of its model."""
+    judgement: Judgement | None = None
+    """The newest judgement of its model; None before that, and without a judge."""
+    released: bool = False
+    """Whether its config, and with a judge its model, was released, and no rollback took it away since."""
 
     @property
     def parts(self) -> tuple[Standing, ...]:
-        """Sweep, gate and training, as far as there are."""
-        return tuple(each for each in (self.run, self.gate_run, self.training) if each is not None)
+        """Sweep, gate, training and judge, as far as there are."""
+        parts = (self.run, self.gate_run, self.training, self.judge_run)
+        return tuple(each for each in parts if each is not None)
 
     @property
     def promoted(self) -> bool | None:
@@ -73,7 +82,7 @@ class Night(Record):
         """That of its first part that has not ended well, else of the sweep."""
         for part in self.parts[1:]:
             if not part.has_ended or part.status == "failed":
-                what = "train" if part.kind == "train" else "gate"
+                what = "train" if part.kind == "train" else "judge" if part is self.judge_run else "gate"
                 return f"{what} {part.status}"
         return self.run.status
 
@@ -93,12 +102,14 @@ def group_nights(store: Store, runs: Sequence[Standing], name: str | None, catal
     """These runs as nights, in their order. Verdicts that the catalog does not have are read one by one."""
     ids = {run.run_id for run in runs if run.kind == "sweep"}
     gates: dict[str, tuple[Standing, str]] = {}
+    judges: dict[str, tuple[Standing, str]] = {}
     trainings: dict[str, Standing] = {}
     own: list[Standing] = []
     for run in runs:
-        sweep, gate = _judged_by(run)
+        sweep, step, mark = _step_of(run)
         if sweep in ids:
-            gates[sweep] = max(gates.get(sweep, (run, gate)), (run, gate), key=_started)
+            found = gates if step == "gate" else judges
+            found[sweep] = max(found.get(sweep, (run, mark)), (run, mark), key=_started)
         elif run.of in ids:
             trainings[run.of] = max(trainings.get(run.of, run), run, key=lambda each: each.started_at or 0.0)
         else:
@@ -109,20 +120,44 @@ def group_nights(store: Store, runs: Sequence[Standing], name: str | None, catal
     def make(run: Standing) -> Night:
         return _night(store, run, gates.get(run.run_id), trainings.get(run.run_id), catalog)
 
-    return each_of(store, make, shown)
+    nights = each_of(store, make, shown)
+    if not gates:
+        return nights
+    records, _ = read_records(store)  # `raysweep verify` says what is wrong with the others
+    releases = {(each.sweep_id, each.gate): (record, each) for record in records for each in record.history}
+    return [_with_release(night, releases, judges) for night in nights]
+
+
+def _with_release(
+    night: Night,
+    releases: Mapping[tuple[str, str], tuple[ChampionRecord, Decided]],
+    judges: Mapping[str, tuple[Standing, str]],
+) -> Night:
+    sweep_id = night.run.run_id
+    found = releases.get((sweep_id, night.gate.gate_id)) if night.gate is not None else None
+    if found is None:
+        return night
+    record, decided = found
+    is_released = any(each == sweep_id for each, _ in record.known) and sweep_id not in record.undone
+    judge_run = judges[sweep_id][0] if sweep_id in judges else None
+    update = {"judge_run": judge_run, "judgement": decided.judgement, "released": is_released}
+    return night.model_copy(update=update)
 
 
 def _started(found: tuple[Standing, str]) -> float:
     return found[0].started_at or 0.0
 
 
-def _judged_by(run: Standing) -> tuple[str, str]:
-    """The id of the sweep that a gate's sweep judges, and the gate; empty for any other run."""
-    match = _GATE.fullmatch(run.key)
-    if run.kind != "sweep" or match is None or not run.name.endswith(_GATE_NAME):
-        return "", ""
-    name = run.name.removesuffix(_GATE_NAME)
-    return (RunId.stored("sweep", name, match[1]).id, match[2]) if slug(name) else ("", "")
+def _step_of(run: Standing) -> tuple[str, str, str]:
+    """The id of the sweep that a gate's or a judge's sweep follows, which of the two, and its mark.
+
+    Empty for any other run.
+    """
+    match = _STEP.fullmatch(run.key)
+    if run.kind != "sweep" or match is None or not run.name.endswith(f"-{match[2]}"):
+        return "", "", ""
+    name = run.name.removesuffix(f"-{match[2]}")
+    return (RunId.stored("sweep", name, match[1]).id, match[2], match[3]) if slug(name) else ("", "", "")
 
 
 def _night(

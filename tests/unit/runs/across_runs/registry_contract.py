@@ -10,7 +10,8 @@ import pytest
 from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.runs.across_runs import registrations
 from raysweep.runs.across_runs.champions import read_champion
-from raysweep.runs.across_runs.registrations import Synced, add_model, release_id, sync
+from raysweep.runs.across_runs.records import release_id
+from raysweep.runs.across_runs.registrations import Synced, add_model, sync
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store

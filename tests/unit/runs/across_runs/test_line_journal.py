@@ -17,7 +17,8 @@ from raysweep.runs.across_runs.events import Judged
 from raysweep.runs.across_runs.evidence import read_chain
 from raysweep.runs.across_runs.line_journal import LineJournal
 from raysweep.runs.across_runs.pins import champion_pins
-from raysweep.runs.across_runs.registrations import add_model, release_id
+from raysweep.runs.across_runs.records import release_id
+from raysweep.runs.across_runs.registrations import add_model
 from raysweep.runs.across_runs.releases import add_night, roll_back
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import ObjectInfo, Store

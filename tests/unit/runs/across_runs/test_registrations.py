@@ -14,7 +14,8 @@ from raysweep.outcome import TrainOutcome
 from raysweep.pipeline.night import with_gate
 from raysweep.pipeline.registering import register_night
 from raysweep.runs.across_runs.champions import read_champion
-from raysweep.runs.across_runs.registrations import UNNAMED, Synced, add_model, release_id, sync
+from raysweep.runs.across_runs.records import release_id
+from raysweep.runs.across_runs.registrations import UNNAMED, Synced, add_model, sync
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store

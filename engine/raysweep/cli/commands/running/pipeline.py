@@ -53,6 +53,8 @@ def run(asked: Asked, how: How, job: JobHow) -> int:
         night = _run(spec, request.run.key, how, job, is_job=is_job)
     told = make_console(is_stderr=how.is_json)
     print_night(told, night.sweep, night.train, skipped=night.skipped)
+    if night.judgement is not None:
+        told.print(f"model {night.judgement.why}", soft_wrap=True)
     if night.registered:
         told.print(night.registered, soft_wrap=True)
     if how.is_json:
@@ -81,7 +83,7 @@ def _run(spec: PipelineSpec, key: str, how: How, job: JobHow, *, is_job: bool) -
 def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOutcome | None:
     """Submit the first step that has not ended, and do not wait; the whole night once all have."""
     from raysweep.hooks.model_registry import check_registry
-    from raysweep.pipeline import prepare_gate, training_request, with_gate
+    from raysweep.pipeline import is_released, prepare_gate, prepare_judge, training_request, with_gate
     from raysweep.pipeline.approval import how_to_decide
     from raysweep.pipeline.night_end import ending_by, night_end, why_not_begun
     from raysweep.pipeline.registering import register_night
@@ -100,7 +102,14 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     outcome.raise_for_status()
     ends_at = night_end(spec.deadline, outcome)
     if spec.gate is not None:
-        gate = prepare_gate(spec.sweep, outcome, spec.gate, spec.approval, ends_at)
+        gate = prepare_gate(
+            spec.sweep,
+            outcome,
+            spec.gate,
+            spec.gate_approval,
+            ends_at,
+            is_judged=spec.judge is not None,
+        )
         verdict = gate.verdict
         if verdict is None:
             again = _submitted(gate.request, there, how, job)
@@ -122,9 +131,24 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
         if not skipped and not isinstance(ended, TrainOutcome):
             return None
         trained = ended.raise_for_status() if isinstance(ended, TrainOutcome) else None
-    registered = register_night(spec, outcome, trained)
+    judgement, released = None, None
+    if spec.judge is not None and trained is not None:
+        judge = prepare_judge(spec.judge, outcome, trained, approval=spec.judge_approval, ends_at=ends_at)
+        judgement = judge.verdict
+        if judgement is None:
+            again = _submitted(judge.request, there, how, job)
+            if not isinstance(again, SweepOutcome):
+                return None
+            judgement = judge.settle(again)
+        released = is_released(outcome)
     return PipelineOutcome(
-        sweep=outcome, gate=outcome.gate, train=trained, skipped=skipped, registered=registered
+        sweep=outcome,
+        gate=outcome.gate,
+        train=trained,
+        skipped=skipped,
+        judgement=judgement,
+        released=released,
+        registered=register_night(spec, outcome, trained),
     )
 
 
