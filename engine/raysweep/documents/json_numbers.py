@@ -49,7 +49,8 @@ Metrics = Annotated[
     dict[str, Any], BeforeValidator(without_names), PlainSerializer(with_names, when_used="json")
 ]
 """What a trial reported; NaN and infinity are the strings "NaN", "Infinity" and "-Infinity" in JSON."""
-Number = Annotated[float, BeforeValidator(without_names), PlainSerializer(with_names, when_used="json")]
+Number = Annotated[float, PlainSerializer(with_names, when_used="json")]
+"""pydantic reads the names of NaN and infinity itself."""
 
 
 class Counts(dict[str, int]):

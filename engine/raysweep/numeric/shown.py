@@ -12,4 +12,4 @@ def show_number(value: object) -> str:
 
 def rounded(value: float) -> float:
     """The number that is shown: one of 32 bits still shows the same six digits."""
-    return float(show_number(float(value)))
+    return float(f"{value:.{DIGITS}g}")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
+import orjson
 from pydantic import Field, model_validator
 
 from raysweep.documents.json_numbers import Counts
@@ -17,7 +18,7 @@ from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.frames import make_frame
 from raysweep.outcome.gate import GateOutcome
 from raysweep.outcome.ranking import Ranked, best_first, is_allowed, is_standing, ranked
-from raysweep.outcome.record import ErrorInfo, Record
+from raysweep.outcome.record import ErrorInfo, Record, without_collector
 from raysweep.outcome.showing.best import why_no_best
 from raysweep.outcome.showing.html import TOP, outcome_html, show_pairs
 from raysweep.outcome.showing.text import outcome_text, short
@@ -137,6 +138,15 @@ class SweepOutcome(Record):
             held = trials if isinstance(trials, Trials) else Trials(trials)  # by `model_copy`
             self.__dict__["trials"] = held.with_tuples(self.tuples)
         return self
+
+    def to_json(self) -> str:
+        """As JSON text on one line. Trials that are held as text stay text."""
+        with without_collector():
+            fields = self.model_dump(mode="json", exclude={"trials"})
+            held = self.trials if isinstance(self.trials, Trials) else Trials(self.trials)
+            fields["trials"] = orjson.Fragment(held.to_json())
+            names = type(self).model_fields
+            return orjson.dumps({name: fields[name] for name in names if name in fields}).decode()
 
     def __repr__(self) -> str:
         return f"<SweepOutcome {self.sweep_id}: {self.status}, {len(self.trials)} trials>"

@@ -51,7 +51,7 @@ class TrialOutcome(Record):
     """Counts from 0 in the order in which the configs were drawn."""
     state: TrialState
     config: dict[str, Any] = {}
-    scale: dict[str, int | float] = Field(default={}, exclude_if=_is_empty)
+    scale: dict[str, int | float] = Field(default_factory=dict, exclude_if=_is_empty)
     """The size at which it ran, by name; empty in a sweep without scales."""
     larger_scales: int = Field(default=0, exclude_if=_is_empty)
     """How many scales of the sweep are larger: only of the largest one is a trial the best."""
@@ -93,7 +93,7 @@ class TrialOutcome(Record):
     @property
     def is_feasible(self) -> bool:
         """Whether it satisfies all constraints."""
-        return not self.violated
+        return not self.violations or not self.violated
 
     @property
     def violation(self) -> float:

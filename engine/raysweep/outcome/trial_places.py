@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from raysweep.outcome.record import ErrorInfo
 from raysweep.outcome.trial import AttemptOutcome, TrialOutcome
@@ -20,6 +21,17 @@ def trial_with(trial: TrialOutcome, change: Change) -> TrialOutcome:
     if trial.error is not None:
         update["error"] = error_with(trial.error, change)
     return trial.model_copy(update=update) if update else trial
+
+
+def fields_with(trial: dict[str, Any], change: Change) -> dict[str, Any]:
+    """The same of a trial's JSON, which is changed in its place."""
+    if trial.get("checkpoint_uri"):
+        trial["checkpoint_uri"] = change(trial["checkpoint_uri"])
+    for holder in (trial, *trial.get("attempts", ())):
+        error = holder.get("error")
+        if error and error.get("traceback_uri"):
+            error["traceback_uri"] = change(error["traceback_uri"])
+    return trial
 
 
 def error_with(error: ErrorInfo | None, change: Change) -> ErrorInfo | None:

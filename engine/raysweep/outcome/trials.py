@@ -23,7 +23,7 @@ from raysweep.documents.json_numbers import without_names
 from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.documents.tuples import Tuples
 from raysweep.outcome.trial import TrialOutcome
-from raysweep.outcome.trial_places import trial_with
+from raysweep.outcome.trial_places import fields_with, trial_with
 from raysweep.outcome.tupled import with_tuples_in
 
 SEPARATOR: Final = b",\n"
@@ -119,6 +119,13 @@ class Trials(Sequence[TrialOutcome]):
         """The trials as JSON, separated by SEPARATOR; only of those that are packed."""
         start, end = (self._starts[0], self._starts[-1] - len(SEPARATOR)) if self._starts else (0, 0)
         return memoryview(self._data)[start:end]
+
+    def to_json(self) -> bytes:
+        """A JSON list of them. Those that are held as text are not made: only their places are changed."""
+        if self._records is not None:
+            return orjson.dumps([trial.model_dump(mode="json") for trial in self._records])
+        change = partial(to_uri, self._base)
+        return orjson.dumps([fields_with(orjson.loads(line), change) for line in self._lines()])
 
     def with_tuples(self, tuples: Tuples) -> Trials:
         """The same, with tuples in their configs."""

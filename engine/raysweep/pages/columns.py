@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from raysweep.numeric.shown import rounded
-from raysweep.runs.reading.whole_sweep import needs_64_bits, number_of
+from raysweep.runs.reading.whole_sweep import fit_32_bits, number_of
 
 MAX_LABELS: Final = 20_000
 """A column of texts tells so many apart; the rest are one, `…`."""
@@ -41,7 +41,7 @@ def numbers(values: Iterable[Any]) -> Column:
     """
     listed = list(values)
     found = [number_of(value) for value in listed]
-    if any(map(needs_64_bits, found)) or any(type(n) is int and abs(n) > _EXACT_IN_F4 for n in listed):
+    if not fit_32_bits(found) or any(type(n) is int and abs(n) > _EXACT_IN_F4 for n in listed):
         return encode(array("d", found))
     return encode(array("f", [rounded(value) for value in found]))
 

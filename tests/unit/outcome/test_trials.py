@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 import tracemalloc
 from typing import Any
 
+import orjson
 import pytest
 
 from raysweep.outcome import AttemptOutcome, ErrorInfo, SweepOutcome, TrialOutcome, Trials
@@ -119,3 +121,43 @@ def test_a_packed_trial_takes_little_more_than_its_text() -> None:
     text = len(packed.text) / 2000
     assert held / 2000 < 1.2 * text + 50
     assert most / 2000 < 1.2 * text + 100
+
+
+def test_the_json_of_an_outcome_whose_trials_are_text_is_that_of_its_trials() -> None:
+    failed = ErrorInfo(kind="user_error", type="KeyError", message="x", traceback_uri="file:///s/a/logs/1")
+    attempt = AttemptOutcome(attempt=1, started_at=1.0, end="failed", error=failed)
+    given = [
+        trial(0, checkpoint_uri="file:///s/a/checkpoints/00000/1"),
+        trial(1, math.nan, metrics={"loss": math.inf, "odd": [math.nan, "NaN"]}),
+        trial(2, None, error=failed, attempts=(attempt,), scale={"width": 8}),
+    ]
+    plain = outcome(Trials(given), tuples=[["shape", [{"tuple": [1, 2]}]]])
+    held = outcome(Trials.packed(given, "file:///s/a"), tuples=[["shape", [{"tuple": [1, 2]}]]])
+    assert orjson.loads(held.to_json()) == orjson.loads(orjson.dumps(plain.model_dump(mode="json")))
+    assert held.to_json() == plain.to_json()
+    assert SweepOutcome.from_json(held.to_json()).to_json() == held.to_json()
+
+
+def test_the_json_of_an_outcome_makes_no_trial_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = outcome(Trials.packed([trial(number) for number in range(20)], "file:///s/a"))
+    made = []
+    monkeypatch.setattr(Trials, "_made", lambda self, place: made.append(place))
+    assert len(orjson.loads(held.to_json())["trials"]) == 20
+    assert made == []
+
+
+def test_a_trial_that_is_read_copies_no_default_deeply() -> None:
+    held, called = Trials.packed([trial(number) for number in range(20)], "file:///s/a"), []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        read = list(held)
+    finally:
+        sys.setprofile(None)
+    assert len(read) == 20
+    assert "deepcopy" not in called
+    assert called.count("without_names") <= 2 * 20, "metrics and best_metrics; a score is read without it"

@@ -44,6 +44,9 @@ TOLD_EVERY: Final = 2000
 OnProgress = Callable[[str, int, int], None]
 """Told what is done, how much of it is done, and how much there is; 0: not known."""
 _NAN: Final = float("nan")
+_SMALLEST: Final = 1.2e-38
+_LARGEST: Final = 3.4e38
+"""Of the floats of 32 bits."""
 
 
 @dataclass(slots=True)
@@ -316,7 +319,7 @@ class _Collector:
             if column is None:
                 column = curve.values[key] = array("f", [_NAN]) * known
             values = [number_of(row[place]) for row in rows]
-            if column.typecode == "f" and any(map(needs_64_bits, values)):
+            if column.typecode == "f" and not fit_32_bits(values):
                 column = curve.values[key] = array("d", column)
             column.extend(values)
         if len(columns) < len(curve.values):
@@ -353,9 +356,16 @@ def number_of(value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def needs_64_bits(value: float) -> bool:
-    """Whether a float of 32 bits would be infinite, zero or coarse instead."""
-    return value != 0.0 and not 1.2e-38 < abs(value) < 3.4e38 and isfinite(value)
+def fit_32_bits(values: Sequence[float]) -> bool:
+    """Whether none of them would be infinite, zero or coarse as a float of 32 bits."""
+    # Most are positive: two calls tell. A NaN that is first fails both comparisons.
+    if not values or (min(values) > _SMALLEST and max(values) < _LARGEST):
+        return True
+    return not any(map(_needs_64_bits, values))
+
+
+def _needs_64_bits(value: float) -> bool:
+    return value != 0.0 and not _SMALLEST < abs(value) < _LARGEST and isfinite(value)
 
 
 def _reported(trial: Trial) -> tuple[int, int, int]:
