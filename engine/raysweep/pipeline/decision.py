@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from raysweep.numeric.comparison import MIN_SEEDS, Gain, Scores, mean_gain, paired_gains, unpaired_gain
 from raysweep.numeric.means import mean_of, spread_of
 from raysweep.numeric.shown import show_number
 from raysweep.outcome import Confirmed, GateOutcome
-from raysweep.pipeline.comparison import MIN_SEEDS, Gain, Scores, mean_gain, paired_gains, unpaired_gain
 from raysweep.pipeline.sentences import explain, night_of, trial_of
 from raysweep.specs.pipeline import GateSpec
 

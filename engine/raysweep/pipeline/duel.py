@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from raysweep.numeric.comparison import Gain
 from raysweep.numeric.means import mean_of
 from raysweep.numeric.shown import show_number
 from raysweep.numeric.t_ratio import EFFECT, log_t_ratio
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.outcome.false_promotions import Account, BudgetUse, Challenger, Ended, differences_of
-from raysweep.pipeline.comparison import Gain
 from raysweep.pipeline.decision import decide, gains_of
 from raysweep.pipeline.sentences import explain, explain_duel
 from raysweep.specs.pipeline import GateSpec

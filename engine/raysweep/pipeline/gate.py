@@ -37,9 +37,9 @@ from raysweep.runs.across_runs.approvals import decide_night, settle_silence
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night, Waiting
 from raysweep.runs.across_runs.releases import add_night, as_it_stands, verdict_of
 from raysweep.runs.across_runs.verdicts import keep_verdict
-from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
-from raysweep.space.priors import without_priors
+from raysweep.schedulers import TRAINING_ITERATION
 from raysweep.specs import RunRequest, SweepSpec
+from raysweep.specs.again import full_length, run_again
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.identity import key_within
 from raysweep.specs.pipeline import GateSpec, check_gate
@@ -348,51 +348,20 @@ def _why_lost(gate: GateSpec, champion: Confirmed, trials: Sequence[TrialOutcome
 def _spec(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, plan: GatePlan) -> SweepSpec:
     """The sweep that runs them again: every trial to its full end, nothing stopped early."""
     configs = [each.config for each in plan.ran]
-    limits: dict[str, Any] = dict(spec.stop.trial)
-    # The scheduler's own end of a trial; some trainables know no other.
-    limits = _full_length(spec, outcome, plan.candidates) | limits
-    breaker = spec.failure.breaker_trials
-    # Each config is judged by itself: one that fails takes the others with it only where all do.
-    failure = spec.failure.replace(
-        max_failed_fraction=None, breaker_trials=max(breaker, len(configs)) if breaker else 0
-    )
-    # Where repeats had their seeds from the config, so have these: not that of the best repeat alone.
-    seed_param = gate.seed_param or (spec.repeat.seed_param if spec.repeat is not None else None)
-    return spec.replace(
-        name=f"{spec.name}-gate",
-        search={"configs": {"configs": configs, "seeds": plan.seeds, "seed_param": seed_param}},
-        repeat=None,
-        # All have one scale: that of the best trial.
-        scale={name: configs[0][name] for name in spec.largest_scale},
-        scales=(),
-        # The configs are given: nothing is drawn.
-        param_space=without_priors(spec.param_space),
-        where=(),
-        points=(),
-        scheduler="fifo",
-        num_samples=len(configs) * plan.seeds,
-        # New seeds: others than the sweep's own.
-        seed=None,
-        warm_start=None,
-        stop={"trial": limits, "trial_time_s": spec.stop.trial_time_s, "grace_s": spec.stop.grace_s},
-        failure=failure,
-    )
-
-
-def _full_length(
-    spec: SweepSpec, outcome: SweepOutcome, candidates: tuple[Confirmed, ...]
-) -> dict[str, float]:
-    """How far the sweep's scheduler let a trial go, as a limit for each trial; empty: as far as it went."""
-    if not spec.scheduler.is_plugin:
-        scheduler = make_scheduler(spec)
-        return {} if scheduler.max_t is None else {scheduler.time_attr: scheduler.max_t}
-    # The process that prepares a gate need not have the class: its candidates' results tell the same.
     best = outcome.found_best
-    names = {candidate.trial_in(outcome.sweep_id) for candidate in candidates}
+    names = {candidate.trial_in(outcome.sweep_id) for candidate in plan.candidates}
     names |= {best.trial_id} if best is not None else set()
     reached = [trial.metrics.get(TRAINING_ITERATION) for trial in outcome.trials if trial.trial_id in names]
-    lengths = [float(length) for length in reached if isinstance(length, int | float)]
-    return {TRAINING_ITERATION: max(lengths)} if lengths else {}
+    return run_again(
+        spec,
+        configs,
+        plan.seeds,
+        name=f"{spec.name}-gate",
+        # All have one scale: that of the best trial.
+        scale={name: configs[0][name] for name in spec.largest_scale},
+        seed_param=gate.seed_param,
+        limits=full_length(spec, reached),
+    )
 
 
 def _with_scores(confirmed: Confirmed, trials: Sequence[TrialOutcome], seeds: int) -> Confirmed:

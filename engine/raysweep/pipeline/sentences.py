@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from raysweep.numeric.comparison import Gain
 from raysweep.numeric.shown import show_number
 from raysweep.outcome import Confirmed
 from raysweep.outcome.false_promotions import BudgetUse
-from raysweep.pipeline.comparison import Gain
 from raysweep.specs.pipeline import GateSpec
 
 _PLACES: Final = 10

@@ -243,9 +243,10 @@ def _from(outcome: TrainOutcome, change: Callable[[str], str]) -> TrainOutcome:
 
 
 def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    from raysweep.specs.bridge import as_asked
     from raysweep.specs.changes import differences
 
-    for each in differences(was, now):
+    for each in differences(as_asked(was), as_asked(now)):
         if _are_same(each):
             continue
         if each.field.split(".")[0] not in (*_SAFE, "storage_path"):

@@ -10,6 +10,7 @@ from raysweep.documents.base import SpecModel
 from raysweep.documents.mode import Mode
 from raysweep.documents.validation import show
 from raysweep.space.scales import show_scale
+from raysweep.specs.bridge import Bridged
 
 
 class CarriedConfig(SpecModel):
@@ -45,6 +46,8 @@ class CarriedConfig(SpecModel):
     """How many reports the completed trials made, where all made equally many."""
     curve: list[list[float]] = Field(default_factory=list)
     """By part of the steps, how much worse than its end a good trial was; with `stop.below_prediction`."""
+    bridge: Bridged | None = Field(default=None, exclude_if=lambda given: given is None)
+    """What ran at a scale between, and decided; the law is then that of its trials too."""
 
     @property
     def is_predicted(self) -> bool:
@@ -63,4 +66,5 @@ class CarriedConfig(SpecModel):
         moved = ", ".join(rows) or "all parameters stay"
         law = f"; law {self.verdict}: {'; '.join(self.reasons)}" if self.verdict else ""
         here = f"from {show_scale(self.proxy) or 'no scale'} to {show_scale(self.scale) or 'no scale'}"
-        return f"{here}: {moved}{law}"
+        bridge = f"; {self.bridge.line}" if self.bridge is not None else ""
+        return f"{here}: {moved}{law}{bridge}"

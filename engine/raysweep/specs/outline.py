@@ -19,6 +19,7 @@ from raysweep.documents.json_values import leaves
 from raysweep.search.random_then_auto import LEFT_OPEN
 from raysweep.search.spec import SearchSpec
 from raysweep.space.parsed import is_domain
+from raysweep.specs.bridge import as_asked
 from raysweep.specs.changes import Changes, Difference, is_free, is_limit, is_safe
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
@@ -36,7 +37,7 @@ Outline = Mapping[str, Any]
 
 def outline(spec: SweepSpec | TrainSpec) -> Outline:
     """The outline of a spec; equal specs have equal ones. The storage path is not part of it."""
-    fields = spec.to_dict()
+    fields = dict(as_asked(spec.to_dict()))
     fields.pop("callbacks", None)
     parts: dict[str, Any] = {
         "trainable": fields.pop("trainable", ""),

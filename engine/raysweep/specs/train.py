@@ -12,6 +12,7 @@ from pydantic import (
     model_validator,
 )
 
+from raysweep.specs.bridge import BridgeSpec
 from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.checks.train import check_train, with_scale
 from raysweep.specs.scheduled_config import ScheduledConfig
@@ -41,6 +42,7 @@ class TrainSpec(TrainFields):
             config: Mapping[str, Any] = ...,
             scale: Mapping[str, float] = ...,
             transfer: Mapping[str, str] = ...,
+            bridge: BridgeSpec | Mapping[str, Any] | None = None,
             carried: CarriedConfig | Mapping[str, Any] | None = None,
             schedule: Sequence[Mapping[str, Any] | ScheduledConfig] = ...,
             framework: str = "data_parallel",
@@ -71,7 +73,7 @@ class TrainSpec(TrainFields):
         fields.pop("trainable" if self.command is not None else "command", None)
         if self.command is None:
             fields.pop("program", None)
-        for name in ("scale", "transfer", "carried"):
+        for name in ("scale", "transfer", "bridge", "carried"):
             if not getattr(self, name):
                 fields.pop(name, None)
         return fields

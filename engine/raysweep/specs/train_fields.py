@@ -13,6 +13,7 @@ from raysweep.documents.json_values import leaves
 from raysweep.documents.tuples import marked
 from raysweep.space.parsed import is_domain
 from raysweep.space.scales import ScaleField
+from raysweep.specs.bridge import BridgeSpec
 from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
 from raysweep.specs.identity import Kind
@@ -66,6 +67,8 @@ class TrainFields(SpecDocument):
 
     A rule is such as `"rounds * scale.rows / proxy.rows"`; a law needs a sweep of several `scales`.
     """
+    bridge: BridgeSpec | None = None
+    """Runs the carried config beside others at a scale between first, and trains the best of them."""
     carried: CarriedConfig | None = None
     """How the config was carried: filled in where a sweep hands it on."""
     schedule: Schedule = ()

@@ -146,7 +146,7 @@ class Step:
         self, on_progress: OnProgress | None, num_cpus: float | None, scheduled_at: datetime | None
     ) -> Outcome:
         if self.request.run.kind == "train":
-            from raysweep.training.run import run_training
+            from raysweep.training import run_training
 
             training = cast("RunRequest[TrainSpec]", self.request)
             return run_training(training, address=self.place.address, on_progress=on_progress)

@@ -66,19 +66,16 @@ def carried_config(train: TrainSpec, outcome: SweepOutcome, best: TrialOutcome) 
     check_carried(sweep, train)
     if line := copied_line(sweep, train):
         log.warning("%s", line)
-    space = sweep.parameter_space
-    config = {name: value for name, value in best.config.items() if name not in best.scale}
-    proxy = {**_workers(sweep, config), **best.scale}
+    proxy = proxy_of(sweep, best)
     target = {**proxy, **train.full_scale}
-    found = carry(config, train.transfer, space=space, scale=target, proxy=proxy)
-    by_law = [name for name, how in train.transfer.items() if how == LAW]
+    by_law, there = laws_in(train.transfer), within(sweep, target)
+    law = law_of(sweep, outcome) if by_law else None
+    said = law.at(there) if law is not None else None
+    found = config_at(target, train.transfer, sweep, best, said)
     facts: dict[str, Any] = {}
-    if by_law:
-        law, there = law_of(sweep, outcome), {name: target[name] for name in sweep.largest_scale}
-        said = law.at(there)
-        if said.verdict == "carries":
-            found = _with_law(found, said, space, by_law)
-        facts = _facts(_scored(law, said, there, {**found, **_own(train, space)}), by_law, sweep, outcome)
+    if law is not None and said is not None:
+        whole = {**found, **_own(train, sweep.parameter_space)}
+        facts = facts_of(scored(law, said, there, whole), by_law, sweep, outcome)
         if train.stop.below_prediction is not None:
             facts |= watched_curve(sweep, outcome)
     return CarriedConfig(
@@ -91,13 +88,54 @@ def carried_config(train: TrainSpec, outcome: SweepOutcome, best: TrialOutcome) 
     )
 
 
-def _workers(sweep: SweepSpec, config: Mapping[str, Any]) -> dict[str, float]:
+def laws_in(transfer: Mapping[str, str]) -> list[str]:
+    """The parameters that are carried by the law."""
+    return [name for name, how in transfer.items() if how == LAW]
+
+
+def config_at(
+    target: Mapping[str, float],
+    transfer: Mapping[str, str],
+    sweep: SweepSpec,
+    best: TrialOutcome,
+    said: Carried | None,
+) -> dict[str, Any]:
+    """The config of a trial at another scale, by rules and, where it carries, by what the law has said.
+
+    Without the values of scales. Raises SpecError as `carry`.
+    """
+    space, config = sweep.parameter_space, copied_config(best)
+    found = carry(config, transfer, space=space, scale=target, proxy=proxy_of(sweep, best))
+    if said is None or said.verdict != "carries":
+        return found
+    paths = {".".join(path): path for path, _ in space.leaves}
+    for name in laws_in(transfer):
+        put(found, paths[name], space.value_at(said.config, paths[name]))
+    return found
+
+
+def copied_config(best: TrialOutcome) -> dict[str, Any]:
+    """The config of a trial without the values of its scale."""
+    return {name: value for name, value in best.config.items() if name not in best.scale}
+
+
+def within(sweep: SweepSpec, scale: Mapping[str, float]) -> dict[str, float]:
+    """Of a scale, the values that the sweep's scales have."""
+    return {name: scale[name] for name in sweep.largest_scale}
+
+
+def proxy_of(sweep: SweepSpec, best: TrialOutcome) -> dict[str, float]:
+    """The scale of a trial, with the number of workers as rules name it."""
+    return {**_workers(sweep), **best.scale}
+
+
+def _workers(sweep: SweepSpec) -> dict[str, float]:
     """How many workers a trial had; empty where its config says that by an expression."""
     scales = sweep.full_scales
     return {"workers": scales[0]["workers"]} if scales and "workers" in scales[0] else {}
 
 
-def _scored(law: Law, said: Carried, target: Mapping[str, float], config: Mapping[str, Any]) -> Carried:
+def scored(law: Law, said: Carried, target: Mapping[str, float], config: Mapping[str, Any]) -> Carried:
     """With the score of the config that is trained; NaN where the space does not know its values."""
     try:
         return law.scored(said, target, config)
@@ -140,7 +178,8 @@ def _better(trials: Iterable[TrialOutcome], mode: Mode) -> Iterable[TrialOutcome
     return [trial for group in of_scale.values() for trial in group[: (len(group) + 1) // 2]]
 
 
-def _facts(said: Carried, by_law: Iterable[str], sweep: SweepSpec, outcome: SweepOutcome) -> dict[str, Any]:
+def facts_of(said: Carried, by_law: Iterable[str], sweep: SweepSpec, outcome: SweepOutcome) -> dict[str, Any]:
+    """What the law has said, as fields of `CarriedConfig`."""
     return {
         "metric": outcome.metric,
         "mode": outcome.mode,
@@ -156,11 +195,3 @@ def _facts(said: Carried, by_law: Iterable[str], sweep: SweepSpec, outcome: Swee
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _with_law(config: dict[str, Any], said: Carried, space: Space, by_law: Iterable[str]) -> dict[str, Any]:
-    """The config with the law's values of these parameters."""
-    paths = {".".join(path): path for path, _ in space.leaves}
-    for name in by_law:
-        put(config, paths[name], space.value_at(said.config, paths[name]))
-    return config

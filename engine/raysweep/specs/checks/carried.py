@@ -7,6 +7,7 @@ from typing import Final
 
 from raysweep.space.domains import SampleFrom
 from raysweep.space.scales import show_scale
+from raysweep.specs.bridge import check_bridge
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
 from raysweep.transfer.rules import check_transfer, try_rules
@@ -19,13 +20,15 @@ def check_carried(sweep: SweepSpec, train: TrainSpec) -> None:
 
     Raises:
         SpecError: A parameter or a scale is not there, a law cannot be had, or a rule has no value, or none
-            inside the domain, for any of these configs.
+            inside the domain, for any of these configs; a bridge is not between the scales.
     """
     if not train.transfer:
         return
     space, scales = sweep.parameter_space, sweep.full_scales
     target = {**sweep.largest_scale, **train.full_scale}
     check_transfer(train.transfer, space, scales, target)
+    if train.bridge is not None:
+        check_bridge(train.bridge, sweep.largest_scale, target)
     has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
     if not has_functions:
         configs = [space.sample(Random(number)) for number in range(_TRIED)]

@@ -56,11 +56,25 @@ def _check_below(spec: TrainFields) -> None:
     raise Problem(problem, "add such as transfer: {lr: law}, or leave it out", ("stop", "below_prediction"))
 
 
+def _check_bridge(spec: TrainFields) -> None:
+    """See that there is something to compare, and where. Raises Problem."""
+    if spec.bridge is None:
+        return
+    if not spec.transfer and spec.carried is None:
+        problem = "requires transfer: without it there is one config, and nothing to compare"
+        raise Problem(problem, "add transfer, or leave bridge out", ("bridge",))
+    for name in spec.bridge.scale:
+        if name not in spec.scale:
+            fix = did_you_mean(name, spec.scale) if spec.scale else "add scale: {rows: 336776}"
+            raise Problem("the training has no such scale", fix, ("bridge", "scale", name))
+
+
 def check_train(spec: TrainFields) -> None:
     """See that the fields of a training fit together. Raises Problem."""
     check_command(spec)
     _check_transfer(spec)
     _check_below(spec)
+    _check_bridge(spec)
     if spec.scaling.backend is not None:
         fix = "leave it out: framework says which trainer sets the workers up"
         raise Problem("applies only to trials of a sweep", fix, ("scaling", "backend"))
