@@ -211,6 +211,7 @@ def test_a_config_is_carried_to_the_scale_of_the_training(
         "config": {"steps": 2},
         "scale": {"rows": 160},
         "transfer": {"x": "min(x * sqrt(scale.rows / proxy.rows), 5)"},
+        "bridge": {"scale": {"rows": 80}},
         "storage_path": str(tmp_path),
     }
     with DAG("d", schedule=None):
@@ -218,5 +219,13 @@ def test_a_config_is_carried_to_the_scale_of_the_training(
     result = trained.execute(context_of(trained))
     handed = promoted["best"]["config"]
     assert result["carried"]["best"] == handed
-    assert result["config"] == {"x": min(handed["x"] * 2, 5.0), "rows": 160, "steps": 2}
+    bridged = result["carried"]["bridge"]
+    assert [each["way"] for each in bridged["ran"]] == ["carried", "copied"]
+    assert bridged["ran"][1]["config"] == {**handed, "rows": 80}
+    assert bridged["won"] in ("carried", "copied")
+    x = min(handed["x"] * 2, 5.0) if bridged["won"] == "carried" else handed["x"]
+    assert result["config"] == {"x": x, "rows": 160, "steps": 2}
     assert result["carried"]["config"] == result["config"]
+    with DAG("d", schedule=None):
+        again = TrainOperator(task_id="train", spec=train, outcome=promoted, address="local")
+    assert again.execute(context_of(again)) == result, "a retry runs no bridge again"

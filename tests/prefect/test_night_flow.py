@@ -145,7 +145,8 @@ def test_a_night_carries_its_config_to_the_scale_of_the_training(
         trainable="examples.quick:steps",
         config={"steps": 2},
         scale={"rows": 160},
-        transfer={"x": "law"},
+        transfer={"x": "min(x * sqrt(scale.rows / proxy.rows), 4.999)"},
+        bridge={"scale": {"rows": 80}},
         storage_path=str(tmp_path),
     )
     night = run({"spec": spec, "train_spec": train, "key": "n1"})
@@ -153,7 +154,10 @@ def test_a_night_carries_its_config_to_the_scale_of_the_training(
     assert night.sweep.best is not None
     carried = night.train.carried
     assert carried is not None
-    assert carried.verdict == "too few"
     assert carried.best == night.sweep.best.config
-    assert night.train.config == {**night.sweep.best.config, "rows": 160, "steps": 2}
+    assert carried.bridge is not None
+    assert [(each.way, len(each.scores)) for each in carried.bridge.ran] == [("carried", 2), ("copied", 2)]
+    copied = night.sweep.best.config["x"]
+    x = min(copied * 2, 4.999) if carried.bridge.won == "carried" else copied
+    assert night.train.config == {"x": x, "rows": 160, "steps": 2}
     assert night.sweep.best.scale == {"rows": 40}
