@@ -226,6 +226,3 @@ def test_a_config_is_carried_to_the_scale_of_the_training(
     x = min(handed["x"] * 2, 5.0) if bridged["won"] == "carried" else handed["x"]
     assert result["config"] == {"x": x, "rows": 160, "steps": 2}
     assert result["carried"]["config"] == result["config"]
-    with DAG("d", schedule=None):
-        again = TrainOperator(task_id="train", spec=train, outcome=promoted, address="local")
-    assert again.execute(context_of(again)) == result, "a retry runs no bridge again"
