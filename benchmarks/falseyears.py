@@ -22,11 +22,11 @@ from statistics import fmean, median
 from typing import Any, Final
 
 import numpy as np
+from raysweep.pipeline.comparison import LEVEL, critical
 
 from benchmarks.measure import Json, target
 from raysweep.outcome import Confirmed
 from raysweep.outcome.false_promotions import Account
-from raysweep.pipeline.comparison import LEVEL, critical
 from raysweep.pipeline.duel import decide_within, duel_seeds
 from raysweep.specs.pipeline import GateSpec
 

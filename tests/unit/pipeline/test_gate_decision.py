@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.falsepos import promoted_before, promotes, rates, run
 from raysweep.errors import SpecError
+from raysweep.numeric.comparison import LEVEL, Gain, critical, paired_gains, unpaired_gain
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.pipeline import prepare_gate
-from raysweep.numeric.comparison import LEVEL, Gain, critical, paired_gains, unpaired_gain
 from raysweep.pipeline.decision import decide, measured
 from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec
