@@ -22,9 +22,9 @@ from statistics import fmean, median
 from typing import Any, Final
 
 import numpy as np
-from raysweep.pipeline.comparison import LEVEL, critical
 
 from benchmarks.measure import Json, target
+from raysweep.numeric.comparison import LEVEL, critical
 from raysweep.outcome import Confirmed
 from raysweep.outcome.false_promotions import Account
 from raysweep.pipeline.duel import decide_within, duel_seeds
