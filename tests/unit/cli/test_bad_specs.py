@@ -108,7 +108,6 @@ def space(value: Any) -> dict[str, Any]:
         ({"resources": {"cpu": 0}}, "resources", "give an amount above 0"),
         ({"scheduler": {"asha": {"max_t": 3, "grace_period": 9}}}, "scheduler.asha.grace_period", "set grace_period to 3 or less"),
         # the search space
-        ({"param_space": {}}, "param_space", "name a parameter"),
         (space({"choice": []}), "param_space.x.choice", "give at least one"),
         (space({"choice": 3}), "param_space.x.choice", "write [a, b, c]"),
         (space({"uniform": [1, 0]}), "param_space.x.uniform", "swap them: [0, 1]"),
