@@ -102,7 +102,9 @@ def test_a_sweep_is_left_with_ctrl_c_followed_and_cancelled(
     wait_for(lambda: len(lines()) >= 2, 90)
     following.send_signal(signal.SIGINT)
     out, err = following.communicate(timeout=240)
-    assert (following.returncode, out) == (3, "")
+    told = json.loads(out)["error"]
+    assert (following.returncode, told["code"], told["exit_code"]) == (3, "detached", 3)
+    assert told["next"].startswith("raysweep attach ")
     last = err.strip().splitlines()[-1]
     assert last.startswith(f"detached: {folder.sweep_id} keeps running; follow it with: raysweep attach ")
     assert f"end it with: raysweep cancel {folder.sweep_id} --address {cluster.head.address}" in last
