@@ -27,6 +27,7 @@ IMPORTS: Final = {
     "prefect": "import raysweep_prefect",
     "airflow": "import raysweep_airflow",
     "search": "import cmaes, scipy",
+    "judge": "import scipy",
     "gp": "import scipy, torch",
     "torch": "import torch",
     "xgboost": "import xgboost",
