@@ -26,7 +26,7 @@ _DRAWS: Final = 9_999
 
 
 class Comparison(Record):
-    """How much better the new model is; positive is better."""
+    """The gain of the new model; positive is better."""
 
     improvement: float
     pairs: int
@@ -40,7 +40,7 @@ class Comparison(Record):
 
     @property
     def is_sure(self) -> bool:
-        """Whether chance rarely gives such a gain."""
+        """True where chance rarely gives such a gain."""
         return self.p_value is not None and self.p_value <= LEVEL
 
 

@@ -27,7 +27,7 @@ LAST_S: Final = 300.0
 _PAUSE_S: Final = 0.1
 _REGISTER: Final = "RAY_agent_register_timeout_ms"
 _SERVER: Final = "RAY_gcs_server_port_wait_time_s"
-"""How long Ray waits for its server to say its port: 30 s by default."""
+"""The time that Ray gives its server to say its port: 30 s by default."""
 _AGENT_PORTS: Final = (
     "metrics_agent_port",
     "metrics_export_port",

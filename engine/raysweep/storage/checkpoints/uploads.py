@@ -28,7 +28,7 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 SMALL_BYTES: Final = 64 * 1024
 """Files below this are packed together, up to `CHUNK_BYTES`."""
 PARALLEL_PUTS: Final = 4
-"""How many objects of a checkpoint are put at once."""
+"""Objects of a checkpoint that are put at once."""
 _SYNCED_AT_ONCE: Final = 16
 T = TypeVar("T")
 R = TypeVar("R")
@@ -138,7 +138,7 @@ class Upload:
         return self.store.local_path(self.folder) is not None
 
     def _kept(self, data: memoryview) -> bytes | memoryview:
-        """What may be put: a request may read it still after its thread was interrupted."""
+        """The bytes to put; a copy for a request, which may read them after its thread was interrupted."""
         return data if self._is_local else bytes(data)
 
     def _put(self, key: str, data: bytes | memoryview, *, durable: bool = False) -> None:
