@@ -18,6 +18,8 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.vocabulary import events as ev
+from raysweep.worker import link
+from raysweep.worker.process.syscalls import unsent_bytes
 from tests.engine.conftest import INLINE, wait_for
 
 pytestmark = pytest.mark.ray
@@ -47,6 +49,20 @@ def test_what_a_trial_prints_is_printed(run: Run, capsys: pytest.CaptureFixture[
 
     run(train, **INLINE)
     assert "here I am" in capsys.readouterr().out
+
+
+def test_messages_of_short_trials_leave_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held back, each trial would wait for the controller's acknowledgement of its message."""
+    unsent: list[int] = []
+
+    def look(descriptor: int) -> int:
+        unsent.append(unsent_bytes(descriptor))
+        return unsent[-1]
+
+    monkeypatch.setattr(link, "unsent_bytes", look)
+    run(lambda config: {"loss": 1.0}, num_samples=100, **INLINE)
+    assert len(unsent) >= 100
+    assert sum(map(bool, unsent)) <= 10
 
 
 def test_a_failed_trial_goes_on_from_its_checkpoint(run: Run, tmp_path: Path) -> None:

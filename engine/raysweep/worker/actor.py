@@ -8,7 +8,6 @@ that) and can still be stopped, answered and given more work meanwhile.
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from typing import ClassVar, NoReturn
 
@@ -32,6 +31,7 @@ from raysweep.worker.setup import (
     say_ready,
 )
 from raysweep.worker.shell import LAST_WORDS_S, WorkerShell
+from raysweep.worker.wire import dial
 
 
 class TrialWorker:
@@ -56,9 +56,7 @@ class TrialWorker:
         if setup.hides_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         sys.path.extend(path for path in setup.sys_path if path not in sys.path)
-        sock = socket.create_connection((setup.host, setup.port), timeout=30)
-        sock.settimeout(None)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = dial(setup.host, setup.port)
         link = SocketLink(sock, Hello(token=setup.token, worker=actor_id()))
         shell = WorkerShell(link, is_forked=setup.isolation == "process", max_trials=setup.max_trials)
         link.listen(shell.take, shell.lose_link)

@@ -27,6 +27,7 @@ from raysweep.worker.runner import INTERRUPT, Trainable, describe, install_inter
 from raysweep.worker.session import Session
 from raysweep.worker.setup import WorkerSetup, as_function, close_trainable, node_id
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.wire import dial
 
 INLINE_PREFIX: Final = "inline-"
 """What such a worker is called begins with this."""
@@ -90,11 +91,10 @@ class InlineStage:
     def _connected(self, start: _Start) -> Iterator[socket.socket | None]:
         """A socket to the controller; None where the worker was dropped, or the controller is gone."""
         try:
-            sock = socket.create_connection((start.setup.host, start.setup.port), timeout=30)
+            sock = dial(start.setup.host, start.setup.port)
         except OSError:
             yield None
             return
-        sock.settimeout(None)
         with sock:
             with self._lock:
                 is_dropped = start.name in self._dropped

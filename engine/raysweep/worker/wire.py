@@ -21,6 +21,19 @@ MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _ENCODER: Final = msgspec.json.Encoder()
 
 
+def dial(host: str, port: int, timeout_s: float = 30.0) -> socket.socket:
+    """A socket to the controller. Small messages leave at once; only the connecting has a time limit.
+
+    Raises:
+        OSError: The controller cannot be reached.
+    """
+    sock = socket.create_connection((host, port), timeout=timeout_s)
+    sock.settimeout(None)
+    # Else the kernel holds a message back until the one before it is acknowledged.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
 class Decoder(Generic[T_co]):
     """Makes values of one type of the bytes that `encode` gave."""
 

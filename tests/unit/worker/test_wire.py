@@ -18,6 +18,7 @@ from raysweep.worker.wire import (
     TO_WORKER,
     Decoder,
     FrameReader,
+    dial,
     encode,
     pack,
     read_frames,
@@ -123,3 +124,9 @@ def test_a_socket_that_is_closed_here_ends_it() -> None:
     with theirs:
         ours.close()
         assert list(read_frames(ours, FROM_WORKER)) == []
+
+
+def test_a_small_message_waits_for_no_acknowledgement() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, dial(*server.getsockname()) as sock:
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.gettimeout() is None

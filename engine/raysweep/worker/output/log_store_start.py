@@ -18,7 +18,7 @@ from raysweep.messages import Hello
 from raysweep.worker.output.captured import CapturedOutput, Output
 from raysweep.worker.output.spool import HEADER, LOCK, is_locked, make_spool, spool_folder
 from raysweep.worker.process.descendants import unrelated
-from raysweep.worker.wire import pack
+from raysweep.worker.wire import dial, pack
 
 if TYPE_CHECKING:
     from raysweep.worker.setup import WorkerSetup
@@ -119,8 +119,7 @@ def _connect(setup: WorkerSetup) -> socket.socket | None:
     """The keeper's link to the controller, which so knows of it at once; None if that is gone already."""
     name = f"{KEEPER_PREFIX}{os.urandom(4).hex()}@{socket.gethostname()}"
     try:
-        sock = socket.create_connection((setup.host, setup.port), timeout=CONNECT_S)
-        sock.settimeout(None)
+        sock = dial(setup.host, setup.port, CONNECT_S)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         sock.sendall(pack([Hello(token=setup.token, worker=name)]))
     except OSError:
