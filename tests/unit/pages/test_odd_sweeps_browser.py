@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from itertools import product
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,51 +15,15 @@ from raysweep.pages import write_report
 from tests.browsers import Watched, chromium, wait_until
 from tests.sampling import sampled
 from tests.unit.pages.odd_sweeps import LOSS, ODD, once
+from tests.unit.pages.soundness import ALL_DRAWN, CASES, HIDDEN, check_sound, options
 from tests.unit.pages.sweeps import store
 
-SIZES = [(390, "dark"), (390, "light"), (1280, "dark"), (1280, "light")]
 EVERY_DAY = [
     ("long names", (390, "dark")),
     ("impossible constraint", (1280, "light")),
     ("huge", (390, "light")),
     ("hostile", (390, "dark")),
 ]
-ALL_DRAWN = """(() => {
-  const left = [...document.querySelectorAll('.plot')].filter((each) => each.dataset.drawn !== 'yes');
-  left[0]?.scrollIntoView({block: 'center'});
-  return left.length === 0;
-})()"""
-EMPTY = """() => [...document.querySelectorAll('main > section')].filter((section) => {
-  const inside = section.cloneNode(true);
-  inside.querySelector('.bar')?.remove();
-  return !inside.textContent.trim() && !inside.querySelector('canvas');
-}).map((section) => section.id)"""
-"""Panels with nothing below their title."""
-DATALESS = """() => {
-  const style = getComputedStyle(document.documentElement);
-  const greys = ['--faint', '--line'].map((name) => style.getPropertyValue(name).trim())
-    .map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
-  const isFar = (data, at) => greys.every(
-    (grey) => grey.some((each, part) => Math.abs(each - data[at + part]) > 40));
-  return [...document.querySelectorAll('.plot:not(.parallel) > canvas:first-child')].filter((canvas) => {
-    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-    let found = 0;
-    for (let at = 0; at < data.length; at += 4) found += data[at + 3] > 200 && isFar(data, at);
-    return found < 4;
-  }).map((canvas) => canvas.getAttribute('aria-label'));
-}"""
-"""Charts with nothing but axes, which are grey; so is a line of a trial that was cut."""
-HIDDEN = """() => [...document.querySelectorAll('.config dd')].filter((value) => {
-  const { width, height } = value.getBoundingClientRect();
-  return value.textContent && (width < 40 || height < 10 || height > 400);
-}).map((value) => value.textContent)"""
-"""Values of the best config that cannot be read."""
-BROKEN = """() => [...document.querySelectorAll('.tile .value')].filter((value) => {
-  const { height } = value.getBoundingClientRect();
-  return height > 1.6 * parseFloat(getComputedStyle(value).fontSize);
-}).map((value) => value.textContent)"""
-"""Numbers that go on in a second line, where the end of one reads as another one."""
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture(scope="module")
@@ -70,39 +33,25 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The URI of an odd sweep, by its name; stored once."""
+    return cache(lambda name: ODD[name](tmp_path_factory.mktemp("odd")).uri)
+
+
+@pytest.fixture(scope="module")
+def reports(odd: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The report of an odd sweep, by its name; made once."""
-    made: dict[str, Path] = {}
-
-    def report(name: str) -> Path:
-        if name not in made:
-            root = tmp_path_factory.mktemp("odd")
-            made[name] = write_report(ODD[name](root).uri, root / "a.html")
-        return made[name]
-
-    return report
+    return cache(lambda name: write_report(odd(name), tmp_path_factory.mktemp("report") / "a.html"))
 
 
-@pytest.mark.parametrize(
-    ("name", "size"), sampled(product(ODD, SIZES), lambda case: case in EVERY_DAY), ids=str
-)
+@pytest.mark.parametrize(("name", "size"), sampled(CASES, lambda case: case in EVERY_DAY), ids=str)
 def test_in_a_browser_an_odd_sweep_has_a_sound_page(
     browser: Any, reports: Any, name: str, size: tuple[int, str]
 ) -> None:
-    width, scheme = size
-    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-    watched = Watched(browser, **options)
-    page = watched.open(reports(name).as_uri())
-    wait_until(page, ALL_DRAWN)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert page.evaluate(EMPTY) == []
-    assert page.evaluate(HIDDEN) == []
-    assert page.evaluate(BROKEN) == []
-    assert not CONTROLS.search(page.inner_text("body"))
-    if name not in ("metric never reported", "failed, others cut"):
-        assert page.evaluate(DATALESS) == []
-    assert watched.problems == []
-    page.close()
+    watched = Watched(browser, **options(size))
+    watched.open(reports(name).as_uri())
+    check_sound(watched, name)
+    watched.page.close()
 
 
 @pytest.mark.parametrize("length", [36, 62, 200])
@@ -193,4 +142,17 @@ def test_in_a_browser_numbers_are_rounded_as_in_python(browser: Any, reports: An
     numbers += [place / 7 * 10.0 ** (place % 13 - 6) for place in range(1, 300)]
     shown = page.evaluate("(numbers) => numbers.map((each) => window.raysweep.number(each))", numbers)
     assert shown == [show_number(float(number)) for number in numbers]
+    page.close()
+
+
+@pytest.mark.parametrize(("name", "size"), sampled(CASES, lambda case: case in EVERY_DAY[:2]), ids=str)
+def test_in_a_browser_an_odd_sweep_is_compared_with_all_others(
+    browser: Any, odd: Any, tmp_path: Path, name: str, size: tuple[int, str]
+) -> None:
+    others = [odd(other) for other in ODD if other != name]
+    path = write_report(odd(name), tmp_path / "a.html", compare=others)
+    watched = Watched(browser, **options(size))
+    page = watched.open(path.as_uri())
+    check_sound(watched, name)
+    assert page.locator("#compare table").first.locator("tbody tr").count() == len(ODD)
     page.close()
