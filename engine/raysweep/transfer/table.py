@@ -123,7 +123,7 @@ def table_of(runs: Sequence[Run], parameters: Parameters) -> Table:
     best = np.full(len(cells), np.inf)
     np.minimum.at(best, cell, scores)
     excess = scores - best[cell]
-    unit = _unit(excess, cell, len(cells))
+    unit = _unit(excess, cell)
     return Table(
         parameters=parameters,
         runs=chosen,
@@ -155,12 +155,15 @@ def coordinates_of(
     return coordinates, tuple(places)
 
 
-def _unit(excess: Array, cell: npt.NDArray[np.int64], count: int) -> float:
-    """The median over cells of the median distance from the best; of the trials, where cells are small."""
+def _unit(excess: Array, cell: npt.NDArray[np.int64]) -> float:
+    """The median distance of a trial from the best of its cell, of cells with three trials or more.
+
+    By trial and not by cell: the few survivors of a scheduler are all near their best, and would shrink it.
+    """
     is_known = np.isfinite(excess)
-    groups = [excess[(cell == number) & is_known] for number in range(count)]
-    medians = [float(np.median(group)) for group in groups if len(group) >= 3]
-    found = float(np.median(medians)) if medians else 0.0
+    is_large = np.bincount(cell[is_known], minlength=cell.max(initial=0) + 1)[cell] >= 3
+    known = excess[is_known & is_large]
+    found = float(np.median(known)) if len(known) else 0.0
     positive = excess[is_known & (excess > 0)]
     if found <= 0 and len(positive):
         found = float(np.median(positive))
