@@ -91,6 +91,7 @@ def run(
         "trials": found,
         "checks": checks,
         "shuffled_carry": _shuffled(cells, small, goals[:1], middle, draws),
+        "edge": edges(cells, small, goals[:2], middle, max(draws // 3, 1)),
         "targets": _targets(found, middle),
     }
 
@@ -284,3 +285,45 @@ def _shuffled(
         law = fit(trials, space=space_of(cells), mode="min")
         carries += law.at({"params": goals[0][0], "tokens": goals[0][1]}).verdict == "carries"
     return round(carries / draws, 3)
+
+
+def edges(
+    cells: Mapping[Cell, Sequence[Run]],
+    small: Sequence[Cell],
+    goals: Sequence[Cell],
+    count: int,
+    draws: int,
+) -> Json:
+    """By parameter and side, of how many draws the verdict is `edge` where the space ends before the optimum.
+
+    Only runs on one side of the best runs of all cells and the target remain.
+    """
+    found = {}
+    for axis, name in enumerate(("lr", "batch")):
+        for side in (-1, 1):
+            verdicts = [
+                _cut(cells, small, goal, axis, side, count, seed) for goal in goals for seed in range(draws)
+            ]
+            label = f"{name} ends {'below' if side < 0 else 'above'} the optimum"
+            found[label] = round(verdicts.count("edge") / len(verdicts), 2)
+    return found
+
+
+def _cut(
+    cells: Mapping[Cell, Sequence[Run]],
+    small: Sequence[Cell],
+    goal: Cell,
+    axis: int,
+    side: int,
+    count: int,
+    seed: int,
+) -> str:
+    """The verdict where the space has only values below (side -1) or above (1) all optima."""
+    best = [side * min(cells[cell], key=lambda run: run[2])[axis] for cell in (*small, goal)]
+    kept = {cell: [run for run in cells[cell] if side * run[axis] > max(best)] for cell in small}
+    rng = Random(seed)
+    trials = [
+        _trial(cell, run) for cell in small for run in rng.sample(kept[cell], min(count, len(kept[cell])))
+    ]
+    space = space_of(kept) | {("batch", "lr")[axis]: space_of(cells)[("batch", "lr")[axis]]}
+    return fit(trials, space=space, mode="min").at({"params": goal[0], "tokens": goal[1]}).verdict

@@ -24,6 +24,8 @@ from raysweep.transfer.trials import read_scale, read_trials
 Verdict = Literal["carries", "edge", "does not carry", "too few"]
 EDGE: Final = 0.25
 """From this probability on that the optimum is at a bound or beyond, the verdict is `edge`."""
+STILL: Final = 0.75
+"""From this probability on that scores still improve at a bound, the verdict is `edge`."""
 FEWEST: Final = 6
 """A law requires so many trials beyond one for each scale, and two for each number beyond two."""
 
@@ -160,18 +162,22 @@ class Law:
         yield from self._too_few(point)
         yield from self._disagreements()
         for at, number in point.numbers:
-            for share, bound, side in zip(
-                point.outside(at), (0.0, 1.0), ("at or below", "at or above"), strict=True
-            ):
+            for bound, side in ((0.0, "at or below"), (1.0, "at or above")):
+                share = point.outside(at)[int(bound)]
+                value, end = point.optima[number.name], number.raw(bound)
+                values = {"optimum": value, "bound": end, "probability": share}
                 if share > EDGE and point.matters(at):
-                    value, end = point.optima[number.name], number.raw(bound)
-                    yield Reason(
-                        "edge",
-                        number.name,
-                        {"optimum": value, "bound": end, "probability": share},
+                    sentence = (
                         f"{number.name}: the optimum, {value:.3g}, is {side} the bound {end:.3g} "
-                        f"with a probability of {share:.0%}; widen its domain",
+                        f"with a probability of {share:.0%}; widen its domain"
                     )
+                    yield Reason("edge", number.name, values, sentence)
+                elif (share := point.improving(at, bound)) > STILL:
+                    sentence = (
+                        f"{number.name}: scores still improve at the bound {end:.3g} "
+                        f"with a probability of {share:.0%}; widen its domain"
+                    )
+                    yield Reason("edge", number.name, values | {"probability": share}, sentence)
 
     def _too_few(self, point: Point) -> Iterator[Reason]:
         table = self._table

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from raysweep.space.branches import LeafPath
+from raysweep.transfer.edges import improving
 from raysweep.transfer.levels import Mixture, predict_level
 from raysweep.transfer.parameters import Number
 from raysweep.transfer.surface import Array, Surface
@@ -88,6 +89,17 @@ class Point:
             return 0.0, 0.0
         normal = NormalDist(float(self.optimum[at]), max(float(self.sds[at]), 1e-9))
         return normal.cdf(MARGIN), 1.0 - normal.cdf(1.0 - MARGIN)
+
+    def improving(self, at: int, bound: float) -> float:
+        """The probability that scores improve beyond a bound; 0 where the optimum moves away from it."""
+        if not self._parameters.numbers[at].is_bounded:
+            return 0.0
+        centre = self._table.features(np.exp(self._table.centre).tolist(), self.places)
+        middle = self._surface.optimum(centre)[at]
+        moved = float(self.optimum[at] - middle)
+        if (moved if bound == 0.0 else -moved) > MARGIN + float(self.sds[at]):
+            return 0.0
+        return improving(self._table, self._surface, at, bound)
 
     def matters(self, at: int) -> bool:
         """Whether half the range of a number moves the score by more than an error."""
