@@ -16,6 +16,7 @@ EXAMPLES: list[BaseException] = [
     errors.StorageNotWritableError("storage_path", "problem", "fix"),
     errors.MetricNeverReportedError("metric", "problem", "fix"),
     errors.SampleFromError("param_space.a", LONG, "fix", {"b": 1}),
+    errors.PlanChangedError("flights-0123456789", ("spec", "code")),
     errors.SpecChangedError("flights-0123456789", tuple(f"a: {n} -> {LONG}" for n in range(9))),
     errors.SweepNotFoundError("flights-0123456789", "/data", "look elsewhere"),
     errors.LogNotFoundError("flights-0123456789", 17, 2, "there are logs of its attempts 1"),

@@ -25,6 +25,7 @@ from raysweep.cli.options import (
     NumCpus,
     Place,
     PlannedCluster,
+    PlanToken,
     ResumeCancelled,
     Settings,
     SpecFile,
@@ -99,6 +100,7 @@ def sweep(
     settings: Settings = None,
     lease: Lease = None,
     resume_cancelled: ResumeCancelled = False,
+    token: PlanToken = None,
 ) -> Task:
     """Run a sweep, or resume it.
 
@@ -107,7 +109,8 @@ def sweep(
     from raysweep.cli.commands.running.sweep import run_file
 
     job = place.job(driver, lease_s=lease, resume_cancelled=resume_cancelled, takeover=takeover)
-    return partial(run_file, spec, storage, settings or (), key, place.how(num_cpus, takeover=takeover), job)
+    how = place.how(num_cpus, takeover=takeover)
+    return partial(run_file, spec, storage, settings or (), key, how, job, token)
 
 
 @app.command()

@@ -95,6 +95,12 @@ Settings = Annotated[
         "--set", metavar="PATH=VALUE", help="Change a field of the spec: num_samples=10. Repeatable."
     ),
 ]
+PlanToken = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--plan", metavar="TOKEN", help="Run just what `plan --json` has shown: refused if it has changed."
+    ),
+]
 
 
 class SpecKind(StrEnum):

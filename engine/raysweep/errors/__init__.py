@@ -7,6 +7,7 @@
     │   ├── StorageNotWritableError       no        2
     │   ├── StorageNotSharedError         no        2       results of a job are not where they are sought
     │   ├── MetricNeverReportedError      no        2
+    │   ├── PlanChangedError              no        2       it is not what `raysweep plan` has shown
     │   ├── SampleFromError               no        2       a `sample_from` failed for one config
     │   └── SpecChangedError              no        2       the same sweep, asked for differently
     ├── SweepNotFoundError                no        2
@@ -94,6 +95,7 @@ from raysweep.errors.runs import (
 from raysweep.errors.specs import (
     InfeasibleResourcesError,
     MetricNeverReportedError,
+    PlanChangedError,
     SampleFromError,
     SpecChangedError,
     SpecError,
@@ -135,6 +137,7 @@ __all__ = [
     "LogNotFoundError",
     "MetricNeverReportedError",
     "OutsideStorageError",
+    "PlanChangedError",
     "ProgramFailedError",
     "RaysweepError",
     "SampleFromError",

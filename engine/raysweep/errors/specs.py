@@ -58,6 +58,21 @@ class SampleFromError(SpecError):
         self.config = dict(config or {})  # the values that were drawn before
 
 
+class PlanChangedError(SpecError):
+    """The sweep is not the one that was planned."""
+
+    def __init__(self, sweep_id: str, differing: tuple[str, ...]) -> None:
+        super().__init__(
+            "--plan",
+            f"{sweep_id!r} is not what was planned: another {', another '.join(differing)}",
+            "look at raysweep plan again, and run with its token",
+        )
+        self.args = (sweep_id, differing)
+        self.sweep_id = sweep_id
+        self.differing = differing
+        """`spec`, `code`, `price`, `storage path`, `name or key`."""
+
+
 class SpecChangedError(SpecError):
     """The sweep exists under this id with another spec, in a way that would mix two searches."""
 

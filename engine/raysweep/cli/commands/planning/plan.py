@@ -32,6 +32,7 @@ from raysweep.specs import Const, RunRequest, Space, SweepSpec
 from raysweep.specs.changes import Changes
 from raysweep.specs.checks.carried import copied_line
 from raysweep.specs.pipeline import PipelineSpec
+from raysweep.specs.plan_token import make_token
 from raysweep.specs.trial.shape import Shape
 from raysweep.storage.objects.opening import open_store
 from raysweep.transfer.rules import SAME
@@ -55,7 +56,8 @@ class Plan:
     `estimate`: when it would end if it began now, by `nights` earlier nights or by the time of a step.
     `policies`: where classes of the user's own come from: an entry point of a package, or an import path.
     `suggestions`: what these nights say about the spec. `scales`: of each scale its values, how many trials
-    run at it, and which part of them that is.
+    run at it, and which part of them that is. `token`: for `raysweep sweep --plan`, which runs
+    just this; empty for a pipeline.
     """
 
     sweep_id: str
@@ -85,6 +87,7 @@ class Plan:
     nights: int = 0
     suggestions: tuple[str, ...] = ()
     scales: tuple[dict[str, Any], ...] = ()
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +189,8 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
     if not is_jobs_address(address):
         # On a cluster of its own code it may be another one.
         _import_trainable(spec)
-    run = RunRequest.of(spec, key).run
+    request = RunRequest.of(spec, key)
+    run, token = request.run, make_token(request) if pipeline is None else ""
     folder = SweepFolder(open_store(spec.storage_path), run.id)
     state, differences = _state(folder, spec)
     if state == "new":
@@ -234,6 +238,7 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         nights=len(nights) if asked.step_s is None else 0,
         suggestions=suggestions(spec, nights),
         scales=_parts(spec, trials),
+        token=token,
         by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
 

@@ -23,6 +23,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
 from raysweep.runs.reading.naming.siblings import unfinished_sibling
 from raysweep.specs import RunRequest, SweepSpec
+from raysweep.specs.plan_token import check_token
 from raysweep.storage.objects.opening import open_store
 
 EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}
@@ -39,10 +40,23 @@ class How:
 
 
 def run_file(
-    path: str, storage: str | None, settings: Sequence[str], key: str | None, how: How, job: JobHow
+    path: str,
+    storage: str | None,
+    settings: Sequence[str],
+    key: str | None,
+    how: How,
+    job: JobHow,
+    token: str | None = None,
 ) -> int:
-    """Run the sweep that a file describes; returns the exit code."""
-    return run(read_spec(SweepSpec, path, settings=settings, storage=storage), key, how, job)
+    """Run the sweep that a file describes; returns the exit code.
+
+    Raises:
+        PlanChangedError: It is not the one of the plan's token.
+    """
+    spec = read_spec(SweepSpec, path, settings=settings, storage=storage)
+    if token is not None:
+        check_token(token, RunRequest.of(spec, key))
+    return run(spec, key, how, job)
 
 
 def resume(name: str, storage: str | None, how: How, job: JobHow) -> int:
