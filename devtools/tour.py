@@ -217,7 +217,7 @@ def _until_some_ended(reader: Reader, process: subprocess.Popen[bytes]) -> list[
 
 
 def _rows(trials: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = trials["trials"] if isinstance(trials, dict) else trials
+    found: list[dict[str, Any]] = trials["trials"]
     return found
 
 

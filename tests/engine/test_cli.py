@@ -199,7 +199,7 @@ def test_interrupted_killed_and_gone_on_with(
 
     def finished() -> dict[str, int]:
         """How often the trials were started that the journal knows to have ended."""
-        trials = json.loads(cli("trials", name, "--json", *at).out)
+        trials = json.loads(cli("trials", name, "--json", *at).out)["trials"]
         ended = [str(trial["number"]) for trial in trials if trial["state"] == "completed"]
         return {trial: starts(lines)[trial] for trial in ended}
 

@@ -84,7 +84,8 @@ def shown_nights(storage: Path) -> dict[str, tuple[bool, str, bool]]:
     command = [sys.executable, "-m", "raysweep.cli", "nights", "churn", "--storage", str(storage), "--json"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True)
     return {
-        each["key"]: (each["promoted"], each["judged"], each["released"]) for each in json.loads(shown.stdout)
+        each["key"]: (each["promoted"], each["judged"], each["released"])
+        for each in json.loads(shown.stdout)["nights"]
     }
 
 

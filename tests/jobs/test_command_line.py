@@ -157,7 +157,9 @@ def test_a_training_step_runs_on_the_cluster(
 
 
 def states(out: str) -> dict[str, tuple[str, str]]:
-    return {each["name"]: (each["status"], each["detail"] + each["fix"]) for each in json.loads(out)}
+    return {
+        each["name"]: (each["status"], each["detail"] + each["fix"]) for each in json.loads(out)["checks"]
+    }
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """The command line: runs, follows, inspects and cancels sweeps and training runs.
 
-Exit codes: 0 done, 1 failed, 2 bad input, 3 cancelled or interrupted. An error is one line on standard
-error.
+Exit codes: 0 done, 1 failed, 2 bad input, 3 cancelled or interrupted, 4 there with another spec, 5 still
+running; with `--json` 6, partial. An error is one line on standard error.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from raysweep.cli.options import (
     Driver,
     EarlierNights,
     Env,
+    FirstRow,
     JobsAddress,
     Key,
     Lease,
@@ -311,6 +312,7 @@ def logs(
     storage: StoredAt = None,
     address: JobsAddress = None,
     as_json: AsJson = False,
+    start: FirstRow = 0,
 ) -> Task:
     """Print what a trial wrote.
 
@@ -319,7 +321,7 @@ def logs(
     """
     from raysweep.cli.commands.logs import Wanted, show_logs
 
-    wanted = Wanted(trial=trial, attempt=attempt, is_followed=follow, is_json=as_json)
+    wanted = Wanted(trial=trial, attempt=attempt, is_followed=follow, is_json=as_json, start=start)
     return partial(show_logs, name, storage, address, wanted)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import typer
@@ -15,7 +15,11 @@ from rich.text import Text
 
 from raysweep.terminal import TextConsole
 
-PIPE_COLUMNS = 2000
+PIPE_COLUMNS: Final = 2000
+SCHEMA_VERSION: Final = 1
+"""Of the documents of `--json`: raised when a field goes, or means something else."""
+MAX_ROWS: Final = 1000
+"""A document lists so many rows; `--from` shows those after them."""
 
 
 def make_console(*, is_stderr: bool = False) -> TextConsole:
@@ -63,9 +67,29 @@ def print_facts(console: TextConsole, *facts: tuple[str, str | Text]) -> None:
             console.print(Text.assemble((head, "dim"), line), soft_wrap=True)
 
 
-def print_json(value: Any) -> None:
-    """Print plain data as indented JSON on standard output."""
-    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a document as indented JSON on standard output, with the version of its schema first."""
+    whole = {"schema_version": SCHEMA_VERSION, **document}
+    typer.echo(orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode())
+
+
+def print_encoded(document: str) -> None:
+    """Print a document that is JSON text already, on one line; else as `print_json`."""
+    typer.echo(f'{{"schema_version":{SCHEMA_VERSION},{document.removeprefix("{")}')
+
+
+def print_rows(name: str, rows: Sequence[Mapping[str, Any]], start: int = 0) -> None:
+    """Print the document of a list: `MAX_ROWS` rows from `start` on, their number, and how to go on."""
+    end = start + MAX_ROWS
+    is_truncated = end < len(rows)
+    print_json(
+        {
+            "total": len(rows),
+            "truncated": is_truncated,
+            **({"next": f"--from {end}"} if is_truncated else {}),
+            name: list(rows[start:end]),
+        }
+    )
 
 
 def clean_stdout(*, is_json: bool) -> AbstractContextManager[object]:

@@ -7,6 +7,8 @@ from typing import Final
 DONE: Final = 0
 FAILED: Final = 1
 CANCELLED: Final = 3
+PARTIAL: Final = 6
+"""With `--json`: a deadline or a budget ended the sweep early. 2, 4 and 5 come with errors."""
 
 
 class Detached(KeyboardInterrupt):

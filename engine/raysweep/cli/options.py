@@ -78,6 +78,12 @@ DriverLabels = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="JSON, and nothing else, on standard output; the rest on stderr.")
 ]
+FirstRow = Annotated[
+    int,
+    typer.Option(
+        "--from", min=0, metavar="N", help="With --json: leave out the first N rows of a long list."
+    ),
+]
 SpecFile = Annotated[str, typer.Argument(metavar="SPEC", help="A .yaml or .json file.")]
 SweepName = Annotated[
     str, typer.Argument(metavar="SWEEP", help="NAME@latest, an id, its beginning, or the folder's URI.")

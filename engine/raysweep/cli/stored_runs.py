@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from raysweep.cli.options import AsJson, ExportKind, SchemaKind, StoredAt, SweepName, Task
+from raysweep.cli.options import AsJson, ExportKind, FirstRow, SchemaKind, StoredAt, SweepName, Task
 from raysweep.cli.run_names import by_name, complete_name
 
 app = typer.Typer()
@@ -30,6 +30,7 @@ def status(
     ] = None,
     storage: StoredAt = None,
     as_json: AsJson = False,
+    start: FirstRow = 0,
     training: str | None = None,
     only: str | None = None,
 ) -> Task:
@@ -40,7 +41,7 @@ def status(
     """
     from raysweep.cli.commands import status
 
-    filters = status.Filters(name=only, states=tuple(states or ()), since=since)
+    filters = status.Filters(name=only, states=tuple(states or ()), since=since, start=start)
     if only is not None:
         return partial(status.show_named, only, storage, as_json, filters)
     if name is None:
@@ -61,6 +62,7 @@ def nights(
     ] = None,
     storage: StoredAt = None,
     as_json: AsJson = False,
+    start: FirstRow = 0,
 ) -> Task:
     """Show the nights of a name, and why one took longer.
 
@@ -70,7 +72,7 @@ def nights(
     """
     from raysweep.cli.commands.nights import show_nights
 
-    return partial(show_nights, name, storage, last if last or as_json else 20, as_json)
+    return partial(show_nights, name, storage, last if last or as_json else 20, as_json, start)
 
 
 @app.command()
@@ -124,12 +126,15 @@ def trials(
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV, with every metric and parameter.")] = False,
     as_json: AsJson = False,
+    start: FirstRow = 0,
 ) -> Task:
     """List the trials of a sweep."""
     from raysweep.cli.commands.results import View, show_trials
 
     # Every attempt is in the JSON anyway.
-    view = View(sort=sort, top=top, is_csv=as_csv, is_json=as_json, attempts=attempts, history=history)
+    view = View(
+        sort=sort, top=top, is_csv=as_csv, is_json=as_json, attempts=attempts, history=history, start=start
+    )
     return partial(show_trials, name, storage, view)
 
 
@@ -231,14 +236,16 @@ def dashboard(
 
 @app.command()
 @by_name
-def checkpoints(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
+def checkpoints(
+    name: SweepName, storage: StoredAt = None, as_json: AsJson = False, start: FirstRow = 0
+) -> Task:
     """List the checkpoints of a sweep or training, with their sizes.
 
     It says how much each was the first to store, and why it is kept.
     """
     from raysweep.cli.commands.checkpoints import show_checkpoints
 
-    return partial(show_checkpoints, name, storage, as_json)
+    return partial(show_checkpoints, name, storage, as_json, start)
 
 
 @app.command()

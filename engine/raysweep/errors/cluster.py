@@ -128,6 +128,7 @@ class WaitFailedError(RaysweepError):
     """The wait for a job failed on this side; the job continues, and the next wait finds it."""
 
     retryable: ClassVar[bool] = True
+    exit_code: ClassVar[int] = 5
 
     def __init__(self, job_id: str, problem: str) -> None:
         super().__init__(job_id, problem)

@@ -47,6 +47,7 @@ class SweepHeldError(RaysweepError):
     """Another controller that is alive holds the sweep."""
 
     retryable: ClassVar[bool] = True
+    exit_code: ClassVar[int] = 5
 
     def __init__(self, sweep_id: str, holder: Any) -> None:
         super().__init__(sweep_id, holder)

@@ -76,6 +76,8 @@ class PlanChangedError(SpecError):
 class SpecChangedError(SpecError):
     """The sweep exists under this id with another spec, in a way that would mix two searches."""
 
+    exit_code: ClassVar[int] = 4
+
     def __init__(self, sweep_id: str, diff: tuple[str, ...], fix: str = "") -> None:
         shown = " | ".join(diff[:5]) + (f" | and {len(diff) - 5} more" if len(diff) > 5 else "")
         super().__init__(

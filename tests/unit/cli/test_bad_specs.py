@@ -43,10 +43,10 @@ def listing(folder: Path) -> list[tuple[str, int]]:
 def refusal(cli: Callable[..., Any], storage: Path) -> Callable[..., str]:
     """The error line of a command that is refused; checks all that holds of each."""
 
-    def refuse(*arguments: Any) -> str:
+    def refuse(*arguments: Any, code: int = 2) -> str:
         before = listing(storage)
         ran = cli(*arguments)
-        assert ran.code == 2, ran
+        assert ran.code == code, ran
         assert ran.out == ""
         line = ran.err.rstrip("\n")
         assert line.startswith("error: "), ran.err
@@ -274,7 +274,7 @@ def test_the_key_of_a_sweep_that_ended_under_another_spec(
         )
     )
     (tmp_path / "s.json").write_text(changed(SWEEP, {"param_space": {"lr": {"loguniform": [1e-3, 1e-1]}}}))
-    assert refusal("sweep", "s.json", "--storage", storage, "--key", "k") == (
+    assert refusal("sweep", "s.json", "--storage", storage, "--key", "k", code=4) == (
         f"spec: sweep '{folder.sweep_id}' was started with another spec: "
         'param_space.lr: {"loguniform": [0.0001, 0.1]} -> {"loguniform": [0.001, 0.1]}; '
         "use another key to start a new sweep, or change the spec back"

@@ -56,7 +56,7 @@ def test_one_that_runs_is_left_alone(verb: tuple[str, ...], cli: Cli, store_swee
     stored = store_sweep()
     stored.beat(current_holder())
     ran = cli(verb[0], stored.sweep_id, *verb[1:], "--storage", stored.folder.store.url)
-    assert ran.code == 1
+    assert ran.code == 5
     assert "is held by a live controller" in ran.err
     assert stored.folder.read_spec() is not None
 
@@ -75,7 +75,7 @@ def test_removed_when_the_answer_is_yes(
     assert "interrupted, " in no.err
     assert stored.folder.read_spec() is not None
     yes = cli("rm", stored.sweep_id, "--storage", stored.folder.store.url, "--json")
-    assert json.loads(yes.out) == {"sweep_id": stored.sweep_id, "removed": True}
+    assert json.loads(yes.out) == {"schema_version": 1, "sweep_id": stored.sweep_id, "removed": True}
     assert stored.folder.read_spec() is None
 
 

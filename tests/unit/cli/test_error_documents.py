@@ -47,7 +47,7 @@ def fails(cli: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     def run(*arguments: Any) -> dict[str, Any]:
         ran = cli(*arguments, "--json")
         document = json.loads(ran.out)
-        assert set(document) == {"error"}
+        assert (set(document), document["schema_version"]) == ({"schema_version", "error"}, 1)
         found: dict[str, Any] = document["error"]
         assert found["exit_code"] == ran.code
         assert found["message"]

@@ -56,7 +56,7 @@ def test_cancel_asks_the_holder_and_waits_for_the_end(
     assert asked is not None
     assert (asked.reason, asked.by) == ("too dear", "raysweep cancel")
     again = cli("cancel", "night", "--storage", tmp_path / "store", "--json")
-    expected = {"run_id": sweep.sweep_id, "was_running": False, "status": "cancelled"}
+    expected = {"schema_version": 1, "run_id": sweep.sweep_id, "was_running": False, "status": "cancelled"}
     assert (again.code, json.loads(again.out)) == (0, expected)
 
 

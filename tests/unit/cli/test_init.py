@@ -67,7 +67,7 @@ def test_the_spec_is_valid_and_its_trainable_is_there(cli: Cli, tmp_path: Path) 
 )
 def test_the_sweep_has_the_name_of_the_folder(cli: Cli, tmp_path: Path, folder: str, name: str) -> None:
     told = json.loads(cli("init", folder, "--json").out)
-    assert told == {"folder": str(tmp_path / folder), "name": name, "files": list(FILES)}
+    assert told == {"schema_version": 1, "folder": str(tmp_path / folder), "name": name, "files": list(FILES)}
     assert SweepSpec.from_file(tmp_path / folder / "sweep.yaml").name == name
 
 

@@ -68,7 +68,7 @@ def test_without_a_trial_the_logs_are_listed(cli: Cli, stored: Any) -> None:
     assert rows[3][0] == "00002"
     assert rows[3][-1] == "unfinished"
     assert "--trial 2" in ran.out.splitlines()[-1]
-    listed = json.loads(logs(cli, stored, "--json").out)
+    listed = json.loads(logs(cli, stored, "--json").out)["logs"]
     assert [(log["trial"], log["attempt"], log["is_final"]) for log in listed] == [
         (1, 1, True),
         (1, 2, True),

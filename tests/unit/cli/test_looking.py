@@ -139,7 +139,7 @@ def test_the_list_of_sweeps(cli: Cli, store_sweep: Store, gone_holder: Holder) -
     assert rows[unread.sweep_id][1:3] == ["damaged", "0"]
     assert "outcome.json" in " ".join(rows[unread.sweep_id])
 
-    listed = {row["sweep_id"]: row for row in json.loads(cli("status", "--json", *at(running)).out)}
+    listed = {row["sweep_id"]: row for row in json.loads(cli("status", "--json", *at(running)).out)["nights"]}
     assert listed[crashed.sweep_id]["status"] == "interrupted"
     assert listed[ended.sweep_id]["best_score"] == 2.0
 
@@ -201,7 +201,7 @@ def test_an_empty_list(cli: Cli, tmp_path: Any) -> None:
     ran = cli("status", "--storage", tmp_path / "nothing")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == f"no sweeps at {tmp_path / 'nothing'}\n"
-    assert json.loads(cli("status", "--json", "--storage", tmp_path / "nothing").out) == []
+    assert json.loads(cli("status", "--json", "--storage", tmp_path / "nothing").out)["nights"] == []
 
 
 # -- best and trials ----------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_attempts(cli: Cli, store_sweep: Store) -> None:
 
 def test_trials_as_json(cli: Cli, store_sweep: Store) -> None:
     stored = store_sweep()
-    trials = json.loads(cli("trials", stored.sweep_id, "--json", *at(stored)).out)
+    trials = json.loads(cli("trials", stored.sweep_id, "--json", *at(stored)).out)["trials"]
     assert [trial["state"] for trial in trials] == ["completed", "failed", "running", "pending"]
     assert trials[1]["attempts"][0]["error"]["message"] == "'rate'\nsecond line"
 
@@ -332,7 +332,7 @@ def test_the_checkpoints_of_a_training_are_listed_and_pulled(cli: Cli, tmp_path:
 
     ran = cli("checkpoints", folder.run_id, "--storage", folder.store.url, "--json")
     assert ran.code == 0
-    kept = json.loads(ran.out)
+    kept = json.loads(ran.out)["checkpoints"]
     assert [(each["new_bytes"], each["needed_by"]) for each in kept] == [
         (100_000, ["the one before"]),
         (1, ["the newest"]),

@@ -150,7 +150,7 @@ def test_a_night_is_one_row_of_status(cli: Cli, nights: Nights) -> None:
         night, "completed", "3/3", "0.732", "promoted", "completed", "24 h", "2026-11-24"
     ]  # fmt: skip
     assert "not promoted" in second
-    [row, _] = json.loads(cli("status", "--json", "--storage", nights.url).out)
+    [row, _] = json.loads(cli("status", "--json", "--storage", nights.url).out)["nights"]
     assert (row["name"], row["key"], row["gate"]["promoted"]) == ("churn", "2026-11-24", True)
     assert (row["gate"]["why"], row["training"]["status"]) == (PROMOTED, "completed")
 
@@ -162,7 +162,7 @@ def test_the_list_is_filtered_by_name_state_and_age(cli: Cli, nights: Nights) ->
     def listed(*flags: str) -> set[str]:
         ran = cli("status", *flags, "--json", "--storage", nights.url)
         assert ran.code == 0, ran.err
-        return {row["sweep_id"] for row in json.loads(ran.out)}
+        return {row["sweep_id"] for row in json.loads(ran.out)["nights"]}
 
     assert listed() == {old, new, other, open_one.sweep_id}
     assert listed("--name", "churn") == {old, new, open_one.sweep_id}
@@ -255,7 +255,7 @@ def test_only_the_newest_nights_are_shown(cli: Cli, nights: Nights) -> None:
         nights.add(f"night {day:02d}", days_ago=30 - day)
     shown = cli("nights", "churn", "--storage", nights.url).out
     assert "5 more nights: --last 25" in shown
-    assert len(json.loads(cli("nights", "churn", "--json", "--storage", nights.url).out)) == 25
+    assert len(json.loads(cli("nights", "churn", "--json", "--storage", nights.url).out)["nights"]) == 25
     assert len(cli("nights", "churn", "--last", "3", "--storage", nights.url).out.splitlines()) == 1 + 3 + 2
 
 
@@ -264,7 +264,7 @@ def test_nights_show_how_good_the_predictions_were(cli: Cli, nights: Nights) -> 
     for day, got in enumerate((0.752, 0.7, None)):
         nights.add(f"night {day}", days_ago=9 - day, trains=True, predicted={**law, "got": got})
     nights.add("night 3", days_ago=1, trains=True)
-    rows = json.loads(cli("nights", "churn", "--json", "--storage", nights.url).out)
+    rows = json.loads(cli("nights", "churn", "--json", "--storage", nights.url).out)["nights"]
     found = [row["predicted"] for row in rows]
     assert found[0] is None
     assert [each["is_inside"] for each in found[1:]] == [None, False, True]

@@ -37,7 +37,7 @@ def test_the_table_once(cli: Cli, store_sweep: Store, tmp_path: Path) -> None:
     assert first.split()[:7] == [running.sweep_id, "running", "2/4", "1", "1", "loss", "5"]
     assert second.split()[1] == "cancelled"
     assert cli("top", tmp_path / "store").out.split()[:3] == head.split()[:3], "without a terminal too"
-    rows = json.loads(cli("top", tmp_path / "store", "--json").out)
+    rows = json.loads(cli("top", tmp_path / "store", "--json").out)["runs"]
     assert [(row["name"], row["ended"], row["is_running"]) for row in rows] == [
         ("runs", 2, True), ("ended", 4, False),
     ]  # fmt: skip

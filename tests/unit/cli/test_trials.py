@@ -47,7 +47,7 @@ def ids(ran: Any) -> list[str]:
 def test_sorted_and_cut(cli: Cli, store_sweep: Store, arguments: list[str], found: list[str]) -> None:
     stored = store_sweep()
     assert ids(cli("trials", stored.sweep_id, *at(stored), *arguments)) == found
-    listed = json.loads(cli("trials", stored.sweep_id, *at(stored), *arguments, "--json").out)
+    listed = json.loads(cli("trials", stored.sweep_id, *at(stored), *arguments, "--json").out)["trials"]
     assert [trial["trial_id"] for trial in listed] == found
 
 
@@ -74,7 +74,7 @@ def test_every_report_as_csv_and_as_json(cli: Cli, store_sweep: Store) -> None:
     seen = [(row["trial_id"], row["attempt"], row["iteration"], row["loss"]) for row in rows]
     assert seen == [("00000", "1", "1", "5.0"), ("00002", "1", "1", "3.0"), ("00002", "1", "2", "2.0")]
     assert list(rows[0]) == ["trial_id", "number", "attempt", "iteration", "at", "overrun", "loss"]
-    as_json = json.loads(cli("trials", stored.sweep_id, *at(stored), "--history", "--json").out)
+    as_json = json.loads(cli("trials", stored.sweep_id, *at(stored), "--history", "--json").out)["reports"]
     assert [row["loss"] for row in as_json] == [5.0, 3.0, 2.0]
     lines = cli("trials", stored.sweep_id, *at(stored), "--history").out.splitlines()
     assert [line.split() for line in lines[1:]][-1] == ["00002", "1", "2", "2"]

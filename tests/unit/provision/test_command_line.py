@@ -69,7 +69,7 @@ def test_clusters_that_are_left_over_are_listed_and_removed(
     assert f"{name_of('old-1')}  old-1  left over, nothing has waited for it" in shown
     assert f"{name_of('new-1')}  new-1  coming up" in shown
     assert run(["clusters", address, "--remove", "--json"]) == 0
-    rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["clusters"]
     assert {row["run_id"]: row["removed"] for row in rows} == {"old-1": True, "new-1": False}
     assert kube.alive == [name_of("new-1")]
 

@@ -83,7 +83,7 @@ def test_the_kept_checkpoints_are_listed(cli: Cli, ended: Stored) -> None:
     _, first, second = share(ended, "00000")
     ran = cli("checkpoints", ended.path, "--json")
     assert (ran.code, ran.err) == (0, "")
-    rows = {(row["trial_id"], row["number"]): row for row in json.loads(ran.out)}
+    rows = {(row["trial_id"], row["number"]): row for row in json.loads(ran.out)["checkpoints"]}
     assert len(rows) == 6
     old, new = rows["00000", first], rows["00000", second]
     assert (old["size_bytes"], old["new_bytes"]) == (170_000, 170_000)

@@ -174,7 +174,7 @@ def test_nothing_is_pruned_while_a_controller_lives(cli: Cli, unfinished: Stored
     alive(unfinished)
     files = unfinished.files()
     ran = cli("verify", unfinished.path, "--prune")
-    assert ran.code == 1
+    assert ran.code == 5
     assert "is held by a live controller" in ran.err
     assert unfinished.files() == files
     assert "a controller runs it" in cli("verify", unfinished.path).out

@@ -10,7 +10,7 @@ from threading import Lock
 from rich.text import Text
 
 from raysweep.cli.bars import progress_bar
-from raysweep.cli.consoles import make_console, print_facts, print_json
+from raysweep.cli.consoles import make_console, print_facts, print_json, print_rows
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import DEFAULT_STORAGE, command, open_sweep, read_sweep
 from raysweep.cli.tables import Listing
@@ -37,7 +37,7 @@ from raysweep.verify import prune, verify_sweep
 from raysweep.verify.report import Finding
 
 
-def show_checkpoints(name: str, storage: str | None, is_json: bool) -> int:
+def show_checkpoints(name: str, storage: str | None, is_json: bool, start: int = 0) -> int:
     """List the checkpoints that a sweep keeps, or a training run."""
     try:
         status, reader = read_sweep(name, storage)
@@ -45,13 +45,13 @@ def show_checkpoints(name: str, storage: str | None, is_json: bool) -> int:
         training = find_training(name, storage)
         if training is None:
             raise
-        return _list(training.run_id, "score", list_trained(training), is_json)
-    return _list(status.run_id, status.metric, reader.checkpoints(), is_json)
+        return _list(training.run_id, "score", list_trained(training), is_json, start)
+    return _list(status.run_id, status.metric, reader.checkpoints(), is_json, start)
 
 
-def _list(run_id: str, metric: str, kept: Sequence[StoredCheckpoint], is_json: bool) -> int:
+def _list(run_id: str, metric: str, kept: Sequence[StoredCheckpoint], is_json: bool, start: int) -> int:
     if is_json:
-        print_json([asdict(each) for each in kept])
+        print_rows("checkpoints", [asdict(each) for each in kept], start)
         return DONE
     console = make_console()
     if not kept:

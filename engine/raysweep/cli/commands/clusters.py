@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from raysweep.cli.consoles import make_console, print_json
+from raysweep.cli.consoles import make_console, print_rows
 from raysweep.cli.exit_codes import DONE
 from raysweep.errors import SpecError
 from raysweep.jobs.sync import run_sync
@@ -28,7 +28,7 @@ def show(manifest: str, *, is_removing: bool, is_json: bool) -> int:
     found = sorted(run_sync(lambda: find_leaked(night)), key=lambda each: each.name)
     removed = {each.name for each in found if is_removing and each.why and _remove(night, each)}
     if is_json:
-        print_json([{**asdict(each), "removed": each.name in removed} for each in found])
+        print_rows("clusters", [{**asdict(each), "removed": each.name in removed} for each in found])
         return DONE
     console = make_console()
     for each in found:

@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.text import Text
 
-from raysweep.cli.consoles import make_console, print_json
+from raysweep.cli.consoles import make_console, print_rows
 from raysweep.cli.exit_codes import DONE, FAILED
 from raysweep.cli.job_messages import JobHow
 from raysweep.cli.spec_files import read_spec
@@ -36,7 +36,7 @@ def show_checks(
         spec = read_spec(SweepSpec, path, storage=storage)
     checks = run_sync(lambda: examine(address, spec, options=job.options))
     if is_json:
-        print_json([asdict(check) for check in checks])
+        print_rows("checks", [asdict(check) for check in checks])
     else:
         _show(checks)
     return FAILED if any(check.status == "failed" for check in checks) else DONE

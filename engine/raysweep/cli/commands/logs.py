@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from raysweep.cli.consoles import make_console, print_json
+from raysweep.cli.consoles import make_console, print_rows
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import command, open_sweep
 from raysweep.cli.tables import Listing
@@ -29,6 +29,7 @@ class Wanted:
     attempt: int | None
     is_followed: bool
     is_json: bool
+    start: int = 0
 
 
 def show_logs(name: str, storage: str | None, address: str | None, wanted: Wanted) -> int:
@@ -51,7 +52,7 @@ def _show(folder: SweepFolder, wanted: Wanted) -> int:
     if wanted.trial is None:
         if wanted.is_followed:
             raise SpecError("--follow", "there is no --trial", "give --trial N, or the --address of its job")
-        return _show_list(folder, is_json=wanted.is_json)
+        return _show_list(folder, wanted)
     if wanted.is_followed:
         return _follow(folder, wanted.trial, wanted.attempt)
     log = find_log(folder, wanted.trial, wanted.attempt)
@@ -64,10 +65,11 @@ def _show(folder: SweepFolder, wanted: Wanted) -> int:
     return DONE
 
 
-def _show_list(folder: SweepFolder, *, is_json: bool) -> int:
+def _show_list(folder: SweepFolder, wanted: Wanted) -> int:
     logs = list_logs(folder)
-    if is_json:
-        print_json(
+    if wanted.is_json:
+        print_rows(
+            "logs",
             [
                 {
                     "trial": log.trial,
@@ -78,7 +80,8 @@ def _show_list(folder: SweepFolder, *, is_json: bool) -> int:
                     "uri": folder.uri_of(log.name),
                 }
                 for log in logs
-            ]
+            ],
+            wanted.start,
         )
         return DONE
     console = make_console()

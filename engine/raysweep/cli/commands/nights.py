@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from raysweep.cli.commands.status import show_gate
-from raysweep.cli.consoles import make_console, print_facts, print_json
+from raysweep.cli.consoles import make_console, print_facts, print_rows
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import command
 from raysweep.cli.tables import Listing
@@ -24,7 +24,7 @@ from raysweep.runs.reading.nights import Night, nights_at, why_longer
 from raysweep.specs.identity import slug
 
 
-def show_nights(name: str, storage: str | None, last: int | None, is_json: bool) -> int:
+def show_nights(name: str, storage: str | None, last: int | None, is_json: bool, start: int = 0) -> int:
     """List the nights of a name, the newest first, with the verdict of each and why one took longer.
 
     Raises:
@@ -42,7 +42,7 @@ def show_nights(name: str, storage: str | None, last: int | None, is_json: bool)
         raise SweepNotFoundError(reference.name, store.url, fix)
     shown = [(night, why_longer(night, found[place + 1 :])) for place, night in enumerate(found[:last])]
     if is_json:
-        print_json([_row(night, why) for night, why in shown])
+        print_rows("nights", [_row(night, why) for night, why in shown], start)
         return DONE
     records, damaged = read_records(store, found[0].run.name)
     lines = [(each.champion, each.account) for each in records if each.champion is not None]

@@ -11,7 +11,7 @@ import orjson
 import typer
 from rich.text import Text
 
-from raysweep.cli.consoles import make_console, print_facts, print_json
+from raysweep.cli.consoles import SCHEMA_VERSION, make_console, print_facts, print_json, print_rows
 from raysweep.cli.error_documents import print_document
 from raysweep.cli.exit_codes import DONE, FAILED, say_error
 from raysweep.cli.lookup import command, open_sweep, read_sweep
@@ -74,6 +74,7 @@ class View:
     is_json: bool = False
     attempts: bool = False
     history: bool = False
+    start: int = 0
 
 
 def show_trials(name: str, storage: str | None, view: View) -> int:
@@ -94,7 +95,7 @@ def show_trials(name: str, storage: str | None, view: View) -> int:
     else:
         trials = select(reader.trials(), view.sort, view.top, metric=status.metric, mode=status.mode)
     if view.is_json:
-        print_json([trial.model_dump(mode="json") for trial in trials])
+        print_rows("trials", [trial.model_dump(mode="json") for trial in trials], view.start)
     elif view.is_csv:
         rows = [trial_row(trial) | {"error": trial.problem or None} for trial in trials]
         write_csv(sys.stdout, rows, column_names(rows or [NO_TRIAL]), times=TRIAL_TIMES)
@@ -185,12 +186,14 @@ def _show_history(name: str, storage: str | None, view: View) -> int:
 
 
 def _print_json_rows(rows: Iterable[dict[str, Any]]) -> None:
-    """A JSON array, a line for each row: there may be more than memory holds."""
-    before = "["
+    """A document with a line for each row: there may be more than memory holds."""
+    head = f'{{"schema_version":{SCHEMA_VERSION},"reports":['
+    typer.echo(head, nl=False)
+    before = ""
     for row in rows:
         typer.echo(before + "\n" + orjson.dumps(with_names(row)).decode(), nl=False)
         before = ","
-    typer.echo("[]" if before == "[" else "\n]")
+    typer.echo("\n]}" if before else "]}")
 
 
 def _list_trials(status: Standing, trials: Sequence[TrialOutcome]) -> None:

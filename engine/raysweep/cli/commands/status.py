@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import compress
 from typing import Any, Final, get_args
 
-from raysweep.cli.consoles import make_console, print_facts, print_json
+from raysweep.cli.consoles import make_console, print_facts, print_json, print_rows
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.lookup import DEFAULT_STORAGE, read_sweep
 from raysweep.cli.sweep_summary import NOTES, print_status, report_of
@@ -42,6 +42,7 @@ class Filters:
     name: str | None = None
     states: Sequence[str] = ()
     since: str | None = None
+    start: int = 0
 
     def __post_init__(self) -> None:
         for state in self.states:
@@ -118,7 +119,7 @@ def show_list(storage: str | None, is_json: bool, filters: Filters) -> int:
     store, now = open_store(storage or DEFAULT_STORAGE), time.time()
     found = [night for night in nights_at(store, filters.name) if filters.pass_night(night, now)]
     if is_json:
-        print_json([_row(night) for night in found])
+        print_rows("nights", [_row(night) for night in found], filters.start)
         return DONE
     console = make_console()
     if not found:

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from raysweep.cli.consoles import make_console, print_json
+from raysweep.cli.consoles import make_console, print_rows
 from raysweep.cli.error_documents import print_document
 from raysweep.cli.exit_codes import DONE, FAILED, say_error
 from raysweep.cli.lookup import DEFAULT_STORAGE
@@ -59,7 +59,7 @@ def _show_once(watch: StorageWatch, console: TextConsole, is_json: bool) -> int:
             print_document("storage", watch.problem, FAILED)
         return say_error(watch.problem, FAILED)
     if is_json:
-        print_json([_as_json(row) for row in rows])
+        print_rows("runs", [_as_json(row) for row in rows])
         return DONE
     listing, now = Listing(_COLUMNS, ("last event",)), time.time()
     for row in rows:

@@ -309,13 +309,13 @@ def test_the_list_says_what_pins(cli: Cli, sweeps: list[Stored]) -> None:
     train_from(store, old.uri(0))
     rows = {
         (row["trial_id"], row["number"]): row
-        for row in json.loads(cli("checkpoints", old.path, "--json").out)
+        for row in json.loads(cli("checkpoints", old.path, "--json").out)["checkpoints"]
     }
     best = rows["00000", state.trials[0].checkpoint.number]
     assert best["needed_by"] == ["the newest"]
     assert best["pinned_by"] == ["the champion of 'night'", "training train-0123456789 starts from it"]
     assert "pinned: the champion of 'night'" in " ".join(cli("checkpoints", old.path).out.split())
-    running_rows = json.loads(cli("checkpoints", unfinished.path, "--json").out)
+    running_rows = json.loads(cli("checkpoints", unfinished.path, "--json").out)["checkpoints"]
     pins = [pin for row in running_rows for pin in row["pinned_by"]]
     assert pins == ["trial 2 is running, and continues from it"]
 
@@ -359,7 +359,11 @@ def test_a_pinned_checkpoint_that_its_sweep_has_let_go_of_is_no_orphan(
     assert not verify_sweep(old.folder).orphans
     assert json.loads(cli("gc", old.path, "--json").out)["freed_bytes"] == 0
     checkpoints.verify(uri)
-    (row,) = [row for row in json.loads(cli("checkpoints", old.path, "--json").out) if row["uri"] == uri]
+    (row,) = [
+        row
+        for row in json.loads(cli("checkpoints", old.path, "--json").out)["checkpoints"]
+        if row["uri"] == uri
+    ]
     assert (row["iteration"], row["needed_by"], row["pinned_by"]) == (None, [], ["the champion of 'night'"])
     crown(store, old.uri(0), "another-0123456789")
     crown(store, old.uri(0), "third-0123456789")

@@ -75,7 +75,9 @@ def faces(nights: Nights, ids: dict[str, str], cli: Callable[..., Any]) -> dict[
     def told(*arguments: str) -> Any:
         ran = cli(*arguments, "--json")
         assert ran.code == 0, ran.err
-        return json.loads(ran.out)
+        document = json.loads(ran.out)
+        del document["schema_version"]
+        return next((document[name] for name in ("nights", "runs") if name in document), document)
 
     found: dict[str, Any] = {
         "status": told("status", *at),

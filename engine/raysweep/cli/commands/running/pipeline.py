@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import typer
-
 from raysweep.cli.commands.running.sweep import How
-from raysweep.cli.consoles import clean_stdout, make_console
+from raysweep.cli.consoles import clean_stdout, make_console, print_encoded
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.job_messages import JobHow, has_jobs_api
 from raysweep.cli.spec_files import read_pipeline
@@ -58,7 +56,7 @@ def run(asked: Asked, how: How, job: JobHow) -> int:
     if night.registered:
         told.print(night.registered, soft_wrap=True)
     if how.is_json:
-        typer.echo(night.to_json())
+        print_encoded(night.to_json())
     return DONE
 
 

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import typer
-
-from raysweep.cli.consoles import clean_stdout, make_console
-from raysweep.cli.exit_codes import CANCELLED, DONE, FAILED
+from raysweep.cli.consoles import clean_stdout, make_console, print_encoded
+from raysweep.cli.exit_codes import CANCELLED, DONE, FAILED, PARTIAL
 from raysweep.cli.job_messages import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
 from raysweep.cli.spec_files import read_spec
@@ -109,5 +107,5 @@ def show_outcome(outcome: SweepOutcome, *, is_json: bool) -> int:
     """Show what came out; returns the exit code."""
     print_status(make_console(is_stderr=is_json), status_of_outcome(outcome, now=time.time()))
     if is_json:
-        typer.echo(outcome.to_json())
-    return EXIT_CODES.get(outcome.status, DONE)
+        print_encoded(outcome.to_json())
+    return EXIT_CODES.get(outcome.status, PARTIAL if is_json and outcome.is_partial else DONE)

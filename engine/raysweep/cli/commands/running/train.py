@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import typer
 from rich.text import Text
 
-from raysweep.cli.consoles import clean_stdout, make_console, print_facts
+from raysweep.cli.consoles import clean_stdout, make_console, print_encoded, print_facts
 from raysweep.cli.exit_codes import DONE, say_error
 from raysweep.cli.job_messages import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
@@ -73,7 +72,7 @@ def run(asked: TrainOptions, *, key: str | None, address: str | None, is_json: b
     except TrainingFailedError as error:
         if not is_json:
             raise
-        typer.echo(error.outcome.to_json())
+        print_encoded(error.outcome.to_json())
         return say_error(str(error), error.exit_code)
     return show_outcome(outcome, is_json=is_json)
 
@@ -82,7 +81,7 @@ def show_outcome(outcome: TrainOutcome, *, is_json: bool) -> int:
     """Show what came out; returns the exit code."""
     _summarise(outcome, is_json=is_json)
     if is_json:
-        typer.echo(outcome.to_json())
+        print_encoded(outcome.to_json())
     return DONE
 
 
