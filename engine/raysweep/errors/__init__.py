@@ -9,10 +9,10 @@
     │   ├── MetricNeverReportedError      no        2
     │   ├── PlanChangedError              no        2       it is not what `raysweep plan` has shown
     │   ├── SampleFromError               no        2       a `sample_from` failed for one config
-    │   └── SpecChangedError              no        2       the same sweep, asked for differently
+    │   └── SpecChangedError              no        4       the same sweep, asked for differently
     ├── SweepNotFoundError                no        2
     ├── LogNotFoundError                  no        2       no log of this trial or attempt is stored
-    ├── SweepHeldError                    yes       1       another live controller has the sweep
+    ├── SweepHeldError                    yes       5       another live controller has the sweep
     ├── ChampionKeptError                 no        1       it holds the checkpoint of a champion: it stays
     ├── GateOutdatedError                 yes       1       its sweep has continued while the gate ran
     ├── FencedError                       no        1       a newer controller has the sweep
@@ -40,7 +40,7 @@
     ├── ProgramFailedError                no        1       the program of a command ended with an error
     ├── JobStoppedError                   no        3       a person stopped the job; it has no outcome
     ├── JobFailedError                    no        1       the job's driver ended without an outcome
-    ├── WaitFailedError                   yes       1       the wait for a job failed; the job continues
+    ├── WaitFailedError                   yes       5       the wait for a job failed; the job continues
     ├── SweepFailedError                  no        1
     ├── TrainingFailedError               no        1
     └── SweepInterrupted (KeyboardInterrupt)  no    3       Ctrl-C; the sweep can be resumed

@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 
 from raysweep.cli import consoles
+from raysweep.cli.commands.running.sweep import show_outcome
 from raysweep.cli.consoles import SCHEMA_VERSION
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.specs.approval import ApprovalSpec
@@ -154,3 +155,16 @@ def test_a_long_list_is_cut_and_says_how_to_go_on(
     assert (rest["total"], rest["truncated"], "next" in rest) == (4, False, False)
     numbers = [trial["number"] for document in (first, rest) for trial in document["trials"]]
     assert numbers == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("completed", 0), ("deadline", 6), ("budget", 6), ("failed", 1)]
+)
+def test_programs_are_told_that_a_sweep_is_partial(
+    store_sweep: Callable[..., Stored], capsys: pytest.CaptureFixture[str], status: str, code: int
+) -> None:
+    """People are not: a night that its deadline ends is a good night."""
+    outcome = store_sweep().end().model_copy(update={"status": status})
+    assert show_outcome(outcome, is_json=True) == code
+    assert json.loads(capsys.readouterr().out)["status"] == status
+    assert show_outcome(outcome, is_json=False) == (0 if code == 6 else code)
