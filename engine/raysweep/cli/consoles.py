@@ -79,7 +79,7 @@ def print_encoded(document: str) -> None:
 
 
 def print_rows(name: str, rows: Sequence[Mapping[str, Any]], start: int = 0) -> None:
-    """Print the document of a list: `MAX_ROWS` rows from `start` on, their number, and the option that shows more."""
+    """Print a list: `MAX_ROWS` rows from `start` on, their number, and the option that shows more."""
     end = start + MAX_ROWS
     is_truncated = end < len(rows)
     print_json(
