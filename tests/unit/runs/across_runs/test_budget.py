@@ -307,10 +307,8 @@ def test_the_list_says_what_pins(cli: Cli, sweeps: list[Stored]) -> None:
     store, state = old.folder.store, old.state
     crown(store, old.uri(0), old.folder.sweep_id)
     train_from(store, old.uri(0))
-    rows = {
-        (row["trial_id"], row["number"]): row
-        for row in json.loads(cli("checkpoints", old.path, "--json").out)["checkpoints"]
-    }
+    listed = json.loads(cli("checkpoints", old.path, "--json").out)["checkpoints"]
+    rows = {(row["trial_id"], row["number"]): row for row in listed}
     best = rows["00000", state.trials[0].checkpoint.number]
     assert best["needed_by"] == ["the newest"]
     assert best["pinned_by"] == ["the champion of 'night'", "training train-0123456789 starts from it"]
@@ -359,11 +357,8 @@ def test_a_pinned_checkpoint_that_its_sweep_has_let_go_of_is_no_orphan(
     assert not verify_sweep(old.folder).orphans
     assert json.loads(cli("gc", old.path, "--json").out)["freed_bytes"] == 0
     checkpoints.verify(uri)
-    (row,) = [
-        row
-        for row in json.loads(cli("checkpoints", old.path, "--json").out)["checkpoints"]
-        if row["uri"] == uri
-    ]
+    rows = json.loads(cli("checkpoints", old.path, "--json").out)["checkpoints"]
+    (row,) = [row for row in rows if row["uri"] == uri]
     assert (row["iteration"], row["needed_by"], row["pinned_by"]) == (None, [], ["the champion of 'night'"])
     crown(store, old.uri(0), "another-0123456789")
     crown(store, old.uri(0), "third-0123456789")
