@@ -34,6 +34,7 @@ IMPORTS: Final = {
     "tensorflow": "import tensorflow",
     "wandb": "import wandb",
     "otel": "from opentelemetry.proto.trace.v1 import trace_pb2",
+    "mcp": "import raysweep.mcp_server.server",
     "examples": "import lightgbm, pandas",
 }
 """What has to work in an environment with each extra; an extra that is not here is not checked."""

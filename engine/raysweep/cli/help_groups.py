@@ -30,7 +30,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Champions": ("approve", "evidence", "rollback", "register"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
     "Storage and clusters": ("checkpoints", "pull", "verify", "gc", "rm", "clusters"),
-    "In programs, of specs": ("emit", "schema"),
+    "In programs, of specs": ("emit", "schema", "mcp"),
 }
 OTHER: Final = "More"
 COMPLETION: Final = "_RAYSWEEP_COMPLETE"
@@ -73,6 +73,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "rm": "raysweep rm churn@2026-11-25",
     "emit": "raysweep emit loss=0.3 step=2",
     "schema": "raysweep schema pipeline",
+    "mcp": "raysweep mcp --storage s3://bucket/sweeps",
 }
 
 

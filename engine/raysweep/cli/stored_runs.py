@@ -235,6 +235,22 @@ def dashboard(
 
 
 @app.command()
+def mcp(
+    storage: StoredAt = None,
+    allow_approve: Annotated[
+        bool, typer.Option("--allow-approve", help="Let agents approve and reject candidates.")
+    ] = False,
+) -> Task:
+    """Serve these commands to agents as MCP tools.
+
+    It speaks over standard input and output, and knows one storage path.
+    """
+    from raysweep.cli.commands.mcp import serve
+
+    return partial(serve, storage, allows_approval=allow_approve)
+
+
+@app.command()
 @by_name
 def checkpoints(
     name: SweepName, storage: StoredAt = None, as_json: AsJson = False, start: FirstRow = 0

@@ -21,7 +21,7 @@ _DIGITS: Final = 10
 
 
 def make_token(request: RunRequest[SweepSpec]) -> str:
-    """`plan1.0123456789.…`: five digests, those of `PARTS`.
+    """`plan1.flights-0123456789.…`: the id of the run, and a digest of each other part.
 
     The code is that of the trainable itself, as in `code_digest_of`: what it calls is not covered.
     """
@@ -30,8 +30,13 @@ def make_token(request: RunRequest[SweepSpec]) -> str:
     # What a cluster has made of gpu_memory; prices are a part of their own.
     fields["resources"].pop("gpu_part", None)
     price = (fields.get("stop") or {}).pop("cost_per_hour", None) or {}
-    parts = (request.run.id, fields, code_digest_of(request.spec), price, storage)
-    return ".".join((_HEAD, *(digest_of(part)[:_DIGITS] for part in parts)))
+    parts = (fields, code_digest_of(request.spec), price, storage)
+    return ".".join((_HEAD, request.run.id, *(digest_of(part)[:_DIGITS] for part in parts)))
+
+
+def planned_run(token: str) -> str:
+    """The id of the run that was planned. Raises: SpecError, it is no token."""
+    return _split(token)[1]
 
 
 def check_token(token: str, request: RunRequest[SweepSpec]) -> None:
@@ -41,9 +46,14 @@ def check_token(token: str, request: RunRequest[SweepSpec]) -> None:
         SpecError: It is no token.
         PlanChangedError: Something differs; names each part that does.
     """
-    planned, now = token.strip().split("."), make_token(request).split(".")
-    if len(planned) != len(now) or planned[0] != _HEAD:
-        raise SpecError("--plan", f"{token!r} is not a token", "take `token` of raysweep plan SPEC --json")
+    planned, now = _split(token), _split(make_token(request))
     differing = [name for name, was, new in zip(PARTS, planned[1:], now[1:], strict=True) if was != new]
     if differing:
         raise PlanChangedError(request.run.id, tuple(differing))
+
+
+def _split(token: str) -> list[str]:
+    parts = token.strip().split(".")
+    if len(parts) != 1 + len(PARTS) or parts[0] != _HEAD:
+        raise SpecError("--plan", f"{token!r} is not a token", "take `token` of raysweep plan SPEC --json")
+    return parts
