@@ -19,6 +19,7 @@ from raysweep.runs.across_runs.champions import ChampionRecord, Line, read_champ
 from raysweep.runs.across_runs.releases import roll_back
 from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import INLINE
+from tests.unit.delivery.servers import Receiver
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")]
 
@@ -38,7 +39,9 @@ def data(tmp_path: Path) -> Path:
 def run_night(ray_cluster: RayConnection, storage: Path, data: Path) -> Night:
     """Runs a night of a pipeline with a judge."""
 
-    def run(key: str, gain: float, *, judge: Any = None, train: Any = None, **more: Any) -> PipelineOutcome:
+    def run(
+        key: str, gain: float, *, judge: Any = None, train: Any = None, sweep: Any = None, **more: Any
+    ) -> PipelineOutcome:
         spec = {
             "sweep": {
                 "name": "churn",
@@ -48,6 +51,7 @@ def run_night(ray_cluster: RayConnection, storage: Path, data: Path) -> Night:
                 "mode": "max",
                 "storage_path": str(storage),
                 **INLINE,
+                **(sweep or {}),
             },
             "gate": {"confirm_top_k": 1, "seeds": 2},
             "train": {
@@ -134,6 +138,22 @@ def test_only_a_model_that_passed_is_released(run_night: Night, storage: Path) -
     assert shown_nights(storage)["n5"] == (True, "passed", False)
     assert released_night(storage) == "n2"
     assert standing(storage).released == model
+
+
+def test_webhooks_hear_of_a_model_once_it_is_released(run_night: Night, storage: Path) -> None:
+    receiver = Receiver()
+    with receiver.running():
+        told = {"callbacks": [{"webhook": {"url": receiver.url, "on": ["promoted"]}}]}
+        run_night("n1", 0.001, sweep=told, judge={"at_least": 0.75})
+        assert receiver.messages == []
+        passed = run_night("n2", 0.002, sweep=told)
+        assert run_night("n2", 0.002, sweep=told).judgement == passed.judgement
+    assert passed.judgement is not None
+    (message,) = receiver.messages
+    assert (message["id"], message["text"]) == (
+        f"judge.{passed.judgement.judge_id}",
+        passed.judgement.why,
+    )
 
 
 @pytest.mark.slow

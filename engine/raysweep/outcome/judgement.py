@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from pydantic import Field
+
 from raysweep.documents.json_numbers import Number
+from raysweep.outcome.predicted import Predicted
 from raysweep.outcome.record import Record
+from raysweep.specs.carried import CarriedConfig
 
 Verdict = Literal["passed", "failed", "undecided"]
 Reason = Literal[
@@ -52,6 +56,10 @@ class JudgedModel(Record):
     """The sweep that its config comes from."""
     key: str = ""
     """The key of that sweep: the night."""
+    carried: CarriedConfig | None = Field(default=None, exclude_if=lambda given: given is None)
+    """How its config came from that of the sweep's trial; None: it was trained as it was."""
+    predicted: Predicted | None = Field(default=None, exclude_if=lambda given: given is None)
+    """The score that a law predicted of its training, beside the one that came."""
 
 
 class SliceFigures(Record):

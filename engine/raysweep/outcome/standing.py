@@ -15,12 +15,13 @@ from raysweep.errors import one_line
 from raysweep.outcome.curve import Dot
 from raysweep.outcome.estimate import Estimate
 from raysweep.outcome.gate import GateOutcome
+from raysweep.outcome.predicted import Predicted
 from raysweep.outcome.progress import Holder, HolderState, RunningTrial, SweepProgress
 from raysweep.outcome.ranking import is_allowed
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.showing.best import show_rule, why_no_best
 from raysweep.outcome.sweep import show_infeasible
-from raysweep.outcome.train import Predicted, TrainOutcome
+from raysweep.outcome.train import TrainOutcome
 from raysweep.outcome.trial import TrialOutcome
 from raysweep.outcome.usage import Usage
 

@@ -1,4 +1,4 @@
-"""Tells the webhooks of a sweep that a gate has promoted its best config."""
+"""Tells the webhooks of a sweep that its best config is champion, by its gate or by its judge."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ PAUSE_S: Final = 1.0
 log = logging.getLogger("raysweep")
 
 
-def announce(spec: SweepSpec, outcome: SweepOutcome, verdict: GateOutcome) -> None:
-    """Call `on_promoted` where the verdict promotes; log a warning for each callback that got no message.
+def announce_verdict(spec: SweepSpec, outcome: SweepOutcome, verdict: GateOutcome) -> None:
+    """As `announce`, where a gate promotes. A candidate that waits for approval is not announced."""
+    if verdict.promoted and verdict.approval is None:
+        announce(spec, outcome, Promoted(id=f"gate.{verdict.gate_id}", at=verdict.at, why=verdict.why))
+
+
+def announce(spec: SweepSpec, outcome: SweepOutcome, event: Promoted) -> None:
+    """Call `on_promoted`; log a warning for each callback that got no message.
 
     It runs before the verdict is stored: a process that dies in between sends the message again, with the
-    same id. A callback that fails changes no verdict. A candidate that waits for approval is not announced.
+    same id. A callback that fails changes no verdict.
     """
-    if not verdict.promoted or verdict.approval is not None:
-        return
     setup = CallbackSetup(
         sweep_id=outcome.sweep_id,
         name=spec.name,
@@ -34,7 +38,6 @@ def announce(spec: SweepSpec, outcome: SweepOutcome, verdict: GateOutcome) -> No
         tags=spec.tags,
         begun_at=outcome.started_at or 0.0,
     )
-    event = Promoted(id=f"gate.{verdict.gate_id}", at=verdict.at, why=verdict.why)
     for callback in spec.callbacks:
         options = callback.options
         if isinstance(options, CallbackOptions) and options.hears_of_promotions:

@@ -21,7 +21,7 @@ from raysweep.documents.validation import Problem
 from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
 from raysweep.jobs.options import JobOptions
 from raysweep.outcome import Approval, Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
-from raysweep.pipeline.announcement import announce
+from raysweep.pipeline.announcement import announce_verdict
 from raysweep.pipeline.decision import decide, measured, seeds_needed
 from raysweep.pipeline.duel import decide_within, with_outlook
 from raysweep.pipeline.facts import facts_of
@@ -321,7 +321,7 @@ def settle(
     # Where an earlier run of this gate came as far as the history, that is what was decided.
     verdict = verdict_of(store, line, outcome.sweep_id, plan.gate_id) or decided[-1]
     if not is_judged:
-        announce(spec, outcome, as_it_stands(store, line, outcome.sweep_id, verdict))
+        announce_verdict(spec, outcome, as_it_stands(store, line, outcome.sweep_id, verdict))
     kept = keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict)
     return as_it_stands(store, line, outcome.sweep_id, kept)
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from raysweep.documents.digest import digest_of
 from raysweep.errors import RaysweepError, SpecError, StorageUnavailableError, SweepFailedError, one_line
+from raysweep.hooks.events import Promoted
 from raysweep.jobs.options import JobOptions
 from raysweep.judge.comparison import check_scipy
 from raysweep.judge.figures import Figures, decode_figures
@@ -26,6 +27,7 @@ from raysweep.judge.verdict import decide, refuse
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome
 from raysweep.outcome.gate import show_time
 from raysweep.outcome.judgement import JudgedModel, Judgement, Reason
+from raysweep.pipeline.announcement import announce
 from raysweep.pipeline.approval import POLL_S, approve_command
 from raysweep.pipeline.night_end import night_end
 from raysweep.pipeline.registering import find_record
@@ -61,6 +63,7 @@ def run_judge(
     job: JobOptions | None = None,
     approval: ApprovalSpec | None = None,
     ends_at: datetime | None = None,
+    sweep: SweepSpec | None = None,
 ) -> Judgement:
     """Judge the model of a night's training, and release it if it passes.
 
@@ -71,13 +74,15 @@ def run_judge(
         address, on_progress, num_cpus, job: As in `run_sweep`, for the sweep that evaluates the models.
         approval: What passes is released once it is approved (`raysweep approve`). Default: at once.
         ends_at: When the night ends: a judgement that runs still then releases nothing.
+        sweep: The sweep's spec, whose webhooks hear of a release. Default: none does; the stored spec has
+            their addresses masked.
 
     Raises:
         SpecError: Sweep, gate and training do not belong together, or the gate expected no judgement.
         SweepFailedError: The evaluation was cancelled: the next run continues it.
         RaysweepError: As `run_sweep`.
     """
-    run = prepare_judge(judge, given, trained, approval=approval, ends_at=ends_at)
+    run = prepare_judge(judge, given, trained, approval=approval, ends_at=ends_at, sweep=sweep)
     if run.verdict is not None:
         return run.verdict
     asked = run.request
@@ -146,6 +151,8 @@ class JudgeRun:
     """The champion whose model is `against`."""
     approval: ApprovalSpec | None = None
     ends_at: datetime | None = None
+    sweep: SweepSpec | None = None
+    """The sweep's spec, whose webhooks hear of a release."""
     verdict: Judgement | None = None
     """None: run `request`, and `settle` by what it gave."""
 
@@ -253,11 +260,22 @@ class JudgeRun:
             night = record.night(self.night.sweep_id, self.night.gate)
             if night is None or _is_final(night, self.judge_id):
                 return None
-            return self._event(judgement, record)
+            event = self._event(judgement, record)
+            if event.judgement.is_passed and event.waiting is None and not told:
+                told.append(event.judgement)
+                self._announce(event.judgement)
+            return event
 
+        told: list[Judgement] = []
         record = change_line(self.store, self.line, judged).record
         night = record.night(self.night.sweep_id, self.night.gate)
         return (night.judgement if night is not None else None) or judgement
+
+    def _announce(self, judgement: Judgement) -> None:
+        """Tell the sweep's webhooks that its model is released: before that is written, with one id."""
+        if self.sweep is not None:
+            event = Promoted(id=f"judge.{self.judge_id}", at=judgement.at, why=judgement.why)
+            announce(self.sweep, self.outcome, event)
 
     def _event(self, judgement: Judgement, record: ChampionRecord) -> ModelJudged:
         champion = record.champion_beside(self.night.sweep_id)
@@ -287,6 +305,7 @@ def prepare_judge(
     *,
     approval: ApprovalSpec | None = None,
     ends_at: datetime | None = None,
+    sweep: SweepSpec | None = None,
 ) -> JudgeRun:
     """The judgement behind a training: for those who run it as a job and do not wait.
 
@@ -314,6 +333,7 @@ def prepare_judge(
         champion=_identity(champion),
         approval=approval,
         ends_at=min(ends, default=None),
+        sweep=sweep,
     )
     if _is_final(night, run.judge_id):
         return replace(run, verdict=night.judgement)
@@ -377,12 +397,13 @@ def _check_source(training: TrainOutcome, outcome: SweepOutcome, candidate: Cham
 
 def _model_of(training: TrainOutcome, outcome: SweepOutcome) -> JudgedModel:
     fields = {"run_id": training.run_id, "sweep_id": outcome.sweep_id, "key": outcome.key}
+    how = {"carried": training.carried, "predicted": training.predicted}
     uri = training.model_uri or ""
     try:
         digest = digest_of_model(uri) if uri else ""
     except RaysweepError:
         digest = ""
-    return JudgedModel(uri=uri, digest=digest, **fields)
+    return JudgedModel(uri=uri, digest=digest, **fields, **how)
 
 
 def _released(record: ChampionRecord, champion: Champion | None) -> JudgedModel | None:

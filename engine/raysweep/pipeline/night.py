@@ -125,7 +125,9 @@ class _Rest:
         self.trained, self.late = _train(spec, outcome, self._key, ends_at, place)
         if spec.judge is not None and self.trained is not None:
             more: dict[str, Any] = {"approval": spec.judge_approval, "ends_at": ends_at}
-            self.judgement = run_judge(spec.judge, outcome, self.trained, **place, **watch, **more)
+            self.judgement = run_judge(
+                spec.judge, outcome, self.trained, sweep=spec.sweep, **place, **watch, **more
+            )
 
 
 def _train(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from raysweep.outcome.train import Predicted
+from raysweep.outcome.predicted import Predicted
 from raysweep.specs import TrainSpec
 from raysweep.specs.carried import CarriedConfig
 from raysweep.transfer.trials import as_float

@@ -16,7 +16,7 @@ from raysweep.outcome import (
     TrialOutcome,
     Usage,
 )
-from raysweep.outcome.train import Predicted
+from raysweep.outcome.predicted import Predicted
 from raysweep.runs.across_runs.verdicts import keep_verdict
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.training import RunFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from raysweep.outcome import TrainOutcome
-from raysweep.outcome.train import Predicted
+from raysweep.outcome.predicted import Predicted
 from raysweep.pages.evidence import evidence_page
 from raysweep.runs.across_runs.evidence import read_chain
 from raysweep.runs.across_runs.records import release_id

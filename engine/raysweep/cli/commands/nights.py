@@ -15,8 +15,8 @@ from raysweep.cli.tables import Listing
 from raysweep.errors import SweepNotFoundError
 from raysweep.numeric.shown import show_number
 from raysweep.outcome import GateOutcome
+from raysweep.outcome.predicted import Predicted
 from raysweep.outcome.showing.formatting import show_column
-from raysweep.outcome.train import Predicted
 from raysweep.pages.evidence import show_budget
 from raysweep.runs.across_runs.champions import Champion, read_records
 from raysweep.runs.reading.naming.references import read_reference

@@ -229,7 +229,13 @@ class _Standing:
         self._add_night(self._nights[night.sweep_id, night.gate].model_copy(update={"has_released": True}))
         champion, judged = night.to_judge.model_copy(update={"at": at}), night.judgement.model
         release = release_id(champion.line, champion.sweep_id, at)
-        self._models[release] = Model(source=judged.uri, run_id=judged.run_id, digest=judged.digest)
+        self._models[release] = Model(
+            source=judged.uri,
+            run_id=judged.run_id,
+            carried=judged.carried,
+            predicted=judged.predicted,
+            digest=judged.digest,
+        )
         self._promote(champion)
 
     def _promote(self, champion: Champion) -> None:

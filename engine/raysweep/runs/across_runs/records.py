@@ -17,7 +17,7 @@ from raysweep.documents.json_numbers import Number
 from raysweep.outcome import Decision, GateOutcome, Record, Undone, Usage
 from raysweep.outcome.false_promotions import Account, BudgetUse
 from raysweep.outcome.judgement import Judgement
-from raysweep.outcome.train import Predicted
+from raysweep.outcome.predicted import Predicted
 from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.identity import file_name
 

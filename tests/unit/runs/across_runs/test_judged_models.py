@@ -12,6 +12,7 @@ from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.judge.model import digest_of_model
 from raysweep.outcome import Decision
 from raysweep.outcome.judgement import JudgedModel, Judgement
+from raysweep.outcome.predicted import Predicted
 from raysweep.pages.evidence import evidence_page
 from raysweep.runs.across_runs.approvals import decide_night
 from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night, Waiting, read_champion
@@ -21,6 +22,7 @@ from raysweep.runs.across_runs.line_journal import LineJournal, change_line
 from raysweep.runs.across_runs.pins import find_pins
 from raysweep.runs.across_runs.registrations import sync
 from raysweep.runs.across_runs.releases import add_night, roll_back
+from raysweep.specs.carried import CarriedConfig
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 from tests.unit.runs.across_runs.nights import LINE, forge
@@ -29,6 +31,13 @@ from tests.unit.runs.across_runs.nights import LINE, forge
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return open_store(tmp_path)
+
+
+HOW: Any = {
+    "carried": CarriedConfig(proxy={"rows": 10.0}, scale={"rows": 20.0}),
+    "predicted": Predicted(metric="auc", mode="max", score=0.75, low=0.74, high=0.76, got=0.752),
+}
+"""How a config was carried, and what was predicted of its training."""
 
 
 def promote(store: Store, night: str, mean: float, *, uri: str | None = None) -> None:
@@ -55,7 +64,7 @@ def judge(store: Store, night: str, verdict: Any, *, waits: bool = False) -> Cha
     folder = Path(store.url, f"train-{night}", "model")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.json").write_text(night)
-    model = JudgedModel(uri=str(folder), digest=digest_of_model(str(folder)), run_id=f"train-{night}")
+    model = JudgedModel(uri=str(folder), digest=digest_of_model(str(folder)), run_id=f"train-{night}", **HOW)
     judgement = Judgement(
         verdict=verdict, reasons=("better",), why="so", metric="auc", mode="max", model=model, at=50.0
     )
@@ -183,3 +192,10 @@ def test_a_registry_gets_no_model_whose_files_changed(store: Store) -> None:
     assert synced is not None
     assert "changed since they were judged: their digest is" in synced.pending
     assert synced.version == ""
+
+
+def test_a_released_model_says_how_its_config_was_carried_and_what_was_predicted(store: Store) -> None:
+    promote(store, "n1", 0.5)
+    model = judge(store, "n1", "passed").released
+    assert model is not None
+    assert {"carried": model.carried, "predicted": model.predicted} == HOW

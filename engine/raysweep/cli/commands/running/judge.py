@@ -67,6 +67,7 @@ def _judge(spec: PipelineSpec, key: str, how: How, job: JobHow, table: LiveTable
         job=job.options if has_jobs_api(how.address, job) else None,
         approval=spec.judge_approval,
         ends_at=night_end(spec.deadline, outcome),
+        sweep=spec.sweep,
     )
     register_night(spec, outcome, trained)
     return judgement

@@ -131,7 +131,14 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
         trained = ended.raise_for_status() if isinstance(ended, TrainOutcome) else None
     judgement, released = None, None
     if spec.judge is not None and trained is not None:
-        judge = prepare_judge(spec.judge, outcome, trained, approval=spec.judge_approval, ends_at=ends_at)
+        judge = prepare_judge(
+            spec.judge,
+            outcome,
+            trained,
+            approval=spec.judge_approval,
+            ends_at=ends_at,
+            sweep=spec.sweep,
+        )
         judgement = judge.verdict
         if judgement is None:
             again = _submitted(judge.request, there, how, job)
