@@ -95,7 +95,9 @@ def test_a_kill_before_the_verdict_was_stored_and_a_rollback(
         prepared.settle(again)
     monkeypatch.undo()
     told: list[bool] = []
-    monkeypatch.setattr(gates, "announce_verdict", lambda _spec, _outcome, verdict: told.append(verdict.promoted))
+    monkeypatch.setattr(
+        gates, "announce_verdict", lambda _spec, _outcome, verdict: told.append(verdict.promoted)
+    )
     roll_back(store, LINE)
     verdict = prepare_gate(spec, outcome, GATE).settle(again)
     assert (verdict.promoted, told) == (False, [False])
