@@ -27,7 +27,7 @@ ROUNDS_PER_REPORT = 6
 REPORTS_PER_CHECKPOINT = 3
 """Every rung of the scheduler (3, 9, 27) has a checkpoint."""
 ROUNDS = REPORTS * ROUNDS_PER_REPORT
-"""Trees of a whole trial, and of the full run: the number that the sweep found its parameters for."""
+"""Trees of a whole trial. The full run grows more, by the rule in `train.yaml`."""
 SAMPLE_ROWS = 80_000
 """Training flights of one trial; all validation flights judge it."""
 SAMPLE_SEED = 2013
@@ -47,8 +47,9 @@ _FIXED = {
 
 
 def train(config: Mapping[str, Any]) -> None:
-    """One trial. `config` holds LightGBM parameters, and if wanted `rows` (default `SAMPLE_ROWS`) and
-    `sample_seed`, which chooses them: the gate's seeds are other samples. `origin` is one airport of three.
+    """One trial. `config` holds LightGBM parameters, and if wanted `rows` (default `SAMPLE_ROWS`), `rounds`
+    (default `ROUNDS`) and `sample_seed`, which chooses the rows: the gate's seeds are other samples. `origin`
+    is one airport of three.
 
     Reports `{"auc": area under the ROC curve, on the validation days, "step": boosting rounds}`.
     """
@@ -56,7 +57,7 @@ def train(config: Mapping[str, Any]) -> None:
 
     params = dict(config)
     limit, seed = params.pop("rows", SAMPLE_ROWS), params.pop("sample_seed", SAMPLE_SEED)
-    origin = params.pop("origin", None)
+    origin, rounds = params.pop("origin", None), params.pop("rounds", ROUNDS)
     flights = load()
     train_set, valid_set = _datasets(
         flights.rows(TRAIN, limit=limit, seed=seed, origin=origin),
@@ -64,7 +65,7 @@ def train(config: Mapping[str, Any]) -> None:
         _FIXED | params,
     )
     done = _model_of(rs.get_checkpoint())
-    for booster in _boost(_FIXED | params, train_set, valid_set, done, ROUNDS_PER_REPORT, ROUNDS):
+    for booster in _boost(_FIXED | params, train_set, valid_set, done, ROUNDS_PER_REPORT, rounds):
         step = booster.current_iteration()
         metrics = {"auc": _auc(booster), "step": step}
         if (step // ROUNDS_PER_REPORT) % REPORTS_PER_CHECKPOINT == 0:
@@ -88,7 +89,7 @@ def train_full(config: Mapping[str, Any]) -> None:
     params = dict(config)
     rounds = params.pop("rounds", ROUNDS)
     params.pop("sample_seed", None)
-    params.pop("rows", None)  # the sample size of the sweep does not bind the full run
+    params.pop("rows", None)  # the scale of the run: all flights
     origin = params.pop("origin", None)
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()

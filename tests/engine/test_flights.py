@@ -36,7 +36,8 @@ def write_spec(folder: Path) -> Path:
         "search": {"tpe": {"n_startup_trials": 3}},
         "storage_path": str(folder / "sweeps"),
     }
-    spec["param_space"] |= {"rows": 20_000, "log": str(folder / "starts")}
+    spec["param_space"]["log"] = str(folder / "starts")
+    spec["scale"] = {"rows": 20_000}
     path = folder / "flights.yaml"
     path.write_text(yaml.safe_dump(spec))
     (folder / "starts").touch()

@@ -17,6 +17,9 @@ lightgbm = pytest.importorskip("lightgbm")
 import raysweep as rs  # noqa: E402
 from examples import flights  # noqa: E402
 from examples.flights import data as flights_data  # noqa: E402
+from raysweep.specs.checks.carried import check_carried  # noqa: E402
+from raysweep.specs.pipeline import PipelineSpec  # noqa: E402
+from raysweep.transfer.rules import carry  # noqa: E402
 
 CONFIG = {"learning_rate": 0.1, "num_leaves": 15, "min_child_samples": 20, "cat_smooth": 5.0, "rows": 3000}
 
@@ -163,3 +166,19 @@ def test_an_interrupted_trial_reports_what_an_undisturbed_one_does(
     assert broken.reports[11:] == whole.reports[9:]
     assert whole.last is not None
     assert (broken.last / "model.txt").read_bytes() == (whole.last / "model.txt").read_bytes()
+
+
+def test_the_full_run_carries_what_grew_in_the_measurements(table: flights_data.Flights) -> None:
+    night = PipelineSpec.from_file(Path(__file__).parents[2] / "examples/flights/night.yaml")
+    assert night.train is not None
+    check_carried(night.sweep, night.train)
+    assert night.sweep.largest_scale == {"rows": flights.SAMPLE_ROWS}
+    assert night.train.scale == {"rows": len(table.rows(flights_data.TRAIN, flights_data.VALID)[0])}
+    found = carry(
+        {"rounds": flights.ROUNDS, "min_child_samples": 100},
+        night.train.transfer,
+        space=night.sweep.parameter_space,
+        scale=night.train.scale,
+        proxy=night.sweep.largest_scale,
+    )
+    assert found == {"rounds": 294, "min_child_samples": 181}
