@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from raysweep.cli.options import AsJson, ExportKind, FirstRow, SchemaKind, StoredAt, SweepName, Task
-from raysweep.cli.run_names import by_name, complete_name
+from raysweep.cli.run_names import by_name, complete_name, complete_sweep
 
 app = typer.Typer()
 
@@ -136,6 +136,42 @@ def trials(
         sort=sort, top=top, is_csv=as_csv, is_json=as_json, attempts=attempts, history=history, start=start
     )
     return partial(show_trials, name, storage, view)
+
+
+@app.command()
+def compare(
+    base: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASE",
+            help="A sweep, as elsewhere; SWEEP#3: the config of its trial 3.",
+            autocompletion=complete_sweep,
+        ),
+    ],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="The same, of the change.", autocompletion=complete_sweep)
+    ],
+    by: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--by", metavar="PARAM", help="A seed or fold. Repeatable. Default: the seed_param of the specs."
+        ),
+    ] = None,
+    level: Annotated[
+        float,
+        typer.Option(min=0.0001, max=0.5, help="How often a change without effect may be called better."),
+    ] = 0.095,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Compare two sweeps or configs: better, worse or undecided.
+
+    Trials with the same seed or fold are paired, and tested as a gate does. It says how many more seeds would
+    decide it.
+    """
+    from raysweep.cli.commands.compare import run
+
+    return partial(run, base, new, by or (), level, storage, is_json=as_json)
 
 
 @app.command()

@@ -82,6 +82,7 @@ def make_server(storage: str, *, allows_approval: bool = False) -> MCPServer:
         tools.status,
         tools.best,
         tools.trials,
+        tools.compare,
         tools.report,
         tools.evidence,
         tools.plan,
@@ -126,6 +127,18 @@ class _Tools:
     ) -> Result:
         """List the trials of a sweep with configs, metrics and errors; best first with `sort` its metric."""
         return self._table("trials", "trials", sweep, first=first, limit=limit, sort=sort)
+
+    def compare(
+        self,
+        base: Sweep,
+        new: Sweep,
+        by: Annotated[
+            list[str], Field(default_factory=list, description="Parameters that are a seed or a fold")
+        ],
+    ) -> Result:
+        """Compare two sweeps, paired by seed: better, worse or undecided; how many more seeds decide it."""
+        found = self._run("compare", base, new, flags=[f"--by={name}" for name in by])
+        return _answer(found)
 
     def report(self, sweep: Sweep) -> Result:
         """Report a sweep in one document: how it stands, and its best trials."""

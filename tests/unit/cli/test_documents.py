@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "nights": "nights night",
     "best": "best {scored}",
     "sweep": "sweep done.json --key k",
+    "compare": "compare {scored} {scored}",
     "attach": "attach {ended}",
     "trials": "trials {sweep}",
     "trials --history": "trials {sweep} --history",

@@ -41,7 +41,8 @@ def f(config):
 def test_each_tool_says_what_it_takes_and_whether_it_changes_anything() -> None:
     tools = {tool.name: tool for tool in in_client(make_server("/nowhere"), lambda c: c.list_tools()).tools}
     assert set(tools) == {
-        "nights", "status", "best", "trials", "report", "evidence", "plan", "apply", "stop", "approve",
+        "nights", "status", "best", "trials", "report", "compare", "evidence", "plan", "apply", "stop",
+        "approve",
     }  # fmt: skip
     changing = {name for name, tool in tools.items() if not tool.annotations.read_only_hint}
     assert changing == {"apply", "stop", "approve"}
@@ -70,6 +71,8 @@ def test_a_sweep_is_looked_at(ask: Ask, tmp_path: Path) -> None:
     page = ask("trials", sweep=outcome.sweep_id, sort="auc", limit=3)
     assert page["document"]["trials"][0]["score"] == outcome.best.score
     assert page["next"] == {"first": 3}
+    beside = ask("compare", base=outcome.sweep_id, new="night@latest#3")["document"]
+    assert (beside["verdict"], beside["new"]["configs"]) == ("undecided", 1)
     report = ask("report", sweep=outcome.sweep_id)["document"]
     assert report["status"]["status"] == outcome.status
     assert report["best_trials"]["trials"][0]["score"] == outcome.best.score
