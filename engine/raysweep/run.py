@@ -203,7 +203,7 @@ def run_training(
     """Train one config on Ray Train workers, and return how it ended.
 
     With the same name and key: a run that ended well is returned at once, without Ray; one that crashed or
-    failed continues from its newest checkpoint.
+    failed continues from its newest checkpoint; one that a live process runs is followed to its end.
 
     Args:
         spec: A TrainSpec, a mapping, or the path of a YAML or JSON file.
@@ -220,7 +220,6 @@ def run_training(
         SpecError: The spec, or a subclass of it for a trainable that cannot be imported, a storage path that
             cannot be written, workers that no node can hold (InfeasibleResourcesError), or a spec that is not
             the one the run was started with (SpecChangedError).
-        SweepHeldError: Another live process has the run.
         TrainingFailedError: The trainable raised, or its workers died, more than `failure.max_failures`
             times. Its text ends with the exception's last line and where the run is stored; a call with the
             same key tries again. Of a job: JobFailedError.

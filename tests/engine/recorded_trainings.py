@@ -238,20 +238,11 @@ if __name__ == "__main__":
 """
 
 
-RUN_AS_SWEEP: Final = RUN.replace(
-    'rs.run_training(sys.argv[1], key="k", ',
-    'run_as_sweep(RunRequest.of(TrainSpec.from_any(sys.argv[1]), "k"), ',
-).replace(
-    "import raysweep as rs",
-    "from raysweep.specs import RunRequest, TrainSpec\nfrom raysweep.training.sweep_run import run_as_sweep",
-)
-
-
-def is_killed(at: Trainings, address: str, program: str = RUN) -> None:
+def is_killed(at: Trainings, address: str) -> None:
     """The process that runs it is killed after step 4; the same command ends it."""
     spec = at.spec(config={"steps": 8, "pause_s": 0.3}, scaling={})
     (at.folder / "train.json").write_text(spec.to_json())
-    command = [sys.executable, "-c", program, str(at.folder / "train.json"), address]
+    command = [sys.executable, "-c", RUN, str(at.folder / "train.json"), address]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as first:
         assert first.stderr is not None
         for line in first.stderr:

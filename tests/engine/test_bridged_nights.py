@@ -116,7 +116,7 @@ def test_a_night_killed_in_each_of_its_parts_ends_as_an_undisturbed_one(
 ) -> None:
     for count in (1, 5, 9, TRIALS + 2):
         kill_when(lambda count=count: len(starts(lines)) > count, begin())  # type: ignore[misc]
-    kill_when(lambda: any(storage.glob("full-??????????/attempts/000001.json")), begin())
+    kill_when(lambda: any(storage.glob("full-??????????/progress.json")), begin())
     outcome = run_pipeline(night, key="k")
     assert outcome.sweep.generation >= 3
     assert evidence(outcome) == undisturbed(night, storage)

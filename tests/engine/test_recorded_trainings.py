@@ -11,14 +11,9 @@ from typing import Any
 
 import pytest
 
-import raysweep as rs
 from raysweep.cli import main
 from raysweep.raycompat.tokens import is_open
-from raysweep.specs import RunRequest
-from raysweep.training.sweep_run import run_as_sweep
 from tests.engine.recorded_trainings import (
-    RUN,
-    RUN_AS_SWEEP,
     SCENARIOS,
     Trainings,
     by_command,
@@ -58,13 +53,12 @@ def test_a_training_is_as_it_was_recorded(trainings: Trainings, name: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.servers
-@pytest.mark.parametrize("program", [RUN, RUN_AS_SWEEP], ids=["without", "as a sweep"])
 def test_a_killed_training_ends_as_it_was_recorded(
-    trainings: Trainings, address: str, monkeypatch: pytest.MonkeyPatch, program: str
+    trainings: Trainings, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_open(address):  # from Ray 2.60 an embedded Ray has a token, which is taken only for `auto`
         monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    is_killed(trainings, address, program)
+    is_killed(trainings, address)
     check("is-killed", trainings)
 
 
@@ -78,14 +72,3 @@ def test_the_command_is_as_it_was_recorded(trainings: Trainings, capsys: pytest.
 
     by_command(trainings, cli)
     check("by-command", trainings)
-
-
-def by_sweep(spec: rs.TrainSpec, *, key: str, on_progress: Any = None) -> rs.TrainOutcome:
-    return run_as_sweep(RunRequest.of(spec, key), on_progress=on_progress)
-
-
-@pytest.mark.parametrize("name", first_of(SCENARIOS))
-def test_a_training_is_as_a_sweep_what_it_is_without(tmp_path: Path, name: str) -> None:
-    trainings = Trainings(tmp_path, by_sweep)
-    SCENARIOS[name](trainings)
-    assert trainings.record().decode() == (RECORDS / f"{name}.json").read_text(encoding="utf-8")

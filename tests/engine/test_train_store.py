@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ import raysweep as rs
 from raysweep.errors import TrainingFailedError
 from raysweep.runs.training import CHECKPOINT_OWNER
 from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint
-from raysweep.storage.objects.opening import open_store
-from raysweep.training.checkpoint_list import SNAPSHOT
 from raysweep.training.worker_session import get_warm_start
 
 ray = pytest.importorskip("ray")
@@ -103,63 +100,42 @@ def test_shards_of_two_workers_are_one_checkpoint_for_restarts_warm_starts_and_p
     assert rs.run_training(from_it, key="k").metrics == {"sizes": [FROZEN_BYTES] * 2}
 
 
-def count(config: dict[str, Any]) -> None:
-    """Continues from the newest checkpoint, up to 5; fails at its first report where the config says so."""
-    found, step = rs.get_checkpoint(), 0
+def named(config: dict[str, Any]) -> None:
+    """Stores folders under names of its own; the second attempt continues from the last one."""
+    import ray.train
+
+    found, begin = rs.get_checkpoint(), 0
     if found is not None:
         with found as folder:
-            step = json.loads((folder / "step").read_text())
-    while step < 5:
-        step += 1
+            begin = int((folder / "step").read_text())
+    for step in range(begin + 1, 4):
         with rs.new_checkpoint() as folder:
-            (folder / "step").write_text(json.dumps(step))
-            rs.report({"step": step}, checkpoint=folder)
-        if Path(config["fails"]).exists():
+            (folder / "step").write_text(str(step))
+            checkpoint = ray.train.Checkpoint.from_directory(folder)
+            ray.train.report({"step": step}, checkpoint=checkpoint, checkpoint_dir_name=f"mine_{step}")
+        if step == 2 and Path(config["fails"]).exists():
             raise RuntimeError("as it should")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_training_that_an_earlier_version_began_resumes_from_its_plain_folder(
-    tmp_path: Path, plain_run: Callable[[rs.TrainSpec], str]
-) -> None:
+def test_plain_folders_that_user_code_names_are_checkpoints_and_the_model(tmp_path: Path) -> None:
     fails = tmp_path / "fails"
+    fails.touch()
     spec = rs.TrainSpec(
         name="plain",
-        trainable="tests.engine.test_train_store:count",
+        trainable=named,
         config={"fails": str(fails)},
         failure={"max_failures": 0},
         storage_path=str(tmp_path / "runs"),
     )
-    fails.touch()
-    name = plain_run(spec)
+    with pytest.raises(TrainingFailedError, match="as it should"):
+        rs.run_training(spec, key="k")
     fails.unlink()
     seen: list[int] = []
     outcome = rs.run_training(spec, key="k", on_progress=lambda each: seen.append(each.metrics["step"]))
-    assert outcome.resumed
-    assert seen == [4, 5]
-    assert not (tmp_path / "runs" / outcome.run_id / name).exists()
+    assert (outcome.resumed, seen) == (True, [3])
+    assert outcome.model_uri == f"{outcome.uri}/mine_3"
+    assert (Path(outcome.model_uri) / "step").read_text() == "3"
     with open_checkpoint(outcome.checkpoint_uri or "") as folder:
-        assert (folder / "step").read_text() == "5"
-
-
-@pytest.fixture
-def plain_run(tmp_path: Path) -> Callable[[rs.TrainSpec], str]:
-    """A run whose list names one plain folder, after three reports, as earlier versions left it."""
-
-    def make(spec: rs.TrainSpec) -> str:
-        with pytest.raises(TrainingFailedError) as raised:
-            rs.run_training(spec, key="k")
-        store, run_id = open_store(tmp_path / "runs"), raised.value.outcome.run_id
-        state = json.loads(store.get(f"{run_id}/{SNAPSHOT}") or b"")
-        name = "checkpoint_2026-11-01_10-00-00.000000_000001"
-        state["checkpoint_results"] = [
-            {**state["checkpoint_results"][0], "checkpoint_dir_name": name, "metrics": {"step": 3}}
-        ]
-        state["latest_checkpoint_result"] = state["checkpoint_results"][0]
-        store.put(f"{run_id}/{SNAPSHOT}", json.dumps(state).encode())
-        store.put(f"{run_id}/{name}/step", b"3")
-        store.delete(*[info.key for info in store.list(f"{run_id}/checkpoints")])
-        return name
-
-    return make
+        assert (folder / "step").read_text() == "3"

@@ -21,15 +21,13 @@ from raysweep.errors import (
     InfeasibleResourcesError,
     SpecChangedError,
     StorageNotWritableError,
-    SweepHeldError,
     SweepInterrupted,
     TrainableImportError,
     TrainingFailedError,
 )
 from raysweep.raycompat.tokens import is_open
-from raysweep.runs.ownership.training_claim import find_at_rest
-from raysweep.runs.training import RunFolder
-from raysweep.specs.identity import sweep_id
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.ownership.sweep_claim import find_holder
 from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint
 from raysweep.storage.objects.opening import open_store
 from raysweep.training import TrainProgress
@@ -162,8 +160,9 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
                 break
         assert seen[-1].strip() == "step 4", "".join(seen)
         (folder,) = (path.parent for path in storage_path.glob("*/train.json"))
-        with pytest.raises(SweepHeldError, match=f"process {first.pid}"):
-            find_at_rest(RunFolder(open_store(storage_path), folder.name))
+        holder, _ = find_holder(SweepFolder(open_store(storage_path), folder.name))
+        assert holder is not None
+        assert holder.holder.pid == first.pid
         first.send_signal(signal.SIGKILL)
     second = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
 
@@ -175,8 +174,8 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
     assert begins[1] in (3, 4, 5)  # the report that was on its way may or may not have arrived
     reported = [int(line.split()[1]) for line in second.stderr.splitlines() if line.startswith("step ")]
     assert reported == list(range(begins[1] + 1, 13))
-    checkpoints = [path.name for path in Path(outcome.uri).glob("checkpoint_*") if path.is_dir()]
-    assert len(checkpoints) == 2  # what the crash left over is gone
+    assert not list(Path(outcome.uri).glob("checkpoint_*")), "what the crash left over is gone"
+    assert len(list(Path(outcome.uri).glob("checkpoints/00000/*.json"))) == 2
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -362,12 +361,22 @@ def test_what_cannot_be_imported_or_written_is_said_before_anything_starts(
         rs.run_training(make_spec(storage_path="memory://x"))
 
 
-def test_a_damaged_list_of_checkpoints_is_refused(
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_damaged_checkpoint_is_named_and_nothing_starts_over(
     make_spec: Callable[..., rs.TrainSpec], tmp_path: Path
 ) -> None:
-    run_id = sweep_id("t", "train k")
-    folder = tmp_path / "runs" / run_id
-    folder.mkdir(parents=True)
-    (folder / "checkpoint_manager_snapshot.json").write_text('{"checkpoint_results": [')
-    with pytest.raises(CheckpointDamagedError, match="checkpoint_manager_snapshot"):
-        rs.run_training(make_spec(), key="k")
+    def once(config: dict[str, Any]) -> None:
+        assert rs.get_checkpoint() is None
+        with rs.new_checkpoint() as folder:
+            rs.report({"step": 1}, checkpoint=folder)
+        raise ValueError("as the test asks")
+
+    spec = make_spec(once)
+    with pytest.raises(TrainingFailedError, match="as the test asks"):
+        rs.run_training(spec, key="k")
+    (manifest,) = tmp_path.glob("runs/*/checkpoints/00000/*.json")
+    manifest.write_text(manifest.read_text().replace("workers", "warkers"))
+    for _ in range(2):
+        with pytest.raises(CheckpointDamagedError, match=r"00000/1\.json: the manifest is damaged"):
+            rs.run_training(spec, key="k")

@@ -19,6 +19,7 @@ from raysweep.specs import TrainSpec
 from raysweep.specs.approval import read_approval
 from raysweep.specs.identity import slug
 from raysweep.storage.objects.opening import open_store
+from tests.begun_trainings import begin_training
 from tests.orchestrators.prefect import PrefectOrchestrator, ask_patiently
 from tests.prefect.flowruns import create
 from tests.prefect.shelf import shelved
@@ -136,7 +137,7 @@ def store_training(storage: Path, key: str, took_s: float) -> dict[str, Any]:
     fields = {"name": "full", "trainable": "m:f", "storage_path": str(storage)}
     request = training_request(TrainSpec.model_validate(fields), None, key)
     folder = RunFolder(open_store(storage), request.run.id)
-    folder.freeze_spec(request.spec, request.run.key)
+    begin_training(folder, request.spec, request.run.key)
     ended = {"started_at": 1.0, "ended_at": 1.0 + took_s}
     folder.write_outcome(TrainOutcome(run_id=request.run.id, name="full", status="completed", **ended))
     return fields

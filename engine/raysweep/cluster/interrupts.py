@@ -48,6 +48,7 @@ class Interrupts:
         self._early: list[Callable[[Interruptible], None]] = []
         self._controller: Interruptible | None = None
         self._breaks_off = breaks_off
+        self._given: list[Callable[[Interruptible], None]] = []
 
     @property
     def is_taken(self) -> bool:
@@ -75,6 +76,11 @@ class Interrupts:
         if self._breaks_off and self._early:
             raise KeyboardInterrupt
 
+    def begin_next(self) -> None:
+        """Another run follows one that ended by itself: it gets what came too late for that one."""
+        with self._lock:
+            self._controller, self._early, self._given = None, self._given, []
+
     @contextmanager
     def keeping(self) -> Iterator[None]:
         """In here what comes is kept for the controller, which is about to be there."""
@@ -87,8 +93,7 @@ class Interrupts:
     def _hand_on(self, request: Callable[[Interruptible], None]) -> None:
         with self._lock:
             controller = self._controller
-            if controller is None:
-                self._early.append(request)
+            (self._early if controller is None else self._given).append(request)
         if controller is not None:
             request(controller)
 

@@ -158,7 +158,7 @@ def _ask(
         scheduled_at=at,
         continuing=continuing,
         job_number=job_number,
-        code=code_digest_of(spec),
+        code=code_digest_of(spec if training is None else training.spec),
         train=training.spec.to_dict() if training is not None else None,
     )
     return asked, folder

@@ -37,7 +37,7 @@ CANCEL_REASON: Final = "its job was stopped"
 # A stop that has found no controller by then finds none before SIGKILL either.
 HAND_ON_S: Final = 1.5
 LOOK_S: Final = 2.0
-"""How often a training's storage is asked for a request to cancel it."""
+"""How often the storage of a training that is not stored yet is asked for a request to cancel it."""
 
 
 class Stops:
@@ -209,46 +209,50 @@ class _Ending:
 
 
 def _run_training(request: JobRequest, stops: Stops, number: int) -> int:
+    from raysweep.cluster.interrupts import Interrupts
     from raysweep.errors import JobStoppedError, SweepInterrupted
     from raysweep.specs import RunRequest, TrainSpec
+    from raysweep.threads import start_thread
     from raysweep.training import run_training
 
     asked = RunRequest.of(TrainSpec.from_any(request.spec), request.key)
     spec, run_id = asked.spec, asked.run.id
-    has_expired = threading.Event()
+    interrupts = Interrupts(breaks_off=True)
+    ending = _Ending(spec.storage_path, run_id)
     cancelled: list[str] = []
-    main_thread = threading.main_thread().ident or 0
-
-    def expire() -> None:
-        has_expired.set()
-        signal.pthread_kill(main_thread, signal.SIGINT)
 
     def cancel(reason: str) -> None:
         cancelled.append(reason)
-        signal.pthread_kill(main_thread, signal.SIGINT)
+        interrupts.interrupt()
 
-    signal.signal(signal.SIGINT, _raise_interrupt)
-    stops.pass_to(lambda: _raise_interrupt(signal.SIGTERM, None))
+    def stop() -> None:
+        _say(f"training {run_id}: {CANCEL_REASON}, ending it")
+        interrupts.interrupt("SIGTERM")
+        ending.begin(is_cancel=False)
+
+    stops.pass_to(stop)
     _say(f"training {run_id}: stored at {spec.storage_path}")
+    with (
+        _leased(request, spec.storage_path, run_id, lambda: _expire(interrupts, ending)),
+        _cancellable(spec.storage_path, run_id, number, cancel),
+    ):
+        running = start_thread(
+            lambda: run_training(asked, interrupts=interrupts, job_number=number), "raysweep-run"
+        )
+        while not wait([running], 0.1).done:
+            if ending.is_overdue and not interrupts.is_taken:
+                raise SweepInterrupted(run_id, "its job was stopped before it ran; run it again to resume")
     try:
-        with (
-            _leased(request, spec.storage_path, run_id, expire),
-            _cancellable(spec.storage_path, run_id, number, cancel),
-        ):
-            outcome = run_training(asked)
+        outcome = running.result()
     except SweepInterrupted:
         if cancelled:
             raise JobStoppedError(f"{run_id}.{number}", f"{cancelled[0]}; run it again to resume") from None
-        if has_expired.is_set():
+        if ending.has_expired:
             raise SweepInterrupted(run_id, "its lease was not renewed; run it again to resume") from None
         raise
     _say(f"training {run_id}: {outcome.status}")
     _say_outcome(outcome.status)
     return DONE
-
-
-def _raise_interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _is_interrupt(error: BaseException) -> bool:
@@ -289,7 +293,8 @@ def _cancellable(
 ) -> Iterator[None]:
     """Look for a request to cancel a training, and call `on_cancel` from another thread with its reason.
 
-    A sweep's controller looks for itself. What lay there before counts if it names this job.
+    Only before it is stored: its bridge may run first. From then on its controller looks for itself. A
+    request that lay there before counts if it names this job.
     """
     from raysweep.errors import StorageError
     from raysweep.runs.folder import SweepFolder
@@ -303,7 +308,10 @@ def _cancellable(
     def look() -> bool:
         try:
             asked = folder.read_cancellation()
+            has_begun = asked is not None and folder.read_spec() is not None
         except StorageError:
+            return False
+        if has_begun:
             return False
         if asked is None or asked == old or not asked.concerns(number):
             return False

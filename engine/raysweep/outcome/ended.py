@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from heapq import nsmallest
 
-from raysweep.documents.json_numbers import Counts
 from raysweep.outcome.curve import best_so_far
-from raysweep.outcome.progress import SweepProgress
 from raysweep.outcome.standing import FAILURES, MAX_NOTES, MAX_PARETO, TOP, Standing, first_values
 from raysweep.outcome.sweep import SweepOutcome
 from raysweep.outcome.train import TrainOutcome
@@ -76,9 +74,7 @@ def _work(outcome: SweepOutcome) -> tuple[int, float]:
     return attempts, trial_s
 
 
-def status_of_training(
-    outcome: TrainOutcome, heartbeat: SweepProgress | None = None, *, uri: str, now: float
-) -> Standing:
+def status_of_training(outcome: TrainOutcome, *, uri: str, now: float) -> Standing:
     """Of a training run that has ended."""
     return Standing(
         kind="train",
@@ -88,7 +84,7 @@ def status_of_training(
         key=outcome.key,
         status=outcome.status,
         has_ended=True,
-        counts=heartbeat.counts if heartbeat is not None else Counts(),
+        counts={"reports": outcome.history[-1].iteration if outcome.history else 0},
         started_at=outcome.started_at,
         ended_at=outcome.ended_at,
         why=outcome.error.line if outcome.error is not None else outcome.ended_by,
@@ -98,6 +94,5 @@ def status_of_training(
         predicted=outcome.predicted,
         training=outcome,
         error=outcome.error,
-        notes=heartbeat.notes if heartbeat is not None else (),
         read_at=now,
     )

@@ -220,7 +220,8 @@ class Standing(Record):
     @property
     def reports(self) -> int:
         """How often a training has reported."""
-        return self.counts.get("reports", 0)
+        running = max((each.iteration or 0 for each in self.running), default=0)
+        return running or self.counts.get("reports", 0)
 
     @property
     def silent_s(self) -> float:

@@ -34,9 +34,6 @@ from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSe
 from ray.train.v2._internal.callbacks.env_callback import _initialize_env_callbacks
 from ray.train.v2._internal.callbacks.metrics import ControllerMetricsCallback, WorkerMetricsCallback
 from ray.train.v2._internal.exceptions import (
-    CheckpointManagerInitializationError as StateRestoreError,
-)
-from ray.train.v2._internal.exceptions import (
     UserExceptionWithTraceback,
     WorkerGroupStartupFailedError,
     WorkerGroupStartupTimeoutError,
@@ -62,7 +59,6 @@ __all__ = [
     "Listener",
     "LocalController",
     "LocalWorkers",
-    "StateRestoreError",
     "UserExceptionWithTraceback",
     "WorkerGroupStartupFailedError",
     "WorkerHealthCheckFailedError",
@@ -200,8 +196,7 @@ class Decision(FailurePolicy):
 class Listener(ReportCallback, WorkerGroupCallback):
     """Hands on what the controller hears.
 
-    `on_taken` gets rank 0's metrics before a checkpoint that comes with them is entered into the list;
-    `on_report` gets them, and the path of the checkpoint if there is one, after that. `on_begin` gets the
+    `on_report` gets rank 0's metrics, and the path of the checkpoint if there is one. `on_begin` gets the
     number of workers before they are handed the training function, `on_launch` is called once all of them
     have it, and `on_end` once they are gone.
     `on_error` gets the first exception of the user's function, or else what the first worker died of: where
@@ -213,25 +208,14 @@ class Listener(ReportCallback, WorkerGroupCallback):
         on_report: Callable[[dict[str, Any], str | None], None],
         on_error: Callable[[BaseException], None],
         *,
-        on_taken: Callable[[dict[str, Any]], None] = lambda metrics: None,
         on_begin: Callable[[int], None] = lambda workers: None,
         on_launch: Callable[[], None] = lambda: None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_report = on_report
         self._on_error = on_error
-        self._on_taken, self._on_begin, self._on_end = on_taken, on_begin, on_end
+        self._on_begin, self._on_end = on_begin, on_end
         self._on_launch = on_launch
-
-    def listen_first(self, manager: Any) -> None:
-        """Hear of each report before the checkpoint manager does."""
-        take = manager.after_report
-
-        def take_second(training_report: Any, metrics: list[dict[str, Any]]) -> None:
-            self._on_taken(metrics[0])
-            take(training_report, metrics)
-
-        manager.after_report = take_second
 
     def after_worker_group_start(self, worker_group: Any) -> None:
         self._on_begin(len(worker_group.get_workers()))
@@ -345,7 +329,6 @@ def make_controller(
     *,
     policy: Decision,
     listener: Listener,
-    store: Callable[[str], None],
     stop: Signal,
     watches_nodes: bool,
     elastic: tuple[type[LocalController], FixedSize] | None = None,
@@ -356,12 +339,9 @@ def make_controller(
         trainer: What is to run.
         policy: What happens when workers fail.
         listener: Hears of reports and errors.
-        store: Stores the checkpoint manager's state, in place of Ray Train itself.
         stop: Ends the wait for room.
         watches_nodes: Whether workers are moved from nodes that will be taken away.
         elastic: Where the number of workers may change: the controller's class, and what says the number.
-
-    Raises: StateRestoreError.
     """
     context = trainer.train_run_context
     made_by, size = elastic or (LocalController, FixedSize(context.scaling_config))
@@ -395,8 +375,7 @@ def make_controller(
     if not watches_nodes:
         controller.watch_no_nodes()
     manager: Any = controller._checkpoint_manager
-    manager._write_state_to_storage = lambda: store(manager._save_state())
-    listener.listen_first(manager)
+    manager._write_state_to_storage = lambda: None  # the trial's checkpoints are the list
     return controller
 
 

@@ -83,7 +83,7 @@ class SweepRecord:
 class SweepFolder:
     """`<storage_path>/<sweep_id>/`. Reads return None for what is not there.
 
-    The record of a training that runs as a sweep of one trial lies in train.json, in the place of sweep.json.
+    A training is a sweep of one trial whose record lies in train.json, in the place of sweep.json.
     """
 
     def __init__(self, store: Store, sweep_id: str) -> None:
@@ -108,7 +108,7 @@ class SweepFolder:
         """What the sweep was started with. Raises: SweepDamagedError."""
         for name in RECORDS:
             fields = self._read_json(name)
-            if fields is not None and (name == SWEEP or "sweep" in fields):
+            if fields is not None:
                 return self._record(name, fields)
         return None
 
@@ -153,7 +153,7 @@ class SweepFolder:
     def write_spec_if_absent(self, record: SweepRecord) -> bool:
         """Write sweep.json unless there is one; False if there was."""
         mark_store(self.store)
-        name = _name_of(record)
+        name = name_of(record)
         is_new = self.store.put_if_absent(self._key(name), encode_spec(record), durable=True)
         if is_new:
             with suppress(StorageError):  # of one that was deleted by other means
@@ -162,7 +162,7 @@ class SweepFolder:
 
     def replace_spec(self, record: SweepRecord) -> None:
         """Write sweep.json anew, after a change that is declared safe. Only the holder may."""
-        self.store.put(self._key(_name_of(record)), encode_spec(record), durable=True)
+        self.store.put(self._key(name_of(record)), encode_spec(record), durable=True)
 
     def read_progress(self) -> SweepProgress | None:
         """The live status. One that cannot be read counts as absent: it is written again every 2 s."""
@@ -368,5 +368,6 @@ def encode_spec(record: SweepRecord) -> bytes:
     return seal(orjson.dumps(fields | specs, option=orjson.OPT_INDENT_2))
 
 
-def _name_of(record: SweepRecord) -> str:
+def name_of(record: SweepRecord) -> str:
+    """The object that holds the record."""
     return TRAIN if record.train is not None else SWEEP

@@ -1,14 +1,11 @@
-"""One training run's folder: its spec, who runs it, how it ended. Ray Train's own files lie beside these.
+"""The documents of a training run. The rest of its folder is that of a sweep of one trial.
 
-train.json             the frozen spec, its digest and key; written once
-attempts/000001.json   who ran it, one for each call that did, and how it ended: the run's lock, see claim.py
-train_progress.json    the holder's heartbeat
-train_outcome.json     the end, as the last of the attempts has it; written once
+train.json             the record of the sweep, with the training's own spec
+data.json              the digests of the data at the first start
+train_outcome.json     the end of a training that completed; written once
 model_card.json        how the model came to be, made from the above after the end
-checkpoints/training/  what the workers report, stored as a trial's is
-checkpoint_…/          of each of these, the workers' parts; checkpoint_manager_snapshot.json says which
-                       count. Where user code uploads by itself, the files themselves
-model_000001/          the last checkpoint as plain files, written by the attempt that ended the run
+checkpoint_…/          the workers' parts of a checkpoint. Where user code uploads by itself, the files
+model_000001/          the last checkpoint as plain files
 """
 
 from __future__ import annotations
@@ -21,12 +18,11 @@ import orjson
 
 from raysweep.documents.stored_paths import checkpoint_in, to_reference, to_uri
 from raysweep.errors import SpecChangedError, SpecError, StorageError
-from raysweep.outcome import SweepProgress, TrainOutcome
+from raysweep.outcome import TrainOutcome
 from raysweep.outcome.ended import status_of_training
 from raysweep.outcome.places import training_with
-from raysweep.runs.catalog import drop_run, keep_run
-from raysweep.storage.formats import OTHER_FIX, other_format, this_version
-from raysweep.storage.objects.identity import mark_store
+from raysweep.runs.catalog import keep_run
+from raysweep.storage.formats import OTHER_FIX, other_format
 from raysweep.storage.objects.parallel import folders_with
 from raysweep.storage.objects.sealed import unseal
 from raysweep.storage.objects.store import Store
@@ -36,10 +32,9 @@ if TYPE_CHECKING:  # most looks need no models of specs
     from raysweep.specs.changes import Difference
 
 FORMAT_VERSION = 1
-"""Of train.json and of the log of attempts."""
-PROGRESS: Final = "train_progress.json"
-CHECKPOINT_OWNER: Final = "training"
-"""Replaces a trial's id in the addresses of a training's checkpoints."""
+"""Of train.json."""
+CHECKPOINT_OWNER: Final = "00000"
+"""The trial whose checkpoints a training's are."""
 
 _SAFE = ("failure", "stop", "tags")
 
@@ -55,25 +50,6 @@ class RunFolder:
     def uri(self) -> str:
         """Where the run lies, for people and outcomes."""
         return f"{self.store.url}/{self.run_id}"
-
-    def freeze_spec(self, spec: TrainSpec, key: str) -> None:
-        """Write train.json, or check that this spec is the one in it.
-
-        Raises: SpecChangedError with one line for each difference, StorageError.
-        """
-        mark_store(self.store)
-        record = {
-            "format": FORMAT_VERSION,
-            "raysweep_version": this_version(),
-            "digest": spec.digest(),
-            "key": key,
-            "spec": spec.to_dict(),
-        }
-        if not self.store.put_if_absent(self._key("train.json"), orjson.dumps(record), durable=True):
-            self.check_spec(spec)
-            return
-        with suppress(StorageError):  # of one that was deleted by other means
-            drop_run(self.store, self.run_id)
 
     def check_spec(self, spec: TrainSpec) -> None:
         """Is this spec the one in train.json, if there is one?
@@ -142,35 +118,6 @@ class RunFolder:
         data = orjson.dumps(card, option=orjson.OPT_INDENT_2)
         self.store.put_if_absent(self._key("model_card.json"), data)
 
-    def newest_attempt(self) -> int:
-        """The number of the last entry of the log of attempts; 0 before the first."""
-        names = (info.key.rsplit("/", 1)[-1] for info in self.store.list(self._key("attempts")))
-        stems = (name.removesuffix(".json") for name in names)
-        return max((int(stem) for stem in stems if stem.isdigit()), default=0)
-
-    def has_attempt(self, number: int) -> bool:
-        """Whether the log of attempts goes up to this number."""
-        return self.store.exists(self._key(attempt_name(number)))
-
-    def read_attempt(self, number: int) -> Any:
-        """An entry of the log of attempts. Raises: StorageError if it is damaged."""
-        return self._read_json(attempt_name(number))
-
-    def append_attempt(self, number: int, data: bytes) -> bool:
-        """Create an entry of the log of attempts; False if the number holds something else."""
-        key = self._key(attempt_name(number))
-        return self.store.put_if_absent(key, data, durable=True) or self.store.get(key) == data
-
-    def read_progress(self) -> SweepProgress | None:
-        """The last heartbeat. One that cannot be read counts as absent: the next comes soon."""
-        data = self.store.get(self._key(PROGRESS))
-        if data is None:
-            return None
-        try:
-            return SweepProgress.from_json(data)
-        except SpecError:
-            return None
-
     def get_versioned(self, name: str) -> tuple[bytes, str] | None:
         """An object of the folder and its version, for `put_if_version`; None if there is none."""
         return self.store.get_versioned(self._key(name))
@@ -227,11 +174,6 @@ def read_warm_start(store: Store, run_id: str) -> str:
         return ""
     uri = spec.get("warm_start_checkpoint") if isinstance(spec, dict) else None
     return checkpoint_in(uri) if isinstance(uri, str) else ""
-
-
-def attempt_name(number: int) -> str:
-    """Where an entry of the log of attempts lies in the folder."""
-    return f"attempts/{number:06d}.json"
 
 
 def _from(outcome: TrainOutcome, change: Callable[[str], str]) -> TrainOutcome:

@@ -48,6 +48,7 @@ from raysweep.training.run import run_training as train
 from raysweep.transfer.rules import put
 
 if TYPE_CHECKING:
+    from raysweep.cluster.interrupts import Interrupts
     from raysweep.training.progress import TrainProgress
     from raysweep.transfer.law import Carried, Law
 
@@ -63,24 +64,35 @@ def run_training(
     *,
     address: str | None = None,
     on_progress: Callable[[TrainProgress], None] | None = None,
+    interrupts: Interrupts | None = None,
+    job_number: int = 0,
 ) -> TrainOutcome:
     """As `training.run.run_training`; where the spec asks for a bridge, that runs first and decides.
 
     Raises: As there, and as `cluster.run.run_sweep`.
     """
     spec, folder = request.spec, open_folder(request)
+
+    def run(asked: RunRequest[TrainSpec]) -> TrainOutcome:
+        return train(
+            asked,
+            address=address,
+            on_progress=on_progress,
+            interrupts=interrupts,
+            job_number=job_number,
+        )
+
     if spec.bridge is None or spec.carried is None or spec.carried.bridge is not None:
-        return train(request, address=address, on_progress=on_progress)
+        return run(request)
     stored = folder.read_spec()
     with _one_ray():
         if stored is None or stored.carried is None or stored.carried.bridge is None:
             check_start(spec, folder, address)
-            carried = bridge_of(request).run(address)
+            carried = bridge_of(request).run(address, interrupts)
         else:
             folder.check_spec(spec)
             carried = stored.carried
-        decided = RunRequest(spec=decided_spec(spec, carried), run=request.run)
-        return train(decided, address=address, on_progress=on_progress)
+        return run(RunRequest(spec=decided_spec(spec, carried), run=request.run))
 
 
 def _one_ray() -> Any:
@@ -151,17 +163,24 @@ class Bridge:
         asked = self.spec.scale or self.request.spec.scale
         return {name: asked.get(name, self.best.scale[name]) for name in self.sweep.largest_scale}
 
-    def run(self, address: str | None) -> CarriedConfig:
-        """Run the trials, or attach to them, and decide; the config that is trained, with the reason."""
+    def run(self, address: str | None, interrupts: Interrupts | None = None) -> CarriedConfig:
+        """Run the trials, or attach to them, and decide; the config that is trained, with the reason.
+
+        `interrupts`: ends them, see `run_training`.
+        """
         configs = self.ways()
         if len(configs) < MIN_SEEDS:
             bridged = Bridged(scale=self.scale, won="carried", why="all ways give the same config there")
             return self._decided(bridged)
-        from raysweep.cluster.run import run_sweep
+        from raysweep.cluster.run import run_connected, run_sweep
 
-        asked = self.sweep_request(configs)
+        asked, again = self.sweep_request(configs), Continue(resume_cancelled=True)
         log.info("%s: the bridge runs %d configs as %s", self.request.run.id, len(configs), asked.run.id)
-        ended = run_sweep(asked, address=address, continuing=Continue(resume_cancelled=True))
+        if interrupts is None:
+            ended = run_sweep(asked, address=address, continuing=again)
+        else:
+            ended = run_connected(asked, interrupts, on_progress=None, takeover=False, continuing=again)
+            interrupts.begin_next()
         return self.settle(configs, ended)
 
     def settle(self, configs: Mapping[Way, Mapping[str, Any]], ended: SweepOutcome) -> CarriedConfig:

@@ -2,9 +2,9 @@
 
     checkpoint_<number>-<token>/part-<rank>.json   what one worker has stored of a checkpoint; Ray Train knows
                                                    the checkpoint by this folder
-    checkpoints/training/<number>-<token>/<hash>   what it stored
+    checkpoints/00000/<number>-<token>/<hash>      what it stored
 
-`checkpoints` joins the parts in the process that holds the claim. A folder that user code names itself
+`checkpoints` joins the parts, and the trial commits them. A folder that user code names itself
 (`checkpoint_dir_name`, `checkpoint_upload_fn`) is plain and is read as Ray Train reads it.
 """
 
@@ -29,8 +29,6 @@ from raysweep.storage.objects.retries import retrying
 from raysweep.storage.objects.sealed import encode_sealed
 from raysweep.storage.objects.store import Store
 
-NUMBERS: Final = 1_000_000_000
-"""How many numbers an attempt has: those of attempt `a` begin at `a * NUMBERS`."""
 _NAME: Final = re.compile(r"checkpoint_(?P<number>[0-9]+)-(?P<token>[0-9a-f]{8})")
 _LOOK_S: Final = 0.05
 
@@ -66,32 +64,28 @@ class Parts:
     Args:
         store: The storage of the run.
         run_id: The run.
-        attempt: The number of the claim that the worker runs under.
         rank: The worker's.
         start: The name of what the run continues from, if there is anything.
-        owner: Whose checkpoints they are: the run's, or those of the trial that it is.
-        above: Their numbers are above this one; default: as the attempt has them.
+        above: The numbers of its checkpoints are above this one.
+        owner: The trial whose checkpoints they are.
     """
 
     def __init__(
         self,
         store: Store,
         run_id: str,
-        attempt: int,
         rank: int,
         start: str | None,
         *,
+        above: int,
         owner: str = CHECKPOINT_OWNER,
-        above: int | None = None,
     ) -> None:
         self._checkpoints = CheckpointStore(store, run_id)
         self._run_id = run_id
         self._owner = owner
         self._rank = rank
         self._start = parse_name(start) if start is not None else None
-        self._number = attempt * NUMBERS if above is None else above
-        if self._start is not None:
-            self._number = max(self._number, self._start.number)
+        self._number = max(above, self._start.number if self._start is not None else 0)
         # Read at once: what it refers to stays until this worker has given a part, its manifest need not.
         self._start_manifest: Manifest | None = None
         if self._start is not None:

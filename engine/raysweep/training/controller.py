@@ -1,4 +1,4 @@
-"""Runs a trainer to its end in this process and translates its result into raysweep's errors."""
+"""Runs a trainer to its end in this process and translates what its workers raised into raysweep's errors."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo
 from raysweep.raycompat import train
 from raysweep.specs import TrainSpec
-from raysweep.threads import LISTEN_S, start_thread
-from raysweep.training.checkpoints import Keeper
 from raysweep.training.feasibility import live_nodes
 from raysweep.training.progress import Watch
 from raysweep.training.time_limits import Ending
@@ -31,8 +27,6 @@ START_RETRIES: Final = 4
 """How many times in a row workers that did not start are started again."""
 START_PAUSE_S: Final = 1.0
 """The pause before the first of these, which doubles with each; longer if `failure.backoff_initial_s` is."""
-LOST_S: Final = 2.0
-"""So long a run on a Ray that has died may take to end: it may hang in a call of Ray."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +43,7 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """What ends a run from outside: another process that claimed it, Ctrl-C, or a limit of its spec."""
+    """What ends a run from outside: the end of its trial, or a limit of its spec."""
 
     stop: threading.Event
     ending: Ending
@@ -57,72 +51,6 @@ class Halt:
     def is_set(self) -> bool:
         """Whether the run is to end now."""
         return self.stop.is_set() or self.ending.is_over
-
-
-def run_controller(
-    trainer: DataParallelTrainer,
-    spec: TrainSpec,
-    watch: Watch,
-    keeper: Keeper,
-    halt: Halt,
-    connection: RayConnection,
-) -> RunEnd:
-    """Run the trainer to its end, or until `halt` is set, in a thread of this process.
-
-    Raises: StateRestoreError; ClusterLostError where an embedded Ray died; after the workers have ended,
-        KeyboardInterrupt, or CancelledError where `halt.stop` was set.
-    """
-    stop = halt.stop
-
-    def run() -> RunEnd:
-        with train.own_logging_left_alone():
-            return asyncio.run(_run(trainer, spec, watch, keeper, halt))
-
-    running = start_thread(run, "raysweep-training")
-    try:
-        while not wait([running], LISTEN_S).done and connection.find_loss() is None:
-            pass
-    except BaseException:
-        stop.set()
-        wait([running])
-        raise
-    lost = connection.find_loss()
-    if lost is not None:
-        stop.set()
-        if wait([running], LOST_S).not_done or not _is_done(running):
-            raise lost  # whatever the run says of it is a consequence
-    return running.result()
-
-
-def _is_done(running: Future[RunEnd]) -> bool:
-    return running.exception() is None and running.result().result.error is None
-
-
-async def _run(
-    trainer: DataParallelTrainer, spec: TrainSpec, watch: Watch, keeper: Keeper, halt: Halt
-) -> RunEnd:
-    keeper.take()
-    watch.resume(keeper.read())
-
-    def began(workers: int) -> None:
-        keeper.begin(workers)
-        watch.began(workers)
-
-    def reported(metrics: dict[str, Any], path: str | None) -> None:
-        watch.reported(metrics, path.rstrip("/").rsplit("/", 1)[-1] if path else None)
-        if path:
-            keeper.collect()
-
-    return await run_trainer(
-        trainer,
-        spec,
-        watch,
-        halt,
-        on_report=reported,
-        on_begin=began,
-        on_taken=watch.taken,
-        store=lambda text: keeper.write(watch.history.seal(text)),
-    )
 
 
 async def run_trainer(
@@ -133,8 +61,6 @@ async def run_trainer(
     *,
     on_report: Callable[[dict[str, Any], str | None], None],
     on_begin: Callable[[int], None],
-    on_taken: Callable[[dict[str, Any]], None] = lambda metrics: None,
-    store: Callable[[str], None] = lambda text: None,
     start: tuple[str, Mapping[str, Any]] | None = None,
     is_asked: Callable[[], bool] = lambda: False,
 ) -> RunEnd:
@@ -147,12 +73,10 @@ async def run_trainer(
         halt: Ends it.
         on_report: Gets rank 0's metrics, and the path of the checkpoint or None, once for each report.
         on_begin: Gets the number of workers that begin, from the newest checkpoint.
-        on_taken: Gets rank 0's metrics before the checkpoint that comes with them counts.
-        store: Stores Ray Train's list of checkpoints.
-        start: The name of a checkpoint to begin from, and its metrics; None: the newest of Ray Train's list.
+        start: The name of a checkpoint to begin from, and its metrics.
         is_asked: Whether the workers are to be asked for a checkpoint, besides what `halt` says.
 
-    Raises: StateRestoreError. CancelledError: `halt.stop` was set.
+    Raises: CancelledError: `halt.stop` was set.
     """
     retries = Retries(spec, watch)
     is_elastic = isinstance(trainer.scaling_config.num_workers, tuple)
@@ -162,12 +86,10 @@ async def run_trainer(
         listener=train.Listener(
             on_report,
             lambda error: watch.failed(_error_info(error)),
-            on_taken=on_taken,
             on_begin=on_begin,
             on_launch=retries.launched,
             on_end=watch.ended,
         ),
-        store=store,
         stop=halt,
         # Where there is one only, there is none to move to, unless others may come.
         watches_nodes=is_elastic or len(live_nodes()) > 1,
@@ -224,8 +146,7 @@ class Retries:
     Failures count against `failure.max_failures`; so do deaths of workers, unless
     `failure.max_worker_deaths` is a number of its own for them. A start that fails is neither: no
     user code has run in these workers, and often the cause is a node that has just joined and dies.
-    `START_RETRIES` limits those in a row. A process
-    that resumes the run counts anew.
+    `START_RETRIES` limits those in a row. A process that resumes the run counts anew.
     """
 
     def __init__(self, spec: TrainSpec, watch: Watch) -> None:

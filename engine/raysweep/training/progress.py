@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from raysweep.outcome import DataDigest, ErrorInfo
-from raysweep.training.history import History
+from raysweep.outcome import ErrorInfo
 from raysweep.training.usage import Meter
 from raysweep.transfer.watched import Fall
 
@@ -33,10 +32,7 @@ class Watch:
 
     run_id: str
     meter: Meter = field(default_factory=lambda: Meter({}, time.monotonic))
-    history: History = field(default_factory=History)
     on_progress: Callable[[TrainProgress], None] | None = None
-    data: tuple[DataDigest, ...] = ()
-    """What the spec's data are now."""
     metrics: dict[str, Any] = field(default_factory=dict)
     reports: int = 0
     checkpoint: str | None = None
@@ -45,29 +41,12 @@ class Watch:
     """Its reports beside what a law predicts of them."""
     _started_at: float = field(default_factory=time.monotonic)
 
-    def resume(self, left: bytes | None) -> None:
-        """Take up what an earlier attempt has reported, by its list of checkpoints (None: it left none)."""
-        self.history.resume(left)
-        self.history.data = self.history.data or self.data
-        for report in self.history.reports:
-            self.fall.take(report.iteration, report.metrics)
-
-    def taken(self, metrics: Mapping[str, Any]) -> None:
-        """All workers have reported; what comes with it as a checkpoint counts from now on."""
-        self.history.add(metrics, time.time(), self.meter.workers or None)
-        self.fall.take(self.history.iteration, metrics)
-
-    def began(self, workers: int) -> None:
-        """So many workers begin, from the newest checkpoint."""
-        self.meter.set_workers(workers)
-        self.history.rewind()
-
     def ended(self) -> None:
         """The workers are gone."""
         self.meter.set_workers(0)
 
     def reported(self, metrics: Mapping[str, Any], checkpoint: str | None) -> None:
-        """The same, once it counts; `metrics` are rank 0's."""
+        """All workers have reported, and what came with it as a checkpoint counts; `metrics`: rank 0's."""
         self.metrics = dict(metrics)
         self.reports += 1
         self.checkpoint = checkpoint or self.checkpoint

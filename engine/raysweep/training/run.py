@@ -1,56 +1,60 @@
-"""`run_training`: one config at full scale on Ray Train V2, once per key."""
+"""`run_training`: one config at full scale on Ray Train V2, once per key, as a sweep of one trial."""
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
+import orjson
+
+from raysweep.cluster.interrupts import Interrupts
 from raysweep.cluster.progress_callback import Listener
+from raysweep.cluster.run import Training, run_connected, run_sweep
 from raysweep.documents.code.trainable import load_function
 from raysweep.documents.wall_clock import check_deadline
 from raysweep.errors import (
-    CheckpointDamagedError,
-    RaysweepError,
+    JobStoppedError,
     SpecError,
     StorageError,
     StorageNotWritableError,
     SweepInterrupted,
     TrainingFailedError,
 )
-from raysweep.outcome import DataDigest, ErrorInfo, TrainOutcome
+from raysweep.outcome import DataDigest, SweepOutcome, TrainOutcome, Usage
 from raysweep.programs.allowed import check_programs
 from raysweep.raycompat import TRAIN_WORKER_MODULE
-from raysweep.runs.ownership.training_claim import Claim, claim_run, find_at_rest
-from raysweep.runs.training import RunFolder
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reading.history import reports_of
+from raysweep.runs.reading.reader import SweepReader
+from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.specs import RunRequest, TrainSpec, load_trainable
+from raysweep.specs.continuing import Continue
+from raysweep.storage.checkpoints.exports import export_checkpoint
+from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 from raysweep.tested import check_training
-from raysweep.training.checkpoint_list import SNAPSHOT, check_snapshot
-from raysweep.training.checkpoints import Keeper
+from raysweep.training.as_sweep import sweep_of
 from raysweep.training.data_digest import digest_data, try_to_digest
 from raysweep.training.datasets import check_datasets
 from raysweep.training.feasibility import check_cluster, check_scaling, machine_totals
-from raysweep.training.heartbeat import Heartbeat
-from raysweep.training.model_card import installed_versions, make_card, source_of
-from raysweep.training.predicted import fall_of, predicted_of
-from raysweep.training.progress import TrainProgress, Watch
-from raysweep.training.time_limits import Ending, ending_of, needs_checkpoint, no_checkpoint
-from raysweep.training.usage import Meter
+from raysweep.training.model_card import installed_versions, make_card
+from raysweep.training.progress import TrainProgress
+from raysweep.training.sweep_outcome import outcome_of, usage_of
+from raysweep.training.time_limits import Ending, ending_of
+from raysweep.training.trial_body import TrainBody
 from raysweep.training.warm_start import check_warm_start
-
-if TYPE_CHECKING:
-    from raysweep.cluster.ray.shared_connection import RayConnection
-    from raysweep.training.controller import RunEnd
 
 _log = logging.getLogger(__name__)
 _PRELOAD_VARIABLE = "RAY_preload_python_modules"
+AGAIN: Final = Continue(retry="failed", resume_cancelled=True)
+"""A training that failed or was cancelled continues by the same call."""
+DATA: Final = "data.json"
+"""What the spec's data were when the training first began."""
 
 
 def run_training(
@@ -58,29 +62,123 @@ def run_training(
     *,
     address: str | None = None,
     on_progress: Callable[[TrainProgress], None] | None = None,
+    interrupts: Interrupts | None = None,
+    job_number: int = 0,
 ) -> TrainOutcome:
     """`raysweep.run_training` where the address is not that of a Jobs API; args and errors as there.
 
-    Raises besides: FencedError: Another process claimed the run while this one seemed dead; this one's
-    workers are ended.
+    `interrupts`: ends it, in a process that is connected to Ray and has signals of its own, off the main
+    thread (None: it hears Ctrl-C itself). `job_number`: see `run_connected`.
     """
-    spec, key = request.spec, request.run.key
-    folder = open_folder(request)
+    spec, folder = request.spec, open_folder(request)
     finished = folder.read_outcome()
     if finished is not None:
-        folder.freeze_spec(spec, key)
+        folder.check_spec(spec)
         keep_card(folder, spec, finished)  # the process that trained may have died before it did
         return finished
     check_start(spec, folder, address)
-    check_snapshot(folder)
-    data = digest_of_data(spec)
+    started_at = time.time()
+    ending, used = _find_ending(spec, folder, started_at)
+    now = digest_data(_addresses(spec))
+    listener = Listener(on_progress) if on_progress is not None else None
+    body = TrainBody(spec, folder, ending, listener, used)
+    asked = RunRequest(spec=sweep_of(spec, body), run=request.run)
+    training = Training(spec=spec, check_cluster=lambda: _check_cluster(spec, folder, now))
     try:
-        return _run(spec, key, folder, address, data, on_progress)
-    except KeyboardInterrupt as error:
-        if isinstance(error, RaysweepError):
-            raise
+        with workers_preloaded():
+            if interrupts is None:
+                ended = run_sweep(asked, address=address, continuing=AGAIN, training=training)
+            else:
+                ended = run_connected(
+                    asked,
+                    interrupts,
+                    on_progress=None,
+                    takeover=False,
+                    continuing=AGAIN,
+                    job_number=job_number,
+                    training=training,
+                )
+    except KeyboardInterrupt:
         note = f"run the training again with the same key to resume it; see {folder.uri}"
         raise SweepInterrupted(folder.run_id, note) from None
+    if body.refusal is not None:
+        raise body.refusal
+    folder.check_spec(spec)  # of two that start at once, with specs that differ, one was faster
+    if ended.status == "cancelled":
+        note = f"{ended.why}; run it again to resume"
+        if job_number:
+            raise JobStoppedError(f"{folder.run_id}.{job_number}", note)
+        raise SweepInterrupted(folder.run_id, note)
+    return _complete(spec, folder, ended, started_at)
+
+
+def _complete(spec: TrainSpec, folder: RunFolder, ended: SweepOutcome, started_at: float) -> TrainOutcome:
+    """Write the model, the outcome and the card; each process that sees the end does, and all write the same.
+
+    Raises: TrainingFailedError.
+    """
+    outcome = outcome_of(
+        spec,
+        ended,
+        reports_of(SweepFolder(folder.store, folder.run_id)),
+        started_at=started_at,
+        versions=installed_versions(),
+        data=compared(spec, _read_data(folder)),
+    )
+    if outcome.error is not None:
+        raise TrainingFailedError(outcome)
+    if outcome.ended_by != "below_prediction":
+        outcome = outcome.model_copy(update={"model_uri": _export(folder, ended)})
+    folder.write_outcome(outcome)
+    outcome = folder.read_outcome() or outcome  # who followed may have been faster
+    folder.delete_unused_checkpoints(frozenset({(outcome.model_uri or "").rsplit("/", 1)[-1]}))
+    _delete_strays(folder)
+    keep_card(folder, spec, outcome)
+    return outcome
+
+
+def _delete_strays(folder: RunFolder) -> None:
+    """Delete checkpoints that a superseded process has committed: the journal does not know them."""
+    kept = SweepReader(folder.store.url, folder.run_id, is_strict=True).checkpoints()
+    try:
+        store = CheckpointStore(folder.store, folder.run_id)
+        store.delete_others(CHECKPOINT_OWNER, {each.number for each in kept})
+    except StorageError as error:
+        _log.warning("checkpoints that the run needs no more could not be deleted: %s", error)
+
+
+def _find_ending(spec: TrainSpec, folder: RunFolder, now: float) -> tuple[Ending, Usage | None]:
+    """When its limits end it, and what its workers have used until their last report.
+
+    Raises: SpecError where the deadline of a new one has passed.
+    """
+    if SweepFolder(folder.store, folder.run_id).read_spec() is None:
+        check_deadline(spec.stop.deadline, now, now)
+        return ending_of(spec.stop, began_at=now, used=None), None
+    so_far = SweepReader(folder.store.url, folder.run_id, is_strict=True).outcome_so_far()
+    used = usage_of(so_far.trials[0], so_far) if so_far.trials else None
+    return ending_of(spec.stop, began_at=so_far.started_at, used=so_far.usage), used
+
+
+def _read_data(folder: RunFolder) -> tuple[DataDigest, ...]:
+    """What the data were at the first start."""
+    found = folder.get_versioned(DATA)
+    stored: list[dict[str, Any]] = orjson.loads(found[0]) if found is not None else []
+    return tuple(DataDigest.model_validate(each) for each in stored)
+
+
+def _export(folder: RunFolder, ended: SweepOutcome) -> str | None:
+    """Write the newest checkpoint of the trial as plain files beside the outcome; their address."""
+    trial = ended.trials[0]
+    if trial.checkpoint_uri is None or trial.state != "completed":
+        return None
+    store = CheckpointStore(folder.store, folder.run_id)
+    link = store.read_manifest(trial.checkpoint_uri).link
+    if link:  # a plain folder that user code has named itself
+        return link
+    model = f"model_{ended.generation:06d}"
+    export_checkpoint(store, trial.checkpoint_uri, f"{folder.run_id}/{model}")
+    return f"{folder.uri}/{model}"
 
 
 def open_folder(request: RunRequest[TrainSpec]) -> RunFolder:
@@ -103,107 +201,6 @@ def check_start(spec: TrainSpec, folder: RunFolder, address: str | None) -> None
     folder.check_spec(spec)
 
 
-def digest_of_data(spec: TrainSpec) -> tuple[DataDigest, ...]:
-    """What the spec's data are now. Raises: SpecError, StorageError."""
-    return digest_data(_addresses(spec))
-
-
-def _run(
-    spec: TrainSpec,
-    key: str,
-    folder: RunFolder,
-    address: str | None,
-    data: tuple[DataDigest, ...],
-    on_progress: Callable[[TrainProgress], None] | None,
-) -> TrainOutcome:
-    from raysweep.cluster.ray.connection import connect
-
-    started_at = time.time()
-    newest = find_at_rest(folder)
-    if newest.outcome is not None:
-        return newest.outcome
-    if newest.number == 0:
-        check_deadline(spec.stop.deadline, started_at, started_at)
-    with workers_preloaded(), connect(address) as connection:
-        check_room(spec)
-        # Only now is anything written: a spec that the cluster cannot hold may be mended under its key.
-        folder.freeze_spec(spec, key)
-        claim = claim_run(folder, newest)
-        if isinstance(claim, TrainOutcome):
-            return claim
-        return _train(spec, key, claim, started_at, data, on_progress, connection)
-
-
-def _train(
-    spec: TrainSpec,
-    key: str,
-    claim: Claim,
-    started_at: float,
-    data: tuple[DataDigest, ...],
-    on_progress: Callable[[TrainProgress], None] | None,
-    connection: RayConnection,
-) -> TrainOutcome:
-    folder = claim.folder
-    meter = Meter(spec.scaling.worker_bundle(), time.monotonic)
-    beat = folder.read_progress()
-    meter.resume(beat.usage if beat is not None else None)
-    listener = Listener(on_progress) if on_progress is not None else None
-    watch = Watch(run_id=folder.run_id, meter=meter, data=data, on_progress=listener, fall=fall_of(spec))
-    stop = threading.Event()
-    ending = ending_of(
-        spec.stop,
-        began_at=started_at if claim.number == 1 else folder.read_attempt(1)["at"],
-        used=beat.usage if beat is not None else None,
-    ).beside(watch.fall)
-    with Heartbeat(claim, spec.name, watch, stop).beating():
-        keeper = Keeper(claim)
-        end = _fit(spec, claim, watch, keeper, stop, ending, connection)
-        result = end.result
-        ended_by = ending.reason if end.is_ended_by_limit or watch.fall.has_fallen else ""
-        checkpoint = _checkpoint_name(result)
-        # Servers and registries of models want files.
-        is_released = not result.error and ended_by != "below_prediction"
-        model_uri = keeper.export(checkpoint) if is_released else None
-        error = _error(result, watch) if result.error else None
-        if needs_checkpoint(ended_by) and checkpoint is None:
-            error = no_checkpoint(ended_by)
-        metrics = dict(result.metrics or {}) if ended_by else _metrics(result, watch)
-        outcome = TrainOutcome(
-            run_id=folder.run_id,
-            name=spec.name,
-            key=key,
-            status="completed" if error is None else "failed",
-            ended_by=ended_by,
-            metrics=metrics,
-            config=dict(spec.config),
-            model_uri=model_uri,
-            checkpoint_uri=keeper.uri_of(checkpoint),
-            uri=folder.uri,
-            started_at=started_at,
-            ended_at=time.time(),
-            error=error,
-            resumed=end.is_resumed,
-            source=source_of(spec),
-            carried=spec.carried,
-            predicted=predicted_of(spec.carried, (each.metrics for each in watch.history.reports), metrics),
-            versions=installed_versions(),
-            history=watch.history.reports,
-            usage=meter.read(),
-            data=compared(spec, watch.history.data),
-            raysweep_version=_version(),
-        )
-        if error is not None:
-            raise TrainingFailedError(outcome) from result.error
-        claim.end(outcome)
-        # No newer attempt can come to need what is deleted now.
-        kept = {path.rstrip("/").rsplit("/", 1)[-1] for path in _checkpoint_paths(result)}
-        model = (model_uri or "").rsplit("/", 1)[-1]
-        folder.delete_unused_checkpoints(frozenset({*kept, model}))
-        keeper.finish(kept)
-        keep_card(folder, spec, outcome)
-    return outcome
-
-
 def compared(spec: TrainSpec, began: tuple[DataDigest, ...]) -> tuple[DataDigest, ...]:
     """The data as they were at the start, each with whether it is another now."""
     if not began:
@@ -221,31 +218,6 @@ def keep_card(folder: RunFolder, spec: TrainSpec, outcome: TrainOutcome) -> None
         folder.write_card(make_card(spec, outcome))
     except StorageError as error:  # the training is done: the same call writes it later
         _log.warning("the model card could not be written: %s", error)
-
-
-def _fit(
-    spec: TrainSpec,
-    claim: Claim,
-    watch: Watch,
-    keeper: Keeper,
-    stop: threading.Event,
-    ending: Ending,
-    connection: RayConnection,
-) -> RunEnd:
-    from raysweep.raycompat.train import StateRestoreError
-    from raysweep.training.controller import Halt, run_controller
-    from raysweep.training.trainers import make_trainer
-
-    folder = claim.folder
-    trainer = make_trainer(spec, folder.run_id, folder.store.url, claim.number)
-    try:
-        return run_controller(trainer, spec, watch, keeper, Halt(stop, ending), connection)
-    except StateRestoreError as error:
-        raise CheckpointDamagedError(
-            f"{folder.uri}/{SNAPSHOT}",
-            f"cannot be continued from ({error})",
-            "restore what is missing from a backup, or use another key to start over",
-        ) from error
 
 
 def _open_store(storage_path: str) -> Store:
@@ -281,8 +253,8 @@ def workers_preloaded() -> Iterator[None]:
         os.environ.pop(_PRELOAD_VARIABLE, None)
 
 
-def check_room(spec: TrainSpec) -> None:
-    """Refuse what the connected cluster cannot hold. Raises: SpecError, InfeasibleResourcesError."""
+def _check_cluster(spec: TrainSpec, folder: RunFolder, data: Sequence[DataDigest]) -> None:
+    """The last look before the run is stored, and the digests of its data with it."""
     import ray
 
     is_client: bool = ray.util.client.ray.is_connected()  # type: ignore[no-untyped-call]
@@ -293,6 +265,9 @@ def check_room(spec: TrainSpec) -> None:
             "call run_training on a node of the cluster, or submit it as a job",
         )
     check_cluster(spec.scaling, beside=_beside(spec))
+    if data:
+        stored = orjson.dumps([each.model_dump(mode="json") for each in data])
+        folder.put_if_version(DATA, stored, None)  # those of the first start stay
 
 
 def _check_code(spec: TrainSpec) -> None:
@@ -315,31 +290,3 @@ def _addresses(spec: TrainSpec) -> dict[str, str]:
     """What the training reads, by a name, as far as the spec says it."""
     files = {name: source.files for name, source in spec.datasets.items() if source.files is not None}
     return {**files, **spec.data}
-
-
-def _metrics(result: Any, watch: Watch) -> dict[str, Any]:
-    """What rank 0 reported last, and on top what it returned, if that is a dict."""
-    returned = getattr(result, "return_value", None)
-    return {**(watch.metrics or result.metrics or {}), **(returned if isinstance(returned, dict) else {})}
-
-
-def _error(result: Any, watch: Watch) -> ErrorInfo:
-    if watch.error is not None:
-        return watch.error
-    lines = [line for line in str(result.error).splitlines() if line.strip()]
-    return ErrorInfo(kind="train_error", type=type(result.error).__name__, message=lines[-1] if lines else "")
-
-
-def _checkpoint_name(result: Any) -> str | None:
-    return Path(result.checkpoint.path).name if result.checkpoint else None
-
-
-def _checkpoint_paths(result: Any) -> list[str]:
-    kept = [checkpoint for checkpoint, _ in result.best_checkpoints or []]
-    return [checkpoint.path for checkpoint in (*kept, result.checkpoint) if checkpoint]
-
-
-def _version() -> str:
-    from raysweep.version import __version__
-
-    return __version__

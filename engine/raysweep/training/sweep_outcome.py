@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import orjson
+
 from raysweep.outcome import (
     DataDigest,
     ErrorInfo,
@@ -16,7 +18,6 @@ from raysweep.outcome import (
 )
 from raysweep.runs.reading.history import COLUMNS
 from raysweep.specs import TrainSpec
-from raysweep.training.history import MAX_ROWS, fitting
 from raysweep.training.model_card import source_of
 from raysweep.training.predicted import predicted_of
 
@@ -24,9 +25,13 @@ END: Final = "raysweep/end"
 """In the last report of the trial: the training's metrics, whether it was resumed, which limit ended it, its
 error."""
 USED: Final = "raysweep/used"
-"""In a report with a checkpoint, and in the last one: what the workers have used until then."""
+"""In each report: what the workers have used until then."""
 WORKERS: Final = "raysweep/workers"
 """In a report of a training whose number of workers may change: how many trained together."""
+MAX_ROWS: Final = 1000
+"""Of more reports every second one is kept, then every fourth, and so on; the last one always."""
+MAX_ROW_BYTES: Final = 1024
+"""Of a larger report only what fits is kept, in its order."""
 _NAMES: Final = {f"metrics/{name}": name for name in COLUMNS}
 """Metrics that are called as a column of the reports."""
 
@@ -77,7 +82,7 @@ def outcome_of(
         predicted=predicted_of(spec.carried, (each.metrics for each in history), metrics),
         versions=dict(versions or {}),
         history=history,
-        usage=_usage_of(trial, sweep),
+        usage=usage_of(trial, sweep),
         data=tuple(data),
         raysweep_version=sweep.raysweep_version,
     )
@@ -117,6 +122,31 @@ def _row(report: Mapping[str, Any], workers: int | None) -> TrainReport:
     )
 
 
+def fitting(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of a report, as far as `MAX_ROW_BYTES` go."""
+    row = TrainReport(iteration=1, at=0.0, metrics=dict(metrics))
+    sizes = {
+        name: len(name) + len(orjson.dumps(value))
+        for name, value in row.model_dump(mode="json")["metrics"].items()
+    }
+    if sum(sizes.values()) <= MAX_ROW_BYTES:
+        return dict(metrics)
+    kept: dict[str, Any] = {}
+    left = MAX_ROW_BYTES
+    for name, size in sizes.items():
+        if size <= left:
+            kept[name] = metrics[name]
+            left -= size
+    return kept
+
+
+def usage_of(trial: TrialOutcome, sweep: SweepOutcome) -> Usage:
+    """The workers' hours; a sweep counts its slots, and the trial takes none."""
+    used = trial.metrics.get(USED)
+    active_s = sweep.usage.active_s if sweep.usage is not None else 0.0
+    return Usage.model_validate({**(used if isinstance(used, dict) else {}), "active_s": active_s})
+
+
 def _seconds(at: Any) -> float:
     return float(at.timestamp()) if hasattr(at, "timestamp") else float(at)
 
@@ -124,13 +154,6 @@ def _seconds(at: Any) -> float:
 def own_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """What the workers have reported of these metrics of the trial."""
     return {name: value for name, value in metrics.items() if name not in (END, USED, WORKERS)}
-
-
-def _usage_of(trial: TrialOutcome, sweep: SweepOutcome) -> Usage:
-    """The workers' hours; a sweep counts its slots, and the trial takes none."""
-    used = trial.metrics.get(USED)
-    active_s = sweep.usage.active_s if sweep.usage is not None else 0.0
-    return Usage.model_validate({**(used if isinstance(used, dict) else {}), "active_s": active_s})
 
 
 def _end_of(trial: TrialOutcome) -> Mapping[str, Any]:

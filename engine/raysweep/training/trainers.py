@@ -9,7 +9,6 @@ from ray import cloudpickle
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from raysweep.programs.runner import runnable
-from raysweep.runs.training import CHECKPOINT_OWNER
 from raysweep.specs import Scaling, TrainSpec, load_trainable
 from raysweep.training.datasets import make_data_config, make_datasets
 from raysweep.training.frameworks import trainer_maker
@@ -19,24 +18,14 @@ CHECKPOINTS_KEPT = 2
 DEFAULT_RESIZE_INTERVAL_S = 10.0
 
 
-def make_trainer(
-    spec: TrainSpec,
-    run_id: str,
-    storage_path: str,
-    attempt: int,
-    *,
-    owner: str = CHECKPOINT_OWNER,
-    above: int | None = None,
-) -> DataParallelTrainer:
+def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, *, above: int) -> DataParallelTrainer:
     """The trainer that the spec asks for, with its data sets; no worker is started.
 
     Args:
         spec: The run.
         run_id: The folder under `storage_path` that Ray Train works in.
         storage_path: Absolute, or a URI that pyarrow reads.
-        attempt: The number of the claim that it runs under.
-        owner: Whose its checkpoints are.
-        above: Their numbers are above this one; None: as `attempt` has them.
+        above: The numbers of its checkpoints are above this one.
 
     Raises:
         SpecError: A data set cannot be made, or the trainer that the spec names.
@@ -47,10 +36,8 @@ def make_trainer(
         storage_path=storage_path,
         payload=payload,
         warm_start=spec.warm_start_checkpoint,
-        attempt=attempt,
         schedule=spec.schedule,
         pinned_cpus=spec.scaling.resources.cpu if spec.scaling.pin_cpus else 0.0,
-        owner=owner,
         above=above,
     )
     arguments: dict[str, Any] = {

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final
 
+from raysweep.cluster.ray.connection import find_loss
 from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.outcome import ErrorInfo, Usage
 from raysweep.runs.folder import SweepFolder
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.1
 """How often the trial looks whether it is to end."""
+LOST_S: Final = 2.0
+"""So long workers on a Ray that has died may take to end: a call of Ray may hang."""
 _TOKEN: Final = "0" * 8
 
 
@@ -54,6 +57,7 @@ class TrainBody:
         folder: Where it is stored.
         ending: When its limits end it.
         on_progress: See `run_training`.
+        used: What the workers of earlier attempts have used.
     """
 
     def __init__(
@@ -62,11 +66,13 @@ class TrainBody:
         folder: RunFolder,
         ending: Ending,
         on_progress: Callable[[TrainProgress], None] | None = None,
+        used: Usage | None = None,
     ) -> None:
         self._spec = spec
         self._folder = folder
         self._ending = ending
         self._on_progress = on_progress
+        self._used = used
         self.refusal: RaysweepError | None = None
         """What the attempt ended with before, or beside, the workers: a data set that cannot be made, or a
         damaged checkpoint."""
@@ -74,6 +80,7 @@ class TrainBody:
     def __call__(self, config: dict[str, Any]) -> None:
         """One attempt. Raises: TrainingStoppedError, TrialStopped."""
         meter = Meter(self._spec.scaling.worker_bundle(), time.monotonic)
+        meter.resume(self._used)
         watch = Watch(
             run_id=self._folder.run_id, meter=meter, on_progress=self._on_progress, fall=fall_of(self._spec)
         )
@@ -128,12 +135,17 @@ class _Attempt:
         """Run until it ends, or the trial is to end; the workers are gone then."""
         running: Future[RunEnd] = start_thread(self._run, "raysweep-training")
         try:
-            while not wait([running], LOOK_S).done:
+            while not wait([running], LOOK_S).done and find_loss() is None:
                 self.session.raise_if_over()
+            if find_loss() is not None:
+                self._stop.set()
+                _await_end(running)
         except BaseException:
             self._stop.set()
-            wait([running])
+            _await_end(running)
             raise
+        if not running.done():
+            raise TrainingStoppedError("the Ray of this process died")
         if self._stopped is not None:
             raise self._stopped
         return running.result()
@@ -148,8 +160,6 @@ class _Attempt:
             self._spec,
             self._folder.run_id,
             self._folder.store.url,
-            job.attempt,
-            owner=self._owner,
             above=job.next_checkpoint - 1,
         )
         with train.own_logging_left_alone():
@@ -175,7 +185,6 @@ class _Attempt:
         manifest = self._store.read_manifest(reference)
         self._joiner.begin_from(manifest)
         metrics = manifest.metadata.get("metrics", {})
-        self._watch.meter.resume(Usage.model_validate(metrics.get(USED, {})))
         return str(CheckpointName(found[1], _TOKEN)), metrics
 
     def _begin(self, workers: int) -> None:
@@ -197,7 +206,7 @@ class _Attempt:
                 self.session.store_parts(stored, self._at - 1, metrics)
             return
         self._made = self._at
-        more: dict[str, Any] = {} if stored is None else {USED: self.used()}
+        more: dict[str, Any] = {USED: self.used()}
         if self._spec.scaling.min_workers is not None:
             more[WORKERS] = self._watch.meter.workers
         try:
@@ -212,7 +221,7 @@ class _Attempt:
         return StoredParts(self._joiner.join(name)) if name else StoredAt(f"{self._folder.uri}/{folder}")
 
     def used(self) -> dict[str, float]:
-        """What the workers of all attempts have used, as far as it is stored with their checkpoints."""
+        """What the workers of all attempts have used; those before this one, until their last report."""
         return self._watch.meter.read().model_dump(include={"cpu_hours", "gpu_hours"})
 
     def metrics_of(self, result: Any) -> dict[str, Any]:
@@ -228,3 +237,11 @@ class _Attempt:
         lines = [line for line in str(result.error).splitlines() if line.strip()]
         message = lines[-1] if lines else ""
         return ErrorInfo(kind="train_error", type=type(result.error).__name__, message=message)
+
+
+def _await_end(running: Future[RunEnd]) -> None:
+    """Wait for the end of the workers, unless their Ray has died."""
+    while not wait([running], LOOK_S).done:
+        if find_loss() is not None:
+            wait([running], LOST_S)
+            return

@@ -7,7 +7,6 @@ from typing import Any
 
 from raysweep import trial
 from raysweep.errors import message_of
-from raysweep.runs.training import CHECKPOINT_OWNER
 from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.training.worker_session import (
     TrainWorkerSession,
@@ -34,16 +33,12 @@ class TrainLoop:
     payload: bytes
     """The trainable, pickled by `ray.cloudpickle`."""
     warm_start: str | None
-    attempt: int
-    """The number of the attempt, which says what numbers its checkpoints have."""
+    above: int
+    """The numbers of its checkpoints are above this one."""
     schedule: tuple[ScheduledConfig, ...] = ()
     """What `get_context().schedule` says."""
     pinned_cpus: float = 0.0
     """How many CPUs each worker has to itself."""
-    owner: str = CHECKPOINT_OWNER
-    """Whose checkpoints it stores: the run's, or those of the trial that it is."""
-    above: int | None = None
-    """The numbers of its checkpoints are above this one; None: as `attempt` has them."""
 
     def __call__(self, config: dict[str, Any]) -> Any:
         from ray import cloudpickle
@@ -53,7 +48,7 @@ class TrainLoop:
         set_warm_start(self.warm_start)
         trial.activate(TrainWorkerSession(self.run_id, self.schedule))
         try:
-            with keep_checkpoints(self.storage_path, self.run_id, self.attempt, self.owner, self.above):
+            with keep_checkpoints(self.storage_path, self.run_id, self.above):
                 trainable = cloudpickle.loads(self.payload)
                 return returned_metrics(trainable(config))
         except BaseException as error:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import RaysweepError
-from raysweep.runs.training import CHECKPOINT_OWNER
 from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.storage.objects.opening import open_store
 from raysweep.trial.checkpoint_handle import opened_by_ray, temporary_folder
 from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.rows import is_scalar, to_json
 
+RESERVED = "raysweep/"
+"""Metrics that begin with this are the engine's own, see `sweep_outcome`."""
 ANSWERED_S = 2.0
 """So long a worker waits, having given the checkpoint that it was asked for: it is about to be ended.
 
@@ -172,9 +173,7 @@ def get_warm_start() -> AbstractContextManager[Path] | None:
 
 
 @contextmanager
-def keep_checkpoints(
-    storage_path: str, run_id: str, attempt: int, owner: str = CHECKPOINT_OWNER, above: int | None = None
-) -> Iterator[None]:
+def keep_checkpoints(storage_path: str, run_id: str, above: int) -> Iterator[None]:
     """While the block lasts, what this worker reports goes into the run's checkpoint store.
 
     However it is reported: by `raysweep.report`, `ray.train.report` or the callback of a framework.
@@ -182,16 +181,14 @@ def keep_checkpoints(
     Args:
         storage_path: Where the run's folder is.
         run_id: The run.
-        attempt: The number of the claim that it runs under: two attempts give no checkpoint the same number.
-        owner: See `checkpoint_parts.Parts`.
-        above: See there.
+        above: See `checkpoint_parts.Parts`.
     """
     from raysweep.raycompat.in_trial import trainstore
     from raysweep.training.checkpoint_parts import Parts
 
     rank, _ = train_rank()
     start = trainstore.newest_name()
-    parts = Parts(open_store(storage_path), run_id, attempt, rank, start, owner=owner, above=above)
+    parts = Parts(open_store(storage_path), run_id, rank, start, above=above)
 
     def find(name: str) -> trainstore.RestoredCheckpoint | None:
         if not parts.has(name):
@@ -228,6 +225,8 @@ def _to_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
             raise RaysweepError(
                 f"report() takes metrics named by strings; {name!r:.100} is a {type(name).__name__}"
             )
+        if name.startswith(RESERVED):
+            raise RaysweepError(f"metrics of a training must not begin with {RESERVED}: {name!r:.100}")
     return {str.__str__(name): _value(value) for name, value in metrics.items()}
 
 

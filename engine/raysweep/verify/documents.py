@@ -12,7 +12,7 @@ from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.catalog import catalog_key, read_catalog
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.replay import replay
-from raysweep.specs import RunId, SweepSpec
+from raysweep.specs import RunId, SweepSpec, TrainSpec
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.verify.report import Finding
 from raysweep.version import __version__
@@ -61,7 +61,8 @@ def check_spec(folder: SweepFolder, findings: list[Finding]) -> tuple[SweepRecor
         return None, None
     try:
         spec = SweepSpec.from_any(dict(record.spec))
-        wanted = RunId.of(spec, record.key).id
+        run = spec if record.train is None else TrainSpec.from_any(dict(record.train))
+        wanted = RunId.of(run, record.key).id
     except SpecError as error:
         damage(f"holds no spec that this version can read ({error})")
         return None, None

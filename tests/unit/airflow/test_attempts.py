@@ -21,6 +21,7 @@ from raysweep_airflow import TrainOperator
 from raysweep_airflow.compat import AirflowSkipException
 from raysweep_airflow.results import top_k
 from raysweep_airflow.work import JOB_KEY, Attempt, Try
+from tests.begun_trainings import begin_training
 from tests.unit.airflow.trying import BASE, Store, Ti, Tries
 
 
@@ -270,7 +271,7 @@ def test_a_cleared_training_of_another_best_config_is_another_training(tmp_path:
     request = first.request
     assert isinstance(request.spec, rs.TrainSpec)
     folder = RunFolder(open_store(str(tmp_path)), request.run.id)
-    folder.freeze_spec(request.spec, request.run.key)
+    begin_training(folder, request.spec, request.run.key)
     ended = TrainOutcome(run_id=request.run.id, name="full", status="completed", started_at=0, ended_at=1)
     folder.write_outcome(ended)
     assert run(0.5, 2).ended == folder.read_outcome(), "the same best, cleared: it is reused"

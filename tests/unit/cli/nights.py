@@ -23,6 +23,7 @@ from raysweep.runs.training import RunFolder
 from raysweep.specs import SweepSpec, TrainSpec, sweep_id
 from raysweep.specs.identity import RunId, key_within
 from raysweep.storage.objects.opening import open_store
+from tests.begun_trainings import begin_training
 
 DAY_S = 86_400.0
 PROMOTED = "promoted: auc 0.7450 (trial 00002) is 0.0045 better than the champion's 0.7405"
@@ -129,7 +130,7 @@ class Nights:
         run = RunId(kind="train", name="churn-full", key=key_within(swept.key, "best", "0123456789ab"))
         spec = TrainSpec(name="churn-full", trainable="m:f", config={"x": 1}, storage_path=self.url)
         folder = RunFolder(self.store, run.id)
-        folder.freeze_spec(spec, run.key)
+        begin_training(folder, spec, run.key)
         folder.write_outcome(
             TrainOutcome(
                 run_id=run.id,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from raysweep.specs import TrainSpec
 from raysweep.specs.identity import RunId
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.opening import open_store
+from tests.begun_trainings import begin_training
 
 Cli = Callable[..., Any]
 Store = Callable[..., Any]
@@ -150,8 +153,9 @@ def test_a_training_run_beside_sweeps(cli: Cli, store_sweep: Store, gone_holder:
     spec = TrainSpec(name="full", trainable="m:f", config={"lr": 0.1}, storage_path=store.url)
     done, left = RunFolder(store, "full-0000000001"), RunFolder(store, "full-0000000002")
     for folder in (done, left):
-        folder.freeze_spec(spec, "k")
+        begin_training(folder, spec, "k")
     now = time.time()
+    os.utime(Path(store.url) / left.run_id / "train.json", (now - 900, now - 900))
     done.write_outcome(
         TrainOutcome(
             run_id=done.run_id, name="full", status="completed", started_at=now - 90, ended_at=now - 30,
@@ -183,7 +187,7 @@ def test_a_training_run_by_its_name_and_key(cli: Cli, store_sweep: Store) -> Non
     sweep = store_sweep("night")
     spec = TrainSpec(name="full", trainable="m:f", config={"lr": 0.1}, storage_path=sweep.folder.store.url)
     folder = RunFolder(sweep.folder.store, RunId.of(spec, "k").id)
-    folder.freeze_spec(spec, "k")
+    begin_training(folder, spec, "k")
     by_id = cli("status", folder.run_id, "--json", *at(sweep))
     for named in (["--name", "full", "--key", "k"], ["--name", "full"]):
         assert (
@@ -193,7 +197,7 @@ def test_a_training_run_by_its_name_and_key(cli: Cli, store_sweep: Store) -> Non
     other = cli("status", "--name", "full", "--key", "another", *at(sweep))
     assert (other.code, "no sweep" in other.err) == (2, True), other.err
     ours = TrainSpec(name="night", trainable="m:f", config={"lr": 0.1}, storage_path=sweep.folder.store.url)
-    RunFolder(sweep.folder.store, RunId.of(ours, "k").id).freeze_spec(ours, "k")
+    begin_training(RunFolder(sweep.folder.store, RunId.of(ours, "k").id), ours, "k")
     assert sweep.sweep_id in cli("status", "--name", "night", *at(sweep)).out
 
 
@@ -322,7 +326,7 @@ def test_names_that_lead_nowhere(cli: Cli, store_sweep: Store) -> None:
 def test_the_checkpoints_of_a_training_are_listed_and_pulled(cli: Cli, tmp_path: Any) -> None:
     spec = TrainSpec(name="t", trainable="examples.quick:steps")
     folder = RunFolder(open_store(tmp_path / "runs"), RunId.of(spec, "k").id)
-    folder.freeze_spec(spec, "k")
+    begin_training(folder, spec, "k")
     store, given = CheckpointStore(folder.store, folder.run_id), tmp_path / "given"
     given.mkdir()
     (given / "frozen").write_bytes(b"f" * 100_000)

@@ -186,3 +186,22 @@ def test_a_signal_interrupts_the_sweeps_on_other_threads_too() -> None:
     with heard_by(interrupts, is_here=True):
         signal.raise_signal(signal.SIGINT)
     assert there.heard == ["SIGINT"]
+
+
+def test_a_run_that_follows_another_gets_its_own_interrupts(controller: FakeController) -> None:
+    interrupts, next_controller = Interrupts(breaks_off=True), FakeController()
+    interrupts.pass_to(controller)
+    interrupts.begin_next()
+    assert not interrupts.is_taken
+    interrupts.pass_to(next_controller)
+    interrupts.interrupt()
+    assert (controller.heard, next_controller.heard) == ([], ["Ctrl-C"])
+
+
+def test_an_interrupt_that_came_too_late_for_one_run_ends_the_next(controller: FakeController) -> None:
+    interrupts = Interrupts(breaks_off=True)
+    interrupts.pass_to(controller)
+    interrupts.interrupt()
+    interrupts.begin_next()
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.check()

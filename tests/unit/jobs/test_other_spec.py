@@ -15,6 +15,7 @@ from raysweep.runs.training import RunFolder
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.step import End
 from raysweep.storage.objects.opening import open_store
+from tests.begun_trainings import begin_training
 from tests.unit.jobs.api import Api, serving
 from tests.unit.jobs.attaching import KEY, finish, quick, spec, submit, waited
 
@@ -104,7 +105,7 @@ def test_trainings_are_told_apart_likewise(tmp_path: Path) -> None:
             submit(api, other)
         assert submit(api, spec.replace(failure={"max_failures": 7})).how == "attached"
         folder = RunFolder(open_store(job.storage_path), job.run_id)
-        folder.freeze_spec(other.placed(), KEY)
+        begin_training(folder, other.placed(), KEY)
         with pytest.raises(errors.SpecChangedError, match=r"config\.lr: 0\.2 -> 0\.1"):
             submit(api, spec)
         folder.write_outcome(

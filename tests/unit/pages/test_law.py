@@ -18,6 +18,7 @@ from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.training.model_card import source_of
 from raysweep.training.predicted import predicted_of
+from tests.begun_trainings import begin_training
 from tests.browsers import Watched, chromium, wait_until
 from tests.unit.pages.sweeps import store
 from tests.unit.training.drifting import SWEEP, drifting
@@ -47,7 +48,7 @@ def trained(root: Path, folder: SweepFolder, outcome: SweepOutcome) -> TrainOutc
     )
     asked = training_request(train, outcome, "k")
     spec, run = asked.spec, RunFolder(folder.store, asked.run.id)
-    run.freeze_spec(spec, "k")
+    begin_training(run, spec, "k")
     made = TrainOutcome(
         run_id=asked.run.id,
         name="full",

@@ -18,6 +18,7 @@ from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.identity import sweep_id
 from raysweep.step import best_trials, brief, why_not_trained
 from raysweep.storage.objects.opening import open_store
+from tests.begun_trainings import begin_training
 from tests.unit.pipeline.gates import GATE, champions, gave, make_spec, settled, stored, swept
 
 
@@ -220,7 +221,7 @@ def test_another_best_config_is_another_training(tmp_path: Path) -> None:
     first = stored(spec, swept("n1", 0.5, 0.7))
     request = training_request(train, first, "night")
     assert request.spec.config == {"x": 0.7, "rounds": 9}
-    RunFolder(open_store(tmp_path), request.run.id).freeze_spec(request.spec, request.run.key)
+    begin_training(RunFolder(open_store(tmp_path), request.run.id), request.spec, request.run.key)
     assert training_request(train, brief(first), "night") == request
     assert training_request(train, with_gate(first, settled(spec, first)), "night") == request
     later = stored(spec, swept("n1", 0.5, 0.7, 0.9).model_copy(update={"generation": 2}))

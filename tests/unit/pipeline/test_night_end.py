@@ -17,6 +17,7 @@ from raysweep.runs.training import RunFolder
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
+from tests.begun_trainings import begin_training
 from tests.unit.pipeline.gates import GATE, make_spec, stored, swept
 
 ENDS = datetime(2026, 11, 27, 5, 0, tzinfo=UTC)
@@ -33,7 +34,7 @@ def trained(
     """An earlier training that was at work for so long, in two attempts."""
     asked = request(storage, key, name)
     folder = RunFolder(open_store(storage), asked.run.id)
-    folder.freeze_spec(asked.spec, asked.run.key)
+    begin_training(folder, asked.spec, asked.run.key)
     times = {"started_at": of, "ended_at": of + took_s / 2, "usage": Usage(active_s=took_s)}
     folder.write_outcome(TrainOutcome(run_id=asked.run.id, name=name, status=status, **times))
 
@@ -68,7 +69,7 @@ def test_the_newest_trainings_count(tmp_path: Path) -> None:
 def test_after_its_end_nothing_is_begun_and_what_has_begun_continues(tmp_path: Path) -> None:
     assert late(tmp_path, -1.0) == "training not begun: the night ended at 05:00+00:00"
     asked = request(tmp_path, "tonight")
-    RunFolder(open_store(tmp_path), asked.run.id).freeze_spec(asked.spec, asked.run.key)
+    begin_training(RunFolder(open_store(tmp_path), asked.run.id), asked.spec, asked.run.key)
     assert late(tmp_path, -1.0) == ""
     assert why_not_begun(request(tmp_path, "n9"), None) == "", "a night without an end"
 

@@ -31,6 +31,7 @@ from raysweep.storage.objects.identity import is_same_store
 from raysweep.storage.objects.opening import open_store
 from raysweep.stored import StoredSweep
 from raysweep.verify import verify_sweep
+from tests.begun_trainings import begin_training
 from tests.unit.verify.stored import Stored, make_asked, resume, store_sweep
 
 Name = Callable[[Path, pytest.MonkeyPatch], str]
@@ -208,7 +209,7 @@ def test_a_training_pins_and_resumes(name: Name, root: Path, monkeypatch: pytest
 
     spec = train(str(root / "store"), stored.uri(3))
     run_id = RunRequest.of(spec, "k").run.id
-    RunFolder(stored.folder.store, run_id).freeze_spec(spec, "k")
+    begin_training(RunFolder(stored.folder.store, run_id), spec, "k")
     now = under(stored, called := name(root / "store", monkeypatch))
     run = RunFolder(now.folder.store, run_id)
     checkpoint = now.state.trials[3].checkpoint

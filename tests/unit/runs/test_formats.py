@@ -42,8 +42,7 @@ from raysweep.storage.objects.identity import store_id
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.sealed import decode_sealed, encode_sealed
 from raysweep.storage.objects.store import Store
-from raysweep.training import history
-from raysweep.training.history import History
+from tests.begun_trainings import begin_training
 from tests.unit.runs.across_runs.nights import LINE, add, forge
 from tests.unit.verify.stored import Stored, make_asked, store_sweep
 
@@ -54,7 +53,6 @@ VERSIONS: Final = {
     "sealed object": (sealed.FORMAT_VERSION, 1),
     "sweep.json": (folder.FORMAT_VERSION, 1),
     "train.json and attempts": (training.FORMAT_VERSION, 1),
-    "history of a training": (history.FORMAT, 1),
     "store.json": (identity.FORMAT_VERSION, 1),
     "champion": (LINE_FORMAT, 6),
     "plan of a gate": (plan.FORMAT, 4),
@@ -149,21 +147,9 @@ def train_spec() -> TrainSpec:
 
 def read_training(path: Path) -> None:
     run = RunFolder(open_store(path), "t-1")
-    run.freeze_spec(train_spec(), "k")
+    begin_training(run, train_spec(), "k")
     reword(run.store, "t-1/train.json", format=2, raysweep_version="9.8")
     run.read_spec()
-
-
-def read_attempt(path: Path) -> None:
-    run = RunFolder(open_store(path), "t-1")
-    run.append_attempt(1, b'{"format":2,"attempt":1}')
-    run.read_attempt(1)
-
-
-def read_history(path: Path) -> None:
-    sealed_text = orjson.loads(History().seal("{}"))
-    sealed_text["raysweep_history"]["format"] = 2
-    History().resume(orjson.dumps(sealed_text))
 
 
 def read_store(path: Path) -> None:
@@ -211,8 +197,6 @@ OTHERS: Final[dict[Callable[[Path], None], str]] = {
     read_merged: "journal/1-2: has format 2; this version, raysweep {}, reads format 1",
     read_event: "has behaviour 2; this version of raysweep reads 1",
     read_training: "train.json: has format 2, written by raysweep 9.8; this version",
-    read_attempt: "attempts/000001.json: has format 2; this version",
-    read_history: "has raysweep_history.format 2; this version, raysweep {}, reads",
     read_store: "store.json: has format_version 2; this version",
     read_champions: "has format_version 7; this version, raysweep {}, reads format_version 6",
     read_plan: "plan.json: has format 5; this version, raysweep {}, reads format 4",

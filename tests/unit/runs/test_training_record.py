@@ -10,11 +10,13 @@ from raysweep.errors import StorageError, SweepDamagedError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.catalog import read_catalog
 from raysweep.runs.folder import SweepFolder, SweepRecord, list_sweeps
+from raysweep.runs.ownership.departure import archive, withdraw
 from raysweep.runs.training import RunFolder, list_trainings, read_warm_start
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.specs.identity import Kind, RunId
 from raysweep.storage.objects.opening import open_store
 from raysweep.training.as_sweep import sweep_of
+from raysweep.verify import verify_sweep
 
 WARM = "{store}/night-0123456789/checkpoints/00007/3"
 
@@ -74,3 +76,23 @@ def test_the_end_of_the_sweep_is_not_listed_as_a_sweep_where_it_is_a_trainings(
         )
     )  # fmt: skip
     assert (read_catalog(folder.store, [run_id]).run(run_id) is not None) is is_listed
+
+
+def test_verify_knows_the_run_by_the_trainings_name_and_key(tmp_path: Path) -> None:
+    folder, _ = begun(tmp_path)
+    assert verify_sweep(folder).is_sound
+    (tmp_path / folder.sweep_id).rename(tmp_path / "other")
+    (finding,) = verify_sweep(SweepFolder(folder.store, "other")).findings
+    assert finding.problem == f"belongs to sweep {folder.sweep_id}, not to other"
+
+
+def test_a_training_leaves_its_folder_as_a_sweep_does(tmp_path: Path) -> None:
+    folder, spec = begun(tmp_path)
+    target = Path(archive(folder, by="me"))
+    moved = SweepFolder(open_store(target.parent), target.name).read_spec()
+    assert moved is not None
+    assert (moved.leaving, moved.train) == (None, spec.to_dict())
+    assert not (tmp_path / folder.sweep_id).exists()
+    again, _ = begun(tmp_path)
+    withdraw(again)
+    assert not (tmp_path / folder.sweep_id).exists()

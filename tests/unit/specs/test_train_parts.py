@@ -11,6 +11,7 @@ from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.storage.objects.opening import open_store
 from raysweep.training.from_outcome import train_spec_with
+from tests.begun_trainings import begin_training
 
 
 def make(**fields: Any) -> TrainSpec:
@@ -66,7 +67,7 @@ def test_what_cannot_be_meant_is_refused_by_its_field(fields: dict[str, Any], sa
 
 def test_limits_and_policies_may_change_while_a_run_has_not_ended_and_data_sets_may_not() -> None:
     folder = RunFolder(open_store("memory://trainings"), "r")
-    folder.freeze_spec(make(stop={"time_budget_s": 5}), "k")
+    begin_training(folder, make(stop={"time_budget_s": 5}), "k")
     folder.check_spec(make(stop={"time_budget_s": 50}, failure={"max_worker_deaths": 9, "max_failures": 7}))
     with pytest.raises(SpecError, match=r"datasets\.train"):
         folder.check_spec(make(datasets={"train": "m:f"}))

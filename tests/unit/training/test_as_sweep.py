@@ -12,8 +12,15 @@ from raysweep.outcome import ErrorInfo, SweepOutcome, TrialOutcome, Usage
 from raysweep.search import make_searcher
 from raysweep.specs import TrainSpec
 from raysweep.training.as_sweep import CHECKPOINTS_KEPT, sweep_of
-from raysweep.training.history import MAX_ROW_BYTES, MAX_ROWS
-from raysweep.training.sweep_outcome import END, USED, WORKERS, history_of, outcome_of
+from raysweep.training.sweep_outcome import (
+    END,
+    MAX_ROW_BYTES,
+    MAX_ROWS,
+    USED,
+    WORKERS,
+    history_of,
+    outcome_of,
+)
 
 LOOKS_LIKE_DOMAINS = {"a": {"choice": [1, 2]}, "b": {"uniform": [0, 1]}, "c": {"d": {"grid_search": [1]}}}
 

@@ -20,6 +20,7 @@ from raysweep.specs.outline import outline, outline_changes
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
 from raysweep.training.bridge import Bridge, bridge_of, decided_spec
+from tests.begun_trainings import begin_training
 from tests.unit.pages.sweeps import store
 from tests.unit.training.drifting import SWEEP, drifting
 
@@ -212,7 +213,7 @@ def test_a_retry_is_the_same_training_and_another_spec_is_not(swept: SweepOutcom
     spec = decided_spec(request.spec, run(bridge, turned(bridge.ways()["upper"])))
     assert spec.config != request.spec.config
     folder = RunFolder(open_store(str(tmp_path)), request.run.id)
-    folder.freeze_spec(spec, request.run.key)
+    begin_training(folder, spec, request.run.key)
     folder.check_spec(request.spec)
     folder.check_spec(spec)
     assert folder.read_spec() == spec

@@ -1,9 +1,8 @@
-"""A training's checkpoints: the parts of several workers, committed by who holds the claim."""
+"""A training's checkpoints: the parts of several workers, joined to one."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import threading
 import uuid
@@ -12,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.errors import CheckpointDamagedError, FencedError, SpecError
-from raysweep.runs.ownership.training_claim import Claim, claim_run, read_newest
+from raysweep.errors import CheckpointDamagedError, SpecError
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.store import Store
 from raysweep.storage.objects.wrapped import Operation, T, WrappedStore
-from raysweep.training.checkpoint_list import SNAPSHOT, read_snapshot
-from raysweep.training.checkpoint_parts import NUMBERS, CheckpointName, Parts, parse_name
-from raysweep.training.checkpoints import Keeper, read_parts
+from raysweep.training.checkpoint_parts import CheckpointName, Parts, parse_name
+from raysweep.training.checkpoints import Joiner, read_parts
 
 KEPT = 2
 Files = Mapping[str, bytes]
@@ -29,45 +26,44 @@ FROZEN = os.urandom(200_000)
 
 
 class Run:
-    """Ray Train's side, as its checkpoint manager goes about it: register, store the list, delete."""
+    """A training's side: joins and commits what its workers report, and deletes all but the last two."""
 
     def __init__(self, store: Store, tmp_path: Path, num_workers: int = 1) -> None:
         self.folder = RunFolder(store, "t-1")
+        self.store = CheckpointStore(store, "t-1")
         self.num_workers = num_workers
         self._tmp_path = tmp_path
-        self.given: dict[str, dict[str, bytes]] = {}
+        self.given: dict[int, dict[str, bytes]] = {}
 
     def attempt(self) -> Run:
-        """Claim the run, and start its workers."""
-        claim = claim_run(self.folder, read_newest(self.folder))
-        assert isinstance(claim, Claim)
-        self.claim = claim
-        self.keeper = Keeper(claim)
-        self.keeper.take()
-        state = read_snapshot(self.folder) or {"checkpoint_results": []}
-        self.names = [each["checkpoint_dir_name"] for each in state["checkpoint_results"]]
+        """Begin anew from what is stored."""
+        self.joiner = Joiner(self.folder, CHECKPOINT_OWNER)
+        self.numbers = list(self.store.numbers(CHECKPOINT_OWNER))
+        if self.numbers:
+            self.joiner.begin_from(self.store.read_manifest(self.uri(self.numbers[-1])))
         self.start_workers()
         return self
 
     def start_workers(self) -> None:
         """A new group, which continues from the newest checkpoint."""
-        start = self.names[-1] if self.names else None
-        store, number = self.folder.store, self.claim.number
-        self.workers = [Parts(store, "t-1", number, rank, start) for rank in range(self.num_workers)]
-        self.keeper.begin(self.num_workers)
+        above = max(self.numbers, default=0)
+        start = str(CheckpointName(above, "0" * 8)) if above else None
+        store = self.folder.store
+        self.workers = [Parts(store, "t-1", rank, start, above=above) for rank in range(self.num_workers)]
+        self.joiner.begin(self.num_workers)
 
-    def report(self, *files: Files | None) -> str:
-        """Each worker gives files, or None."""
+    def report(self, *files: Files | None) -> int:
+        """Each worker gives files, or None; the number of the checkpoint."""
         name = self.workers[0].make_name()
         merged: dict[str, bytes] = {}
         for worker, each in zip(self.workers, files, strict=True):
             if each is not None:
                 merged = {**each, **merged}
                 assert worker.persist(self.write(each), name)
-        self.given[name] = merged
+        self.given[known(name).number] = merged
         if merged:
             self.register(name)
-        return name
+        return known(name).number
 
     def write(self, files: Files) -> Path:
         folder = self._tmp_path / "given" / uuid.uuid4().hex
@@ -78,26 +74,20 @@ class Run:
 
     def register(self, name: str) -> None:
         """All workers have reported it."""
-        listed = [*self.names, name][-KEPT:]
-        results = [{"checkpoint_dir_name": each, "metrics": {"loss": 0.5}} for each in listed]
-        self.keeper.write(json.dumps({"checkpoint_results": results}))
-        gone, self.names = [each for each in self.names if each not in listed], listed
-        store = self.folder.store
-        for each in gone:
-            store.delete(*[info.key for info in store.list(f"t-1/{each}")])
-        self.keeper.collect()
+        self.store.commit(self.joiner.join(known(name)))
+        self.numbers = [*self.numbers, known(name).number]
+        gone, self.numbers = self.numbers[:-KEPT], self.numbers[-KEPT:]
+        if gone:
+            self.store.delete(*map(self.uri, gone))
 
     def finish(self) -> None:
-        self.folder.delete_unused_checkpoints(frozenset(self.names))
-        self.keeper.finish(self.names)
+        self.folder.delete_unused_checkpoints(frozenset())
 
-    def uri(self, name: str) -> str:
-        uri = self.keeper.uri_of(name)
-        assert uri is not None
-        return uri
+    def uri(self, number: int) -> str:
+        return self.store.uri(CHECKPOINT_OWNER, number)
 
-    def restored(self, name: str) -> dict[str, bytes]:
-        with open_checkpoint(self.uri(name)) as folder:
+    def restored(self, number: int) -> dict[str, bytes]:
+        with open_checkpoint(self.uri(number)) as folder:
             return read(folder)
 
     def objects(self) -> set[str]:
@@ -106,9 +96,10 @@ class Run:
         return {key for key in keys if not key.endswith(".json")}
 
     def check(self) -> None:
-        """What the list names is whole, and what was given."""
-        for name in self.names:
-            assert self.restored(name) == self.given[name]
+        """What is kept is whole, and what was given."""
+        for number in self.numbers:
+            self.store.verify(self.uri(number))
+            assert self.restored(number) == self.given[number]
 
 
 def known(text: str) -> CheckpointName:
@@ -137,8 +128,8 @@ def test_the_parts_of_several_workers_are_one_checkpoint_that_its_address_gives_
     run.check()
     manifest = CheckpointStore(run.folder.store, "t-1").read_manifest(run.uri(name))
     assert [entry.path for entry in manifest.files] == ["meta", "shard-0", "shard-1", "sub/x"]
-    assert manifest.metadata == {"attempt": 1, "metrics": {"loss": 0.5}, "workers": [0, 1]}
-    assert (manifest.trial_id, manifest.number) == (CHECKPOINT_OWNER, NUMBERS + 1)
+    assert manifest.metadata == {"workers": [0, 1]}
+    assert (manifest.trial_id, manifest.number) == (CHECKPOINT_OWNER, 1)
 
 
 def test_of_one_path_from_two_workers_the_lower_ranks_counts(run: Run) -> None:
@@ -165,9 +156,9 @@ def test_until_all_is_stored_and_all_workers_have_reported_there_is_no_checkpoin
     name = run.workers[0].make_name()
     run.workers[0].persist(run.write({"a": b"1"}), name)
     with pytest.raises(CheckpointDamagedError, match="no such checkpoint"):
-        run.restored(name)
+        run.restored(known(name).number)
     run.workers[1].persist(run.write({"b": b"2"}), name)
-    run.given[name] = {"a": b"1", "b": b"2"}
+    run.given[known(name).number] = {"a": b"1", "b": b"2"}
     run.register(name)
     run.check()
 
@@ -191,19 +182,18 @@ def test_whoever_gives_files_when_nothing_referred_to_is_ever_deleted(tmp_path: 
         run.check()
 
 
-def test_a_manifest_outlives_the_list_only_while_a_worker_refers_to_it(run: Run) -> None:
+def test_objects_outlive_their_checkpoint_only_while_a_worker_refers_to_them(run: Run) -> None:
     run.report({"a": FROZEN}, {"b": FROZEN[::-1]})
-    first = run.names[0]
     for step in range(3):
         run.report({"s": b"%d" % step}, None)
-    store = CheckpointStore(run.folder.store, "t-1")
-    assert store.exists(run.uri(first))
+    stored = run.objects()
     run.report(None, {"b": FROZEN[::-1]})
-    assert not store.exists(run.uri(first))
-    run.report({"a": b"1"}, None)
-    run.report({"a": b"2"}, None)
-    assert len(store.numbers(CHECKPOINT_OWNER)) == 1 + KEPT
     run.check()
+    assert run.objects() - stored == set(), "the other worker's last part is still there"
+    run.report({"s": b"1"}, {"b": b"other"})
+    run.report({"s": b"2"}, {"b": b"other"})
+    run.check()
+    assert sum(info.size_bytes for info in run.folder.store.list("t-1/checkpoints")) < 10_000
 
 
 class WaitingStore(WrappedStore):
@@ -238,94 +228,9 @@ def test_of_two_uploads_at_once_the_second_refers_to_nothing(tmp_path: Path) -> 
     part = read_parts(run.folder, known(names[1]), CHECKPOINT_OWNER)[0]
     assert part.new_bytes == part.size_bytes
     for number, name in enumerate(names, 1):
-        run.given[name] = {"a": FROZEN, "n": b"%d" % number}
+        run.given[known(name).number] = {"a": FROZEN, "n": b"%d" % number}
         run.register(name)
     run.check()
-
-
-def test_a_superseded_attempt_commits_lists_and_deletes_nothing(tmp_path: Path) -> None:
-    older = Run(open_store(tmp_path / "runs"), tmp_path).attempt()
-    for step in range(2):
-        older.report({"a": FROZEN, "s": b"%d" % step})
-    newer = Run(older.folder.store, tmp_path).attempt()
-    newer.given = dict(older.given)
-    before = {info.key for info in older.folder.store.list("t-1/checkpoints") if info.key.endswith(".json")}
-    with pytest.raises(FencedError):
-        older.report({"a": FROZEN, "s": b"late"})
-    older.keeper._listed = set()
-    with pytest.raises(FencedError):
-        older.keeper.collect()
-    after = {info.key for info in older.folder.store.list("t-1/checkpoints") if info.key.endswith(".json")}
-    assert after == before
-    newer.report({"a": FROZEN, "s": b"new"})
-    newer.check()
-    numbers = [known(name).number for name in (older.names[-1], newer.names[-1])]
-    assert numbers == [NUMBERS + 2, 2 * NUMBERS + 1]
-
-
-class Died(BaseException):
-    """The process is gone."""
-
-
-class DyingStore(WrappedStore):
-    """Dies before or after the nth operation that changes something."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-        self.left: int | None = None
-        self.is_after = False
-
-    def around(self, operation: Operation, key: str, call: Callable[[], T]) -> T:
-        if self.left is None or operation not in ("put", "delete"):
-            return call()
-        if self.left == 0 and not self.is_after:
-            raise Died
-        result = call()
-        if self.left == 0:
-            raise Died
-        self.left -= 1
-        return result
-
-
-@pytest.mark.parametrize("is_after", [False, True])
-def test_a_crash_between_any_two_operations_leaves_checkpoints_whole_and_the_next_attempt_the_rest(
-    tmp_path: Path, is_after: bool
-) -> None:
-    for point in itertools.count():
-        store = DyingStore(in_memory())
-        run = Run(store, tmp_path, 2).attempt()
-        for step in range(2):
-            run.report({"a": FROZEN, "s": b"%d" % step}, {"b": b"%d" % step})
-        given = dict(run.given)
-        store.left, store.is_after = point, is_after
-        try:
-            for step in range(2, 4):
-                name = f"step {step}"
-                files = ({"a": FROZEN, "s": b"%d" % step}, {"b": b"%d" % step})
-                given[name] = {**files[0], **files[1]}
-                run.report(*files)
-            died = False
-        except Died:
-            died = True
-        store.left = None
-        after = Run(store, tmp_path, 2).attempt()
-        after.given = {**run.given, **{each: given.get(each, {}) for each in given}}
-        for each in after.names:
-            assert after.restored(each) in given.values()
-        assert after.names
-        after.given |= {each: after.restored(each) for each in after.names}
-        after.report({"a": FROZEN, "s": b"new"}, {"b": b"new"})
-        after.check()
-        after.finish()
-        after.check()
-        checkpoints = CheckpointStore(store, "t-1")
-        assert len(checkpoints.numbers(CHECKPOINT_OWNER)) == KEPT
-        manifests = [checkpoints.read_manifest(after.uri(each)) for each in after.names]
-        needed = {checkpoints.addresses.object_key(each, one) for each in manifests for one in each.objects}
-        assert after.objects() == needed
-        if not died:
-            break
-    assert point > 10
 
 
 def test_a_damaged_part_is_named_and_makes_no_checkpoint(run: Run, tmp_path: Path) -> None:
@@ -336,14 +241,7 @@ def test_a_damaged_part_is_named_and_makes_no_checkpoint(run: Run, tmp_path: Pat
     path.write_bytes(path.read_bytes().replace(b'"a"', b'"b"'))
     with pytest.raises(CheckpointDamagedError, match=r"part-00001\.json: a worker's part .* is damaged"):
         run.register(name)
-    assert run.folder.get_versioned(SNAPSHOT) is None
-
-
-def test_a_list_that_names_what_is_not_there_is_refused(run: Run) -> None:
-    name = run.report({"a": b"1"}, None)
-    run.folder.store.delete(f"{run.uri(name).removeprefix(run.folder.store.url + '/')}.json")
-    with pytest.raises(CheckpointDamagedError, match="there is no such checkpoint"):
-        run.attempt()
+    assert run.store.numbers(CHECKPOINT_OWNER) == ()
 
 
 def test_a_flipped_bit_is_found_when_a_worker_restores(run: Run, tmp_path: Path) -> None:
@@ -352,7 +250,7 @@ def test_a_flipped_bit_is_found_when_a_worker_restores(run: Run, tmp_path: Path)
     path.write_bytes(path.read_bytes()[:-1] + b"\0")
     run.start_workers()
     with pytest.raises(CheckpointDamagedError, match="weights"):
-        run.workers[1].restore(run.names[-1])
+        run.workers[1].restore(str(CheckpointName(run.numbers[-1], "0" * 8)))
 
 
 def test_a_worker_reads_what_it_has_just_reported_once_that_is_committed(run: Run) -> None:
@@ -361,14 +259,13 @@ def test_a_worker_reads_what_it_has_just_reported_once_that_is_committed(run: Ru
     found: list[dict[str, bytes]] = []
     reading = threading.Thread(target=lambda: found.append(read(Path(run.workers[0].restore(name)))))
     reading.start()
-    run.given[name] = {"a": b"1"}
     run.register(name)
     reading.join(60)
     assert found == [{"a": b"1"}]
 
 
 def test_what_was_restored_goes_with_the_worker(run: Run) -> None:
-    name = run.report({"a": b"1"}, None)
+    name = str(CheckpointName(run.report({"a": b"1"}, None), "0" * 8))
     folder = Path(run.workers[0].restore(name))
     assert read(folder) == {"a": b"1"}
     assert run.workers[0].restore(name) == str(folder)
@@ -379,31 +276,9 @@ def test_what_was_restored_goes_with_the_worker(run: Run) -> None:
     assert not opened.exists()
 
 
-def test_plain_folders_that_user_code_has_named_stay_what_they_are(run: Run) -> None:
+def test_a_plain_folder_that_user_code_has_named_is_no_part(run: Run) -> None:
     plain = "checkpoint_2026-11-01_10-00-00.000000_000001"
-    run.folder.store.put(f"t-1/{plain}/w", b"1")
-    listed = {"checkpoint_results": [{"checkpoint_dir_name": plain, "metrics": {}}]}
-    run.claim.replace(SNAPSHOT, json.dumps(listed).encode())
-    run.attempt()
     assert not run.workers[0].persist(run.write({"a": b"1"}), plain)
-    assert run.keeper.uri_of(plain) == run.keeper.export(plain) == f"{run.folder.uri}/{plain}"
-    name = run.report({"a": b"1"}, None)
-    run.names = [plain, name]
-    run.finish()
-    assert run.folder.store.get(f"t-1/{plain}/w") == b"1"
-    assert run.restored(name) == {"a": b"1"}
-
-
-def test_a_model_is_plain_files_on_a_disk_and_in_an_object_store(tmp_path: Path) -> None:
-    files = {"model.txt": b"m" * 70_000, **{f"small/{n}": b"%d" % n for n in range(50)}, "empty": b""}
-    for url in (str(tmp_path / "runs"), f"memory://{uuid.uuid4().hex}"):
-        run = Run(open_store(url), tmp_path).attempt()
-        model = run.keeper.export(run.report(files))
-        store = run.folder.store
-        found = {info.key: store.get(info.key) for info in store.list("t-1/model_000001")}
-        assert {key.removeprefix("t-1/model_000001/"): data for key, data in found.items()} == files
-        assert model == f"{run.folder.uri}/model_000001"
-        assert run.keeper.export(None) is None
 
 
 @pytest.mark.parametrize("text", ["checkpoint_1", "checkpoint_2026-11-01_10-00-00.0_000001", "model_000001"])

@@ -17,6 +17,7 @@ from raysweep.step import best_trials, brief
 from raysweep.storage.objects.opening import open_store
 from raysweep.training.from_outcome import train_spec_for
 from raysweep.training.model_card import installed_versions, make_card, source_of
+from tests.begun_trainings import begin_training
 
 TRIALS = [
     TrialOutcome(
@@ -112,7 +113,7 @@ def test_a_card_that_was_not_written_is_written_by_the_next_call(tmp_path: Path)
     ended = TrainOutcome(
         run_id=request.run.id, name="full", key="k", status="completed", started_at=0, ended_at=1
     )
-    folder.freeze_spec(request.spec, "k")
+    begin_training(folder, request.spec, "k")
     folder.write_outcome(ended)
     assert rs.run_training(trained, key="k") == ended
     card = json.loads((tmp_path / request.run.id / "model_card.json").read_bytes())

@@ -14,7 +14,7 @@ from raysweep.cluster.ray.embedded_start import start_embedded
 from raysweep.cluster.ray.embedded_watch import EmbeddedWatch
 from raysweep.cluster.ray.shared_connection import FoundRay, RayConnection, SharedRay
 from raysweep.cluster.ray.temp_folder import ray_folder
-from raysweep.errors import ClusterAuthError, ClusterUnreachableError
+from raysweep.errors import ClusterAuthError, ClusterLostError, ClusterUnreachableError
 from raysweep.raycompat.importing import quiet_import
 from raysweep.raycompat.signals import handlers_kept
 from raysweep.raycompat.uv import found_environment
@@ -47,6 +47,11 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
 
     with _shared.used(address, num_cpus) as connection:
         yield connection
+
+
+def find_loss() -> ClusterLostError | None:
+    """Why the embedded Ray of this process has died; None: it has not, or there is none."""
+    return _shared.find_loss()
 
 
 def is_alone() -> bool:

@@ -106,6 +106,11 @@ class SharedRay:
         """Whether nothing else of this process uses it."""
         return self._users <= 1
 
+    def find_loss(self) -> ClusterLostError | None:
+        """Why its embedded Ray has died; None: it has not, or there is none."""
+        connection = self._connection
+        return None if connection is None else connection.find_loss()
+
     @contextmanager
     def used(self, address: str | None, num_cpus: float | None) -> Iterator[RayConnection]:
         """The connection, made if need be, and ended if nothing uses it afterwards.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from raysweep.errors import StorageError
 from raysweep.runs.catalog import drop_run
-from raysweep.runs.folder import Leaving, SweepFolder, encode_spec
+from raysweep.runs.folder import RECORDS, Leaving, SweepFolder, encode_spec, name_of
 from raysweep.storage.objects.identity import unmark_if_empty
 from raysweep.storage.objects.store import ObjectInfo
 
@@ -66,7 +66,7 @@ def archive(folder: SweepFolder, by: str) -> str:
     assert record.leaving is not None
     target = _copy_to(folder, record.leaving.target)
     whole = replace(record, leaving=None)
-    folder.store.put(f"{record.leaving.target}/sweep.json", encode_spec(whole), durable=True)
+    folder.store.put(f"{record.leaving.target}/{name_of(whole)}", encode_spec(whole), durable=True)
     _delete_all(folder)
     return target
 
@@ -98,7 +98,7 @@ def _order(sweep_id: str, info: ObjectInfo) -> tuple[int, str]:
     name = info.key.removeprefix(f"{sweep_id}/")
     part, _, rest = name.partition("/")
     inverted = "".join(chr(0x10FFFF - ord(letter)) for letter in name)
-    if name == "sweep.json":
+    if name in RECORDS:
         return _RANKS - 1, name
     if part == "journal":
         return _JOURNAL_RANK, inverted

@@ -8,7 +8,7 @@ from raysweep.outcome import Standing
 from raysweep.outcome.ended import status_of_training
 from raysweep.outcome.progress import HolderState
 from raysweep.outcome.standing import INTERRUPTED, STARTING
-from raysweep.runs.folder import SweepFolder
+from raysweep.runs.folder import RECORDS, TRAIN, SweepFolder
 from raysweep.runs.ownership.holder import STALE_AFTER_S
 from raysweep.runs.reading.status import status_of_heartbeat
 from raysweep.runs.training import RunFolder
@@ -16,30 +16,33 @@ from raysweep.storage.objects.opening import open_store
 
 
 def first_seen_at(folder: SweepFolder) -> float:
-    """When sweep.json was written, in UTC seconds by the storage's clock; 0 where that is not known."""
-    info = folder.store.head(f"{folder.sweep_id}/sweep.json")
-    return info.modified_at if info is not None else 0.0
+    """When its record was written, in UTC seconds by the storage's clock; 0 where that is not known."""
+    found = (folder.store.head(f"{folder.sweep_id}/{name}") for name in RECORDS)
+    return next((info.modified_at for info in found if info is not None), 0.0)
 
 
 def read_training(storage_path: str, run_id: str) -> Standing | None:
     """How a training run stands; None where nothing of it is stored yet. Raises: StorageError."""
     folder = RunFolder(open_store(storage_path), run_id)
-    outcome, heartbeat, now = folder.read_outcome(), folder.read_progress(), time.time()
-    if outcome is not None:
-        return status_of_training(outcome, heartbeat, uri=folder.uri, now=now)
-    if heartbeat is None:
-        return None
-    return status_of_heartbeat(heartbeat, uri=folder.uri, now=now).model_copy(update={"kind": "train"})
+    found = _ended_training(folder)
+    if found is None and folder.store.exists(f"{run_id}/{TRAIN}"):
+        found = _unended_training(folder)
+    return found
 
 
 def glance_training(folder: RunFolder) -> Standing:
     """As `read_training`, of a run that has been begun in any case. Raises: StorageError."""
-    found = read_training(folder.store.url, folder.run_id)
-    if found is not None:
-        return found
-    return Standing(
-        kind="train", run_id=folder.run_id, uri=folder.uri, status=INTERRUPTED, read_at=time.time()
-    )
+    return _ended_training(folder) or _unended_training(folder)
+
+
+def _ended_training(folder: RunFolder) -> Standing | None:
+    outcome = folder.read_outcome()
+    return status_of_training(outcome, uri=folder.uri, now=time.time()) if outcome is not None else None
+
+
+def _unended_training(folder: RunFolder) -> Standing:
+    """One that runs, is interrupted or failed: what its sweep says."""
+    return glance(SweepFolder(folder.store, folder.run_id)).model_copy(update={"kind": "train"})
 
 
 def glance(folder: SweepFolder) -> Standing:

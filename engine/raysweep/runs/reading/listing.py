@@ -113,7 +113,7 @@ def _sweep(folder: SweepFolder) -> Standing | None:
 
 def _training(folder: RunFolder) -> Standing:
     run = glance_training(folder)
-    if run.has_ended:
+    if run.training is not None:
         return run.row()
     spec = folder.read_spec()
     update = {

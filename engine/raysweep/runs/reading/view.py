@@ -26,7 +26,8 @@ class RunView:
     def __init__(self, kind: Kind, storage_path: str, run_id: str) -> None:
         self.store = open_store(storage_path)
         self.run_id = run_id
-        self._sweep = SweepFolder(self.store, run_id) if kind == "sweep" else None
+        self._folder = SweepFolder(self.store, run_id)
+        self._sweep = self._folder if kind == "sweep" else None
         self._train = RunFolder(self.store, run_id)
 
     @property
@@ -40,7 +41,7 @@ class RunView:
 
     def progress(self) -> SweepProgress | None:
         """Its last heartbeat."""
-        return self._sweep.read_progress() if self._sweep is not None else self._train.read_progress()
+        return self._folder.read_progress()
 
     def check_same(
         self, request: AnyRequest, outcome: Outcome | None, *, continuing: Continue = NOT_CONTINUED
@@ -54,10 +55,7 @@ class RunView:
             ended = outcome if isinstance(outcome, SweepOutcome) else None
             return check_same(self._sweep, spec, ended, continuing=continuing)
         if isinstance(spec, TrainSpec):
-            if outcome is not None:
-                self._train.freeze_spec(spec, request.run.key)
-            else:
-                self._train.check_spec(spec)
+            self._train.check_spec(spec)
         return False
 
     def has_spec(self) -> bool:
@@ -95,7 +93,7 @@ class RunView:
 
     def cancellation(self) -> Cancellation | None:
         """The newest request to cancel it, whether it was followed or not."""
-        return SweepFolder(self.store, self.run_id).read_cancellation()
+        return self._folder.read_cancellation()
 
     def note_job(self, number: int, job_id: str, address: str) -> None:
         """Remember, for when the cluster forgets, that a cluster has taken this job; never before it has."""
@@ -131,11 +129,10 @@ class RunView:
             number: The job that is meant: also one that has not started yet, and never a later one. 0:
                 the one that runs it at this moment.
         """
-        folder = SweepFolder(self.store, self.run_id)
-        found = folder.read_cancellation()
+        found = self._folder.read_cancellation()
         if found is not None and number and found.number > number:
             return  # a later job is to end: that is not taken back by who is late
-        folder.write_cancellation(Cancellation(at=time.time(), by=by, reason=reason, number=number))
+        self._folder.write_cancellation(Cancellation(at=time.time(), by=by, reason=reason, number=number))
 
     def look_again(self) -> None:
         """List its folder: that makes file systems that remember what was not there ask their server."""

@@ -111,13 +111,19 @@ class Saver:
             return self._announce(number, report, metrics, saved)
 
     def save_parts(self, joined: Manifest, report: int, metrics: dict[str, Any]) -> bool:
-        """Commit a checkpoint that the trial's workers have stored, under its own number; whether it is."""
+        """Commit a checkpoint that the trial's workers have stored, under its own number.
+
+        Raises: StorageError: its workers would continue from what no later attempt finds.
+        """
         with self._taking:
             self._next_number = joined.number + 1
             self.flush()
             with self._saving, self._waiting.while_moving(says_end=False):
                 saved = self._commit(joined, self._metadata(report, metrics))
-            return self._announce(joined.number, report, metrics, saved)
+            is_stored = self._announce(joined.number, report, metrics, saved)
+        if isinstance(saved, StorageError):
+            raise saved
+        return is_stored
 
     def _commit(self, joined: Manifest, metadata: dict[str, Any]) -> CheckpointRef | StorageError:
         from raysweep.storage.checkpoints.store import CheckpointStore

@@ -30,6 +30,7 @@ from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.store import Store
 from raysweep.storage.objects.wrapped import Operation, WrappedStore
 from raysweep.verify import prune, verify_sweep
+from tests.begun_trainings import begin_training
 from tests.unit.core.sweep import running
 from tests.unit.verify.conftest import *  # noqa: F403  the fixture `cli`
 from tests.unit.verify.stored import TRIALS, Stored, resume, store_sweep
@@ -84,7 +85,7 @@ def crown(store: Store, uri: str, sweep_id: str) -> None:
 
 def train_from(store: Store, uri: str, run_id: str = "train-0123456789") -> RunFolder:
     folder = RunFolder(store, run_id)
-    folder.freeze_spec(TrainSpec(trainable="m:f", warm_start_checkpoint=uri, storage_path=store.url), "k")
+    begin_training(folder, TrainSpec(trainable="m:f", warm_start_checkpoint=uri, storage_path=store.url), "k")
     return folder
 
 

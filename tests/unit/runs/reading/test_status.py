@@ -16,6 +16,7 @@ from raysweep.errors import JournalDamagedError
 from raysweep.outcome import Holder, Standing, SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome, curve
 from raysweep.outcome.curve import MAX_POINTS, Dot, best_so_far
 from raysweep.outcome.ended import status_of_outcome
+from raysweep.outcome.progress import RunningTrial
 from raysweep.outcome.standing import TOP
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import current_holder
@@ -25,7 +26,9 @@ from raysweep.runs.reading.state_status import status_of_state
 from raysweep.runs.reading.status import status_of_heartbeat
 from raysweep.runs.training import RunFolder
 from raysweep.simulate import simulate
+from raysweep.specs import TrainSpec
 from raysweep.storage.objects.opening import open_store
+from tests.begun_trainings import begin_training
 from tests.unit.verify.stored import Stored, store_sweep
 
 SPEC: dict[str, Any] = {
@@ -410,28 +413,38 @@ def test_the_last_word_comes_from_the_storage_and_not_from_the_reader(tmp_path: 
 
 def test_a_training_from_its_first_heartbeat_to_its_end(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    folder = RunFolder(store, "full-1")
+    folder, swept = RunFolder(store, "full-1"), SweepFolder(store, "full-1")
     assert read_training(str(tmp_path), "full-1") is None
+    begin_training(folder, TrainSpec(name="full", trainable="m:f"), "k")
+    status = read_training(str(tmp_path), "full-1")
+    assert status is not None
+    assert (status.kind, status.status) == ("train", "starting")
     beat = SweepProgress(
         sweep_id="full-1", name="full", status="running", holder=current_holder(), generation=1, at=50.0,
-        started_at=1.0, counts={"reports": 3}, metric="", mode="max", notes=("a worker died",),
+        started_at=1.0, running=(RunningTrial(trial_id="00000", number=0, iteration=3),), metric="",
+        mode="max", notes=("a worker died",),
     )  # fmt: skip
-    store.put("full-1/train_progress.json", beat.to_json().encode())
+    swept.write_progress(beat)
     status = read_training(str(tmp_path), "full-1")
     assert status is not None
     assert (status.kind, status.status, status.is_running, status.reports) == ("train", "running", True, 3)
-    # A try that failed may be followed by another: it is no outcome, but it is not running either.
-    store.put("full-1/train_progress.json", beat.model_copy(update={"status": "failed"}).to_json().encode())
+    assert status.notes == ("a worker died",)
+    # A try that failed may be followed by another: it is no outcome of the training.
+    failed = SweepOutcome(
+        sweep_id="full-1", name="full", key="k", status="failed", metric="", mode="min", started_at=1.0,
+        ended_at=9.0,
+    )  # fmt: skip
+    swept.write_outcome_if_absent(failed)
     status = read_training(str(tmp_path), "full-1")
     assert status is not None
-    assert (status.status, status.is_running, status.has_ended) == ("failed", False, False)
+    assert (status.kind, status.status, status.is_running) == ("train", "failed", False)
     folder.write_outcome(
         TrainOutcome(run_id="full-1", name="full", key="k", status="completed", started_at=1.0, ended_at=61.0)
     )
     status = read_training(str(tmp_path), "full-1")
     assert status is not None
     assert (status.status, status.has_ended, status.elapsed_s, status.key) == ("completed", True, 60.0, "k")
-    assert (status.notes, status.reports, status.storage) == (("a worker died",), 3, str(tmp_path))
+    assert (status.kind, status.storage) == ("train", str(tmp_path))
 
 
 def test_how_long_it_took_or_has_taken() -> None:
