@@ -40,8 +40,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-_ROOMS = ("transfer",)
-"""Rooms that are had by their name: `raysweep.transfer.fit`."""
+_ROOMS = ("transfer", "tune")
+"""Rooms that are had by their name: `raysweep.transfer.fit`, `raysweep.tune.running`."""
 
 __all__ = [
     "Infeasible",

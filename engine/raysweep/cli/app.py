@@ -27,6 +27,7 @@ from raysweep.cli.options import (
     Place,
     PlannedCluster,
     PlanToken,
+    ProgramArguments,
     ResumeCancelled,
     Settings,
     SpecFile,
@@ -37,6 +38,7 @@ from raysweep.cli.options import (
     SweepName,
     Takeover,
     Task,
+    TuneProgram,
     WorkingDir,
     grouped,
 )
@@ -102,12 +104,23 @@ def sweep(
     lease: Lease = None,
     resume_cancelled: ResumeCancelled = False,
     token: PlanToken = None,
+    tune: TuneProgram = False,
+    arguments: ProgramArguments = None,
 ) -> Task:
     """Run a sweep, or resume it.
 
-    The same name and key is the same sweep: one that has ended is returned at once.
+    The same name and key is the same sweep: one that has ended is returned at once. With --tune, SPEC is a
+    program that calls Ray Tune, and its sweeps run here.
     """
-    from raysweep.cli.commands.running.sweep import run_file
+    from raysweep.cli.commands.running.sweep import run_file, run_tune
+
+    if tune:
+        if settings or resume_cancelled or lease is not None:
+            raise typer.BadParameter("--tune cannot be combined with --set, --lease or --resume-cancelled")
+        how, job = place.how(num_cpus, takeover=takeover), place.job(driver)
+        return partial(run_tune, spec, arguments or (), storage, key, how, job)
+    if arguments:
+        raise typer.BadParameter(f"{arguments[0]!r} is an argument of a program, which requires --tune")
 
     job = place.job(driver, lease_s=lease, resume_cancelled=resume_cancelled, takeover=takeover)
     how = place.how(num_cpus, takeover=takeover)

@@ -85,6 +85,15 @@ FirstRow = Annotated[
     ),
 ]
 SpecFile = Annotated[str, typer.Argument(metavar="SPEC", help="A .yaml or .json file.")]
+TuneProgram = Annotated[
+    bool, typer.Option("--tune", help="SPEC is a Python program that calls Ray Tune; run it here as it is.")
+]
+ProgramArguments = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Argument(
+        metavar="[-- ARGUMENT...]", help="Arguments of the program, after --.", show_default=False
+    ),
+]
 SweepName = Annotated[
     str, typer.Argument(metavar="SWEEP", help="NAME@latest, an id, its beginning, or the folder's URI.")
 ]

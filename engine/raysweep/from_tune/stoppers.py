@@ -6,19 +6,22 @@ has moved.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from raysweep.documents.code.ray_objects import kind_of
 from raysweep.documents.validation import show
 from raysweep.from_tune.schedulers import Objection
+from raysweep.from_tune.stop_rules import Rule, ends_no_experiment
 
+log = logging.getLogger("raysweep")
 # Tune fills it in for functions, too; here it is a field of its own.
 _TIME: Final = "time_total_s"
 _FIELDS: Final = ("time_budget_s", "trial_time_s", "trial_plateau")
-_FUNCTION_FIX: Final = (
-    'give from_tuner(…, stop={"trial_if": "my_project.stops:is_done"}), a function of all reports of '
-    "a trial, the last of which is Tune's result"
+_RULE: Final = "a function of the user's own"
+_ALL_FIX: Final = (
+    'let stop_all return False; give from_tuner(…, stop={"target": …}) or another limit of the sweep'
 )
 
 
@@ -27,22 +30,27 @@ class Stops(NamedTuple):
 
     fields: dict[str, Any]
     objections: tuple[Objection, ...]
+    rules: tuple[Rule, ...]
+    """Functions and stoppers of the user's own."""
 
 
 def read_stop(stop: Any, time_budget_s: Any) -> Stops:
     """What `RunConfig(stop=…)` and `TuneConfig(time_budget_s=…)` ask for; the lower of two limits counts."""
     fields: dict[str, Any] = {} if time_budget_s is None else {"time_budget_s": time_budget_s}
     objections: list[Objection] = []
+    rules: list[Rule] = []
     for found in _criteria(stop):
         if isinstance(found, Objection):
             objections.append(found)
         elif found[0] == "trial_plateau":
             objections += _add_plateau(fields, found[1])
+        elif found[0] == _RULE:
+            rules.append(found[1])
         else:
             name, value = found
             inside = fields if name in _FIELDS else fields.setdefault("trial", {})
             inside[name] = _lower(inside[name], value) if name in inside else value
-    return Stops(fields, tuple(objections))
+    return Stops(fields, tuple(objections), tuple(rules))
 
 
 def _lower(one: Any, other: Any) -> Any:
@@ -77,14 +85,19 @@ def _criteria(stop: Any) -> Iterator[tuple[str, Any] | Objection]:
             fix = f'give from_tuner(…, stop={{"plateau": {{"window": {stop._top}, "min_improvement": …}}}})'
             yield Objection("", problem, fix)
         case kind:
-            yield Objection("", f"a {kind} is code", _FUNCTION_FIX)
+            if callable(stop) and ends_no_experiment(stop):
+                yield _RULE, stop
+            else:
+                yield Objection("", f"a {kind} has a stop_all, which may end the whole sweep", _ALL_FIX)
 
 
 def _limits(stop: Mapping[str, Any]) -> Iterator[tuple[str, Any] | Objection]:
     for name, value in stop.items():
         if name == "done" and value is True:
             continue  # a trial that says so ends anyway
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, Mapping):
+            log.warning("stop: %r is a mapping, which Tune compares with nothing; name %s/…", name, name)
+        elif isinstance(value, bool) or not isinstance(value, int | float):
             fix = 'give from_tuner(…, stop={"trial": {…}}) with numbers'
             yield Objection(name, f"{show(value)} is not a number", fix)
         else:

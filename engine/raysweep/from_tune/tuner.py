@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from raysweep.documents.code import tune_objects
 from raysweep.documents.code.ray_objects import class_path, kind_of
@@ -17,6 +17,7 @@ from raysweep.from_tune.reach import RETURNED, returns_a_number, uses_ray
 from raysweep.from_tune.schedulers import ANOTHER, by_own_metric, read_scheduler
 from raysweep.from_tune.searches import read_tpe, seed_of
 from raysweep.from_tune.space import space_of
+from raysweep.from_tune.stop_rules import with_rules
 from raysweep.from_tune.stoppers import read_stop
 from raysweep.hooks.spec import is_tune_callback
 from raysweep.space.parsed import uses
@@ -41,6 +42,18 @@ def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> Sw
     Raises:
         SpecError: Parts of the tuner have no counterpart. Names the first and its fix; `others` has the rest.
     """
+    return read_tuner(tuner, ignore, fields).spec
+
+
+class Reading(NamedTuple):
+    """What a tuner says, and the objects that texts of its configs stand for."""
+
+    spec: SweepSpec
+    objects: Mapping[str, Any]
+
+
+def read_tuner(tuner: Any, ignore: Collection[str], fields: Mapping[str, Any]) -> Reading:
+    """As `from_tuner`, with the objects."""
     held = getattr(tuner, "_local_tuner", None)
     if held is None:
         raise SpecError(
@@ -54,10 +67,11 @@ def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> Sw
     if not problems:
         if unused := [part for part in reading.unused() if part not in ignore]:
             log.warning("%s: raysweep ignores %s, which changes no result", found["name"], ", ".join(unused))
-        spec = SweepSpec.model_validate(found | fields)
-        return spec if "isolation" in fields else spec.replace(isolation=_own_process(spec))
+        spec = SweepSpec.model_validate({**found, **fields})
+        spec = spec if "isolation" in fields else spec.replace(isolation=_own_process(spec))
+        return Reading(spec, reading.objects)
     first, *rest = (SpecError(*problem) for problem in problems)
-    first.others = (*map(str, rest), *_problems_of(found | fields))
+    first.others = (*map(str, rest), *_problems_of({**found, **fields}))
     raise first
 
 
@@ -93,6 +107,8 @@ class _Reading:
         self._run = held._run_config
         self._search = made_by_name(self._config.search_alg, "ray.tune.search", "create_searcher")
         self._scheduler = made_by_name(self._config.scheduler, "ray.tune.schedulers", "create_scheduler")
+        stop = None if "stop" in given else self._run.stop
+        self._stops = read_stop(stop, self._config.time_budget_s)
         self.problems: list[tuple[str, str, str]] = []
         self.objects = Objects()
         """Values of the space that JSON cannot hold."""
@@ -173,7 +189,11 @@ class _Reading:
                 'give from_tuner(…, resources={"cpu": …}) that do for every config',
                 "resources",
             )
-        return with_objects(trainable, self.objects) if self.objects and callable(trainable) else trainable
+        if not callable(trainable):
+            return trainable
+        if self.objects:
+            trainable = with_objects(trainable, self.objects)
+        return with_rules(trainable, self._stops.rules) if self._stops.rules else trainable
 
     def _read_goal(self) -> dict[str, Any]:
         scheduler, search = self._scheduler, self._search
@@ -320,10 +340,9 @@ class _Reading:
         return {"name": name_of(self._held), "storage_path": storage_path_of(self._run)}
 
     def _read_stop(self) -> dict[str, Any]:
-        stop, objections = read_stop(self._run.stop, self._config.time_budget_s)
-        for part, problem, fix in objections:
+        for part, problem, fix in self._stops.objections:
             self._refuse(f"run_config.stop{part and f'.{part}'}", problem, fix, "stop")
-        return {"stop": stop} if stop else {}
+        return {"stop": self._stops.fields} if self._stops.fields else {}
 
     def _read_failure(self) -> dict[str, Any]:
         config = self._run.failure_config

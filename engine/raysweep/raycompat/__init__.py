@@ -13,6 +13,7 @@
     calls       what ray.tune.report, ray.train.report and their siblings talk to (trialcalls, trainworker)
     trainable   instances of ray.tune.Trainable
     parameters  what tune.with_parameters was given
+    tune_calls  Tuner.fit, Tuner.restore and tune.run, replaced; tune_results makes what they return
 
 No other room has one (tests/unit/raycompat/test_walls.py). Each has contract tests, in tests/unit/raycompat
 and tests/engine/test_raycompat.py: after an upgrade of Ray they fail first, and say what has moved.

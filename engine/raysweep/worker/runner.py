@@ -36,7 +36,7 @@ from raysweep.worker.process.descendants import Descendants
 from raysweep.worker.process.libraries import BriefProcess
 from raysweep.worker.process.stray_calls import tell_strays
 from raysweep.worker.ray_calls.train_runs import RayCalls
-from raysweep.worker.ray_calls.tune_calls import TrialDone, flatten
+from raysweep.worker.ray_calls.tune_calls import StopRules, TrialDone, flatten
 from raysweep.worker.rows import is_scalar
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
@@ -196,7 +196,8 @@ def _call(trainable: Trainable, config: dict[str, Any]) -> Any:
     """What it returns. A process that it has forked may come out of it, too, and ends here, unheard."""
     pid = os.getpid()
     try:
-        return trainable(config)
+        with StopRules.of(trainable):
+            return trainable(config)
     finally:
         if os.getpid() != pid:
             _leave_as_python(sys.exc_info()[1])

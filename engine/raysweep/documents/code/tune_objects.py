@@ -11,6 +11,8 @@ import types
 from collections.abc import Iterator
 from typing import Any, Final, TypeGuard
 
+STOP_RULES: Final = "__raysweep_stop_rules__"
+"""An attribute of a function: what of its reports says that its trial ends."""
 _DEPTH: Final = 5
 """So deep are wrappers looked through."""
 _UTIL: Final = "ray.tune.trainable.util"

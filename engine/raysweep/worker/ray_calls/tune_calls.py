@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from raysweep import trial as trial_api
+from raysweep.documents.code.tune_objects import STOP_RULES
 from raysweep.errors import TrialStopped
 
 DONE: Final = "done"
@@ -41,6 +44,40 @@ def flatten(metrics: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+class StopRules:
+    """What of a trial's reports says that it ends: of the trial that runs in this process."""
+
+    rules: ClassVar[tuple[Callable[[str, dict[str, Any]], bool], ...]] = ()
+    begun_at: ClassVar[float] = 0.0
+    reports: ClassVar[int] = 0
+
+    @classmethod
+    @contextmanager
+    def of(cls, trainable: Any) -> Iterator[None]:
+        """While this trainable runs, its rules judge."""
+        cls.rules = getattr(trainable, STOP_RULES, ())
+        cls.begun_at, cls.reports = time.monotonic(), 0
+        try:
+            yield
+        finally:
+            cls.rules = ()
+
+    @classmethod
+    def end(cls, metrics: dict[str, Any]) -> bool:
+        """Whether a rule ends the trial with this report."""
+        if not cls.rules:
+            return False
+        cls.reports += 1
+        context = trial_api.get_context()
+        filled = {
+            "trial_id": context.trial_id,
+            "training_iteration": context.iteration + cls.reports,
+            "time_total_s": time.monotonic() - cls.begun_at,
+            DONE: False,
+        }
+        return any(rule(context.trial_id, {**filled, **metrics}) for rule in cls.rules)
+
+
 def report_flat(metrics: dict[str, Any], checkpoint: Any, *, wait: bool = False) -> None:
     """`raysweep.report` as Ray names metrics; a report that says `done` is the trial's last.
 
@@ -48,7 +85,7 @@ def report_flat(metrics: dict[str, Any], checkpoint: Any, *, wait: bool = False)
     """
     is_plain = isinstance(metrics, dict)
     trial_api.report(flatten(metrics) if is_plain else metrics, checkpoint, wait=wait)
-    if is_plain and metrics.get(DONE):
+    if is_plain and (metrics.get(DONE) or StopRules.end(metrics)):
         raise TrialDone("done")
 
 

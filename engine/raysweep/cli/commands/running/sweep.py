@@ -13,7 +13,7 @@ from raysweep.cli.job_messages import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
 from raysweep.cli.spec_files import read_spec
 from raysweep.cli.sweep_summary import print_status
-from raysweep.errors import SweepNotFoundError
+from raysweep.errors import SpecError, SweepNotFoundError
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome
 from raysweep.outcome.ended import status_of_outcome
@@ -55,6 +55,27 @@ def run_file(
     if token is not None:
         check_token(token, RunRequest.of(spec, key))
     return run(spec, key, how, job)
+
+
+def run_tune(
+    path: str, arguments: Sequence[str], storage: str | None, key: str | None, how: How, job: JobHow
+) -> int:
+    """Run a program that calls Ray Tune, with its sweeps on raysweep; returns the exit code."""
+    from raysweep.tune import run_program
+
+    if has_jobs_api(how.address, job) or how.is_json:
+        fix = "leave out the Jobs API's address, its options and --json; --address auto runs on a cluster"
+        raise SpecError("--tune", "runs the program in this process", fix)
+    run_program(
+        path,
+        arguments,
+        key=key,
+        storage_path=storage,
+        address=how.address,
+        num_cpus=how.num_cpus,
+        takeover=how.takeover,
+    )
+    return DONE
 
 
 def resume(name: str, storage: str | None, how: How, job: JobHow) -> int:
