@@ -353,7 +353,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"scheduler": OwnScheduler()}, r"scheduler: .*OwnScheduler has no counterpart", 'scheduler="asha"'),
     ({"scheduler": ASHAScheduler(stop_last_trials=False)}, r"scheduler\.stop_last_trials", "max_t"),
     ({"callbacks": [7]}, r"run_config\.callbacks: 7 is not a callback", "ray.tune.Callback"),
-    ({"stop": lambda trial, result: False}, r"run_config\.stop: a .* is code", '"trial_if": "my_project'),
     ({"stop": ExperimentPlateauStopper("loss")}, r"run_config\.stop: Experiment.* reports", '"window": 10'),
     (
         {"stop": CombinedStopper(TrialPlateauStopper("a"), TrialPlateauStopper("b"))},

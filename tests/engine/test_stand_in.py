@@ -162,12 +162,12 @@ import sys
 from ray import tune
 
 def train(config):
-    tune.report({"loss": config["x"] * int(sys.argv[1])})
+    tune.report({"loss": config["x"] * config["factor"]})
 
 if __name__ == "__main__":
     tuner = tune.Tuner(
         train,
-        param_space={"x": tune.grid_search([1, 2])},
+        param_space={"x": tune.grid_search([1, 2]), "factor": int(sys.argv[1])},
         tune_config=tune.TuneConfig(metric="loss", mode="min"),
         run_config=tune.RunConfig(storage_path=sys.argv[2]),
     )
