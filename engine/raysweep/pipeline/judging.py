@@ -387,9 +387,8 @@ def find_night(given: SweepOutcome | Mapping[str, Any], outcome: SweepOutcome) -
 def _check_source(training: TrainOutcome, outcome: SweepOutcome, candidate: Champion) -> None:
     """See that the training is of the candidate. Raises: SpecError."""
     source = training.source
-    if source is None:
-        return
-    made, wanted = f"{source.sweep}/{source.trial_id}", f"{outcome.uri}/{candidate.trial_id}"
+    made = f"{source.sweep}/{source.trial_id}" if source is not None else "no trial of a sweep"
+    wanted = f"{outcome.uri}/{candidate.trial_id}"
     if made != wanted:
         problem = f"{training.run_id} trained {made}, and the gate promoted {wanted}"
         raise SpecError("training", problem, "give the training of what the gate handed on")
