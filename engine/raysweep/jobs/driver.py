@@ -37,7 +37,7 @@ CANCEL_REASON: Final = "its job was stopped"
 # A stop that has found no controller by then finds none before SIGKILL either.
 HAND_ON_S: Final = 1.5
 LOOK_S: Final = 2.0
-"""How often the storage of a training that is not stored yet is asked for a request to cancel it."""
+"""How often a training's storage is asked for a request to cancel it."""
 
 
 class Stops:
@@ -211,7 +211,9 @@ class _Ending:
 def _run_training(request: JobRequest, stops: Stops, number: int) -> int:
     from raysweep.cluster.interrupts import Interrupts
     from raysweep.errors import JobStoppedError, SweepInterrupted
+    from raysweep.runs.folder import SweepFolder
     from raysweep.specs import RunRequest, TrainSpec
+    from raysweep.storage.objects.opening import open_store
     from raysweep.threads import start_thread
     from raysweep.training import run_training
 
@@ -223,7 +225,10 @@ def _run_training(request: JobRequest, stops: Stops, number: int) -> int:
 
     def cancel(reason: str) -> None:
         cancelled.append(reason)
-        interrupts.interrupt()
+        if SweepFolder(open_store(spec.storage_path), run_id).read_spec() is None:
+            interrupts.interrupt()  # its bridge, whose trials would count as the whole of it
+        else:
+            interrupts.cancel(reason)
 
     def stop() -> None:
         _say(f"training {run_id}: {CANCEL_REASON}, ending it")
@@ -293,8 +298,8 @@ def _cancellable(
 ) -> Iterator[None]:
     """Look for a request to cancel a training, and call `on_cancel` from another thread with its reason.
 
-    Only before it is stored: its bridge may run first. From then on its controller looks for itself. A
-    request that lay there before counts if it names this job.
+    Its controller looks for itself, but not while its bridge runs, and it gives trials time for a checkpoint.
+    A request that lay there before counts if it names this job.
     """
     from raysweep.errors import StorageError
     from raysweep.runs.folder import SweepFolder
@@ -308,10 +313,7 @@ def _cancellable(
     def look() -> bool:
         try:
             asked = folder.read_cancellation()
-            has_begun = asked is not None and folder.read_spec() is not None
         except StorageError:
-            return False
-        if has_begun:
             return False
         if asked is None or asked == old or not asked.concerns(number):
             return False
