@@ -52,14 +52,16 @@ def refusal(
 ) -> Callable[..., str]:
     """The line with which a command on the shared Ray is refused."""
 
-    def refuse(command: str, fields: dict[str, Any], *options: str, has_run: bool = False) -> str:
+    def refuse(
+        command: str, fields: dict[str, Any], *options: str, has_run: bool = False, code: int = 2
+    ) -> str:
         before = listing(store)
         (tmp_path / "spec.json").write_text(json.dumps(fields))
         capsys.readouterr()
-        code = main([command, str(tmp_path / "spec.json"), "--storage", str(store), *options])
+        ended = main([command, str(tmp_path / "spec.json"), "--storage", str(store), *options])
         captured = capsys.readouterr()
         errors = [line for line in captured.err.splitlines() if line.startswith("error: ")]
-        assert code == 2, captured
+        assert ended == code, captured
         assert captured.err == f"{errors[0]}\n"
         kept = [name for name in listing(store) if name.startswith(f"{store}/aside")]
         assert [name for name in listing(store) if name not in kept] == before
@@ -109,7 +111,7 @@ def test_the_key_of_an_unfinished_sweep_with_another_spec(refusal: Callable[...,
     spec = SweepSpec.from_any({**SWEEP, "storage_path": str(store)})
     folder = SweepFolder(open_store(str(store)), sweep_id("bad", "k"))
     folder.write_spec_if_absent(SweepRecord(digest=spec.digest(), key="k", seed=1, spec=spec.to_dict()))
-    line = refusal("sweep", {**SWEEP, "metric": "auc", "mode": "max"}, "--key", "k")
+    line = refusal("sweep", {**SWEEP, "metric": "auc", "mode": "max"}, "--key", "k", code=4)
     assert 'was started with another spec: metric: "loss" -> "auc" | mode: "min" -> "max"' in line
 
 

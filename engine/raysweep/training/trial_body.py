@@ -15,6 +15,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.cluster.ray.connection import find_loss
+from raysweep.documents.json_numbers import with_names
 from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.outcome import ErrorInfo, Usage
 from raysweep.runs.folder import SweepFolder
@@ -100,7 +101,8 @@ class TrainBody:
         last = {
             "resumed": end.is_resumed,
             "ended_by": ended_by,
-            "metrics": metrics,
+            # By name: inside of another value NaN and infinity would be null.
+            "metrics": with_names(metrics),
             "error": None if error is None else error.model_dump(mode="json"),
         }
         attempt.session.report({**metrics, USED: attempt.used(), END: last}, None, True)
