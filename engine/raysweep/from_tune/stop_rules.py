@@ -16,7 +16,7 @@ Rule = Callable[[str, dict[str, Any]], bool]
 
 
 def ends_no_experiment(stopper: Any) -> bool:
-    """Whether its `stop_all`, if it has one, is `return False`."""
+    """True if it has no `stop_all`, or one that is `return False`."""
     if not hasattr(stopper, "stop_all"):
         return True
     code = getattr(type(stopper).stop_all, "__code__", None)

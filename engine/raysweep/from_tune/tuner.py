@@ -46,7 +46,7 @@ def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> Sw
 
 
 class Reading(NamedTuple):
-    """What a tuner says, and the objects that texts of its configs stand for."""
+    """The fields of a tuner, and the objects that texts of its configs stand for."""
 
     spec: SweepSpec
     objects: Mapping[str, Any]

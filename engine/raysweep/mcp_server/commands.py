@@ -74,7 +74,7 @@ def run(words: Sequence[str], *, timeout_s: float = LOOK_S) -> Ran:
 
 
 def ran(out: bytes, code: int) -> Ran:
-    """What a command has printed, which has ended with this code."""
+    """The output of a command that ended with this code."""
     try:
         document = orjson.loads(out)
     except orjson.JSONDecodeError:

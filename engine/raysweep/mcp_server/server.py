@@ -58,7 +58,7 @@ class Answer(BaseModel):
     """As the command prints it with `--json`."""
     exit_code: int = 0
     truncated: list[str] = Field(default_factory=list)
-    """What was left out."""
+    """The rows that were left out."""
     next: dict[str, Any] | None = None
     """Arguments for a further call, where rows were left out."""
 

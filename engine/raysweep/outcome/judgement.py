@@ -57,7 +57,7 @@ class JudgedModel(Record):
     key: str = ""
     """The key of that sweep: the night."""
     carried: CarriedConfig | None = Field(default=None, exclude_if=lambda given: given is None)
-    """How its config came from that of the sweep's trial; None: it was trained as it was."""
+    """The way its config came from that of the sweep's trial; None: it was trained as it was."""
     predicted: Predicted | None = Field(default=None, exclude_if=lambda given: given is None)
     """The score that a law predicted of its training, beside the one that came."""
 

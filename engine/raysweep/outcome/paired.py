@@ -32,7 +32,7 @@ class Side(Record):
     config: dict[str, Any]
     """Without the parameters that pair."""
     configs: int
-    """How many configs of its sweep had a score."""
+    """The number of configs of its sweep that had a score."""
     scores: int
     mean: float
     failed: int = 0
@@ -212,7 +212,7 @@ def _verdict(
 
 
 def _more(gain: Gain, count: int, level: float, new: Config) -> int | None:
-    """How many more seeds each side needs; see `Comparison.more_seeds`."""
+    """The seeds that each side still needs; see `Comparison.more_seeds`."""
     now = gain.seeds or len(new.scores)
     if gain.error is None or gain.freedom is None or gain.gain == 0.0 or now < MIN_SEEDS:
         return None

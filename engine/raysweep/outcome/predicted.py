@@ -23,7 +23,7 @@ class Predicted(Record):
 
     @property
     def is_inside(self) -> bool | None:
-        """Whether it came inside the interval; None where that cannot be said."""
+        """True if it came inside the interval; None where that cannot be said."""
         if self.got is None or self.low is None or self.high is None:
             return None
         return self.low <= self.got <= self.high

@@ -34,7 +34,7 @@ _OF_EXPERIMENT = ("config", "stop", "num_samples", "time_budget_s", "checkpoint_
 
 
 class Replacement(Protocol):
-    """What runs instead of Tune."""
+    """The calls that run instead of Tune's."""
 
     def fit(self, tuner: Any) -> Any:
         """Run what a tuner holds; returns an ExperimentAnalysis."""

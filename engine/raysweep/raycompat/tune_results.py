@@ -45,7 +45,7 @@ class TrialRecord:
     status: str
     """A status of Tune's: TERMINATED, ERROR, PENDING."""
     results: Sequence[dict[str, Any]] = ()
-    """What each report gave, as Tune would have it, without the config."""
+    """The result of each report, as Tune would have it, without the config."""
     checkpoints: Sequence[StoredCheckpoint] = ()
     error: tuple[str, str, str] | None = None
     """The type of the exception, its text, its traceback."""
@@ -54,7 +54,7 @@ class TrialRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """Where the results of an experiment stand, and what they are judged by."""
+    """The place of an experiment's results, and the metric that ranks them."""
 
     trainable: str
     name: str

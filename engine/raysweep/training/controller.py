@@ -43,7 +43,7 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """What ends a run from outside: the end of its trial, or a limit of its spec."""
+    """The ends of a run from outside: the end of its trial, or a limit of its spec."""
 
     stop: threading.Event
     ending: Ending

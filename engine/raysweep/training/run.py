@@ -161,7 +161,7 @@ def _find_ending(spec: TrainSpec, folder: RunFolder, now: float) -> tuple[Ending
 
 
 def _read_data(folder: RunFolder) -> tuple[DataDigest, ...]:
-    """What the data were at the first start."""
+    """The data as they were at the first start."""
     found = folder.get_versioned(DATA)
     stored: list[dict[str, Any]] = orjson.loads(found[0]) if found is not None else []
     return tuple(DataDigest.model_validate(each) for each in stored)

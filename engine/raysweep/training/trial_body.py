@@ -223,7 +223,7 @@ class _Attempt:
         return StoredParts(self._joiner.join(name)) if name else StoredAt(f"{self._folder.uri}/{folder}")
 
     def used(self) -> dict[str, float]:
-        """What the workers of all attempts have used; those before this one, until their last report."""
+        """The use of the workers of all attempts; of earlier ones, until their last report."""
         return self._watch.meter.read().model_dump(include={"cpu_hours", "gpu_hours"})
 
     def metrics_of(self, result: Any) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def with_client(server: Any, tool: str, given: dict[str, Any]) -> Any:
 
 
 def in_client(server: Any, use: Callable[[Client], Awaitable[Any]]) -> Any:
-    """What `use` returns, of a client that is connected to a server."""
+    """The result of `use`, called with a client that is connected to a server."""
 
     async def main() -> Any:
         async with Client(server) as client:

@@ -65,6 +65,6 @@ def check_sound(watched: Watched, name: str) -> None:
 
 
 def options(size: tuple[int, str]) -> dict[str, Any]:
-    """What a browser is opened with for a width and colours."""
+    """The options of a browser for a width and colours."""
     width, scheme = size
     return {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}

@@ -96,7 +96,7 @@ class Run:
         return {key for key in keys if not key.endswith(".json")}
 
     def check(self) -> None:
-        """What is kept is whole, and what was given."""
+        """Kept checkpoints are whole, and as they were given."""
         for number in self.numbers:
             self.store.verify(self.uri(number))
             assert self.restored(number) == self.given[number]

@@ -42,7 +42,7 @@ class _Sweep:
         return [name for name in found if name is not None]
 
     def shown(self) -> dict[str, Any]:
-        """Which run it is."""
+        """The run's name."""
         outcome = self.outcome
         return {
             "sweep_id": self.standing.run_id,

@@ -50,7 +50,7 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
 
 
 def find_loss() -> ClusterLostError | None:
-    """Why the embedded Ray of this process has died; None: it has not, or there is none."""
+    """The reason why the embedded Ray of this process died; None: it lives, or there is none."""
     return _shared.find_loss()
 
 

@@ -107,7 +107,7 @@ class SharedRay:
         return self._users <= 1
 
     def find_loss(self) -> ClusterLostError | None:
-        """Why its embedded Ray has died; None: it has not, or there is none."""
+        """The reason why its embedded Ray died; None: it lives, or there is none."""
         connection = self._connection
         return None if connection is None else connection.find_loss()
 

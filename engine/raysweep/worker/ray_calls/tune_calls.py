@@ -45,7 +45,7 @@ def flatten(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class StopRules:
-    """What of a trial's reports says that it ends: of the trial that runs in this process."""
+    """The rules by which reports of the trial in this process end it."""
 
     rules: ClassVar[tuple[Callable[[str, dict[str, Any]], bool], ...]] = ()
     begun_at: ClassVar[float] = 0.0
@@ -64,7 +64,7 @@ class StopRules:
 
     @classmethod
     def end(cls, metrics: dict[str, Any]) -> bool:
-        """Whether a rule ends the trial with this report."""
+        """True if a rule ends the trial with this report."""
         if not cls.rules:
             return False
         cls.reports += 1
