@@ -31,13 +31,15 @@ def fit(trials: Iterable[Mapping[str, Any]], *, space: Mapping[str, Any] | Space
         trials: each `{"scale": {"rows": 20000}, "config": {...}, "score": 0.71}`. A score of None says
             nothing (the trial failed); one that is not finite says that the config is bad (it diverged). A
             trial that was stopped early has `"status": "stopped"` and `"step"`, the number of steps that
-            it ran; it is compared with trials of equal steps, without `step` it is left out.
+            it ran; it is compared with trials of equal steps, without `step` it is left out. One of an
+            earlier night has `"night": 1`, or how many nights ago: its level and, a little, its optimum may
+            be another one. Scores are predicted for tonight.
         space: the `param_space` of the sweep.
         mode: whether less ("min") or more ("max") of the score is better.
 
     Raises:
-        SpecError: no trial has a finite score, all have one scale, scales have different names, or a
-            config does not fit the space.
+        SpecError: no trial of tonight has a finite score, all have one scale, scales have different names,
+            or a config does not fit the space.
     """
     try:
         from raysweep.transfer.law import fit_law

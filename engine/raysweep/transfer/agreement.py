@@ -49,8 +49,8 @@ class Agreement:
 
 def agreement_of(table: Table, whole: Surface) -> Agreement:
     """How well the scales of a table predict each other; `whole`: the surface of all of them."""
-    scales = sorted({scale for scale, _ in table.cells})
-    of_cell = np.array([scales.index(scale) for scale, _ in table.cells])
+    scales = sorted({cell.scale for cell in table.cells})
+    of_cell = np.array([scales.index(cell.scale) for cell in table.cells])
     scale_of = of_cell[table.cell]
     found: list[tuple[Array, Array, Array]] = []
     for number in range(len(scales)):

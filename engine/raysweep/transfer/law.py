@@ -14,10 +14,11 @@ from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, spec_error
 from raysweep.space.parsed import Space, normalise, parse
 from raysweep.transfer.agreement import AGREE, Agreement, agreement_of
+from raysweep.transfer.drift import with_drift
 from raysweep.transfer.levels import Mixture
 from raysweep.transfer.parameters import parameters_of
 from raysweep.transfer.point import PART, Point
-from raysweep.transfer.surface import Surface, fit_surface
+from raysweep.transfer.surface import fit_surface
 from raysweep.transfer.table import Table, coordinates_of, is_useful, table_of
 from raysweep.transfer.trials import read_scale, read_trials
 
@@ -81,15 +82,19 @@ class Law:
     def __init__(self, names: Sequence[str], table: Table, mode: Mode) -> None:
         self.names = tuple(names)
         self.mode = mode
-        self._table = table
-        self._surface: Surface = fit_surface(table.design())
+        self._table, self._surface = with_drift(table, fit_surface(table.design()))
 
     @property
     def scales(self) -> list[dict[str, float]]:
-        """The proxy scales, the smallest first."""
-        found = {run.scale: run.size for run in self._table.runs}
+        """Tonight's proxy scales, the smallest first."""
+        found = {run.scale: run.size for run in self._table.runs if run.night == 0}
         order = sorted(found, key=lambda scale: (found[scale], scale))
         return [dict(zip(self.names, scale, strict=True)) for scale in order]
+
+    @property
+    def nights(self) -> int:
+        """How many earlier nights have trials in it."""
+        return len(self._table.nights)
 
     @cached_property
     def agreement(self) -> Agreement:
@@ -153,9 +158,11 @@ class Law:
 
     @cached_property
     def _best(self) -> int:
-        """The place of the best trial of the largest proxy scale."""
+        """The place of tonight's best trial of the largest proxy scale."""
         runs = self._table.runs
-        ended = [at for at, run in enumerate(runs) if run.has_score and run.progress == 1.0]
+        ended = [
+            at for at, run in enumerate(runs) if run.has_score and run.progress == 1.0 and run.night == 0
+        ]
         return min(ended, key=lambda at: (-runs[at].size, runs[at].score))
 
     def _doubts(self, point: Point) -> Iterator[Reason]:

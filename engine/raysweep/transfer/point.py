@@ -15,7 +15,7 @@ from raysweep.transfer.edges import improving
 from raysweep.transfer.levels import Mixture, predict_level
 from raysweep.transfer.parameters import Number
 from raysweep.transfer.surface import Array, Surface
-from raysweep.transfer.table import Table
+from raysweep.transfer.table import Cell, Table
 
 PART: Final = 0.8
 """Which part of the probability an interval holds."""
@@ -53,7 +53,7 @@ class Point:
 
     @cached_property
     def _features(self) -> Array:
-        return self._table.features(self.scale, self.places)
+        return self._table.features(Cell(self.scale), self.places)
 
     @cached_property
     def chosen(self) -> Mapping[LeafPath, Any]:
@@ -94,7 +94,7 @@ class Point:
         """The probability that scores improve beyond a bound; 0 where the optimum moves away from it."""
         if not self._parameters.numbers[at].is_bounded:
             return 0.0
-        centre = self._table.features(np.exp(self._table.centre).tolist(), self.places)
+        centre = self._table.features(Cell(tuple(np.exp(self._table.centre).tolist())), self.places)
         middle = self._surface.optimum(centre)[at]
         moved = float(self.optimum[at] - middle)
         if (moved if bound == 0.0 else -moved) > MARGIN + float(self.sds[at]):
@@ -161,24 +161,24 @@ class Point:
 
     def _copied(self, path: LeafPath) -> Any:
         """The value of the best trial that has this parameter."""
-        for run in sorted(self._table.runs, key=lambda run: (-run.size, run.score)):
+        for run in sorted(self._table.runs, key=lambda run: (run.night, -run.size, run.score)):
             values = self._parameters.space.read(run.config)
             if path in values:
                 return copy.deepcopy(values[path])
         raise AssertionError("its branch was taken by a trial")
 
     def score(self, x: Array, places: Sequence[int] | None = None) -> Mixture:
-        """The score of a config with these coordinates at this scale; less is better.
+        """The score of a config with these coordinates at this scale, by tonight's levels; less is better.
 
         `places`: of its categories; default: the best.
         """
         table, surface = self._table, self._surface
-        ended = [number for number, (_, progress) in enumerate(table.cells) if progress == 1.0]
-        logs = np.log(np.array([table.cells[number][0] for number in ended]))
+        ended = [number for number, cell in enumerate(table.cells) if cell == Cell(cell.scale)]
+        logs = np.log(np.array([table.cells[number].scale for number in ended]))
         levels = (table.best / table.unit + surface.levels[: len(table.cells)])[ended]
         covariance = surface.level_covariance[np.ix_(ended, ended)]
         mixture = predict_level(levels, covariance, logs, np.log(np.array(self.scale)))
-        features = self._features if places is None else table.features(self.scale, places)
+        features = self._features if places is None else table.features(Cell(self.scale), places)
         by_category = (
             table.categories(self.places if places is None else places) @ surface.levels[len(table.cells) :]
         )

@@ -1,8 +1,9 @@
 """Trials as the numbers that a surface is fitted to: coordinates, logarithms of scales, distances.
 
-A *cell* is one scale, or the trials of one scale that ran equally many steps: their scores are compared with
+A *cell* has the trials of one scale and one night that ran equally many steps: their scores are compared with
 each other, those of two cells only through the surface. How far a trial came (`Run.progress`) is one scale
-more, at which the target is 1.
+more, at which the target is 1. Nights share the bowl and how it moves with the scale: data that drift change
+the level of a cell, and the optimum of a night by little.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,16 +33,27 @@ CATEGORY_SD: Final = 0.15
 CATEGORY_LEVEL_SD: Final = 2.0
 """How far a category's level may be from the mean of all, in units."""
 
+DRIFT_SD: Final = 0.1
+"""How far the optimum of an earlier night may be from tonight's, in ranges, before the trials are seen."""
+
 Places = tuple[int, ...]
 """Of each category, the place of the value; -1: the config has not this parameter."""
+
+
+class Cell(NamedTuple):
+    """What trials have in common whose scores are compared."""
+
+    scale: tuple[float, ...]
+    progress: float = 1.0
+    night: int = 0
 
 
 @dataclass(frozen=True)
 class Table:
     """The trials of a law as arrays; all by trial but `best`, which is by cell.
 
-    `unit`: the typical distance of a score from the best of its cell. `cells`: by number of the cell, the
-    scale and the progress.
+    `unit`: the typical distance of a score from the best of its cell. `cells`: by number of the cell.
+    `nights`: the earlier ones; `drift_sd`: how far their optima may be from tonight's.
     """
 
     parameters: Parameters
@@ -49,18 +61,21 @@ class Table:
     x: Array
     places: npt.NDArray[np.int64]
     cell: npt.NDArray[np.int64]
-    cells: tuple[tuple[tuple[float, ...], float], ...]
+    cells: tuple[Cell, ...]
     best: Array
     unit: float
     excess: Array
     centre: Array = field(repr=False)
     has_progress: bool = False
+    nights: tuple[int, ...] = ()
+    drift_sd: float = DRIFT_SD
 
-    def features(self, scale: Sequence[float], places: Sequence[int], progress: float = 1.0) -> Array:
+    def features(self, cell: Cell, places: Sequence[int]) -> Array:
         """What the optimum moves with."""
-        logs = np.log(np.asarray(scale)) - self.centre
-        steps = [math.log(progress)] if self.has_progress else []
-        return np.concatenate([[1.0], logs, steps, self.categories(places)])
+        logs = np.log(np.asarray(cell.scale)) - self.centre
+        steps = [math.log(cell.progress)] if self.has_progress else []
+        nights = [float(night == cell.night) for night in self.nights]
+        return np.concatenate([[1.0], logs, steps, nights, self.categories(places)])
 
     def categories(self, places: Sequence[int]) -> Array:
         """The categories as zeros and ones, from which their mean is taken."""
@@ -88,7 +103,7 @@ class Table:
     @cached_property
     def _columns(self) -> tuple[Array, Array, Array]:
         """By trial, what the optimum moves with and what the level is a sum of; how far the levels go."""
-        by_cell = np.array([self.features(scale, (), progress) for scale, progress in self.cells])
+        by_cell = np.array([self.features(cell, ()) for cell in self.cells])
         count = by_cell.shape[1] - len(self.categories(()))
         by_category = np.array([self.categories(places) for places in self.places])
         features = np.column_stack([by_cell[self.cell, :count], by_category])
@@ -100,8 +115,15 @@ class Table:
         numbers, scales = self.parameters.numbers, len(self.centre) + self.has_progress
         widths = np.array([number.width if number.is_log else LINEAR_WIDTH for number in numbers])
         by_scale = np.repeat(EXPONENT_SD / np.maximum(widths, 1e-9)[:, None], scales, axis=1)
+        by_night = np.full((len(numbers), len(self.nights)), self.drift_sd)
         by_category = np.full((len(numbers), len(self.categories(()))), CATEGORY_SD)
-        return np.hstack([np.full((len(numbers), 1), CENTRE_SD), by_scale, by_category])
+        return np.hstack([np.full((len(numbers), 1), CENTRE_SD), by_scale, by_night, by_category])
+
+    @property
+    def drifts(self) -> slice:
+        """The places of the features that are nights."""
+        first = 1 + len(self.centre) + self.has_progress
+        return slice(first, first + len(self.nights))
 
     def _still_sd(self) -> Array:
         found = self._moves_sd()
@@ -114,11 +136,11 @@ def table_of(runs: Sequence[Run], parameters: Parameters) -> Table:
     read = [
         coordinates_of(run.config, parameters, f"trials[{number}].config") for number, run in enumerate(runs)
     ]
-    cells = sorted({(run.scale, run.progress) for run in runs if run.has_score})
+    cells = sorted({_cell_of(run) for run in runs if run.has_score})
     numbers = {cell: number for number, cell in enumerate(cells)}
-    kept = [number for number, run in enumerate(runs) if (run.scale, run.progress) in numbers]
+    kept = [number for number, run in enumerate(runs) if _cell_of(run) in numbers]
     chosen = [runs[number] for number in kept]
-    cell = np.array([numbers[run.scale, run.progress] for run in chosen], dtype=np.int64)
+    cell = np.array([numbers[_cell_of(run)] for run in chosen], dtype=np.int64)
     scores = np.array([run.score for run in chosen])
     best = np.full(len(cells), np.inf)
     np.minimum.at(best, cell, scores)
@@ -134,9 +156,14 @@ def table_of(runs: Sequence[Run], parameters: Parameters) -> Table:
         best=best,
         unit=unit,
         excess=excess / unit,
-        centre=np.log(np.array(sorted({scale for scale, _ in cells}))).mean(axis=0),
-        has_progress=any(progress < 1.0 for _, progress in cells),
+        centre=np.log(np.array(sorted({cell.scale for cell in cells}))).mean(axis=0),
+        has_progress=any(cell.progress < 1.0 for cell in cells),
+        nights=tuple(sorted({cell.night for cell in cells if cell.night})),
     )
+
+
+def _cell_of(run: Run) -> Cell:
+    return Cell(run.scale, run.progress, run.night)
 
 
 def coordinates_of(

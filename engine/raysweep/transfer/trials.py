@@ -12,7 +12,7 @@ from raysweep.documents.mode import MODES, Mode
 from raysweep.documents.validation import did_you_mean, show
 from raysweep.errors import SpecError
 
-KEYS: Final = ("scale", "config", "score", "step", "status")
+KEYS: Final = ("scale", "config", "score", "step", "status", "night")
 EXAMPLE: Final = 'write {"scale": {"rows": 20000}, "config": {...}, "score": 0.71}'
 
 
@@ -22,12 +22,14 @@ class Run:
 
     `scale`: the values of the scales, in the order of their names. `score`: less is better; infinite where
     the trial diverged. `progress`: which part of its scale's steps it ran; below 1, it was stopped early.
+    `night`: how many nights ago.
     """
 
     scale: tuple[float, ...]
     config: Mapping[str, Any]
     score: float
     progress: float = 1.0
+    night: int = 0
 
     @property
     def has_score(self) -> bool:
@@ -44,8 +46,8 @@ def read_trials(trials: Iterable[Mapping[str, Any]], mode: Mode) -> tuple[tuple[
     """The names of the scales, and the trials that ran; those without a score (None) are left out.
 
     Raises:
-        SpecError: there is no trial, a scale is missing or not positive, no score is finite, or trials with
-            finite scores have one scale only.
+        SpecError: there is no trial, a scale is missing or not positive, no score of tonight is finite, or
+            tonight's trials with finite scores have one scale only.
     """
     if mode not in MODES:
         raise SpecError("mode", f"{show(mode)} is not known here", did_you_mean(str(mode), MODES))
@@ -58,18 +60,20 @@ def read_trials(trials: Iterable[Mapping[str, Any]], mode: Mode) -> tuple[tuple[
         _check(trial, f"trials[{number}]")
     names = tuple(sorted(given[0]["scale"]))
     scales = [_scale(trial["scale"], names, f"trials[{number}].scale") for number, trial in enumerate(given)]
-    longest = _longest(given, scales)
+    nights = [_night(trial, f"trials[{number}].night") for number, trial in enumerate(given)]
+    longest = _longest(given, list(zip(scales, nights, strict=True)))
     runs = [
         Run(
             scale=scale,
             config=trial["config"],
             score=_score(trial["score"], mode, f"trials[{number}].score"),
-            progress=_progress(trial, longest[scale]),
+            progress=_progress(trial, longest[scale, night]),
+            night=night,
         )
-        for number, (trial, scale) in enumerate(zip(given, scales, strict=True))
+        for number, (trial, scale, night) in enumerate(zip(given, scales, nights, strict=True))
         if trial.get("score") is not None
     ]
-    _check_scales(names, runs, len(given))
+    _check_scales(names, [run for run in runs if run.night == 0], nights.count(0))
     return names, [run for run in runs if run.progress > 0.0]
 
 
@@ -137,12 +141,20 @@ def as_float(value: Any) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def _longest(given: Sequence[Mapping[str, Any]], scales: Sequence[tuple[float, ...]]) -> dict[Any, float]:
-    """By scale, the most steps that a trial ran."""
-    found: dict[Any, float] = dict.fromkeys(scales, 0.0)
-    for number, (trial, scale) in enumerate(zip(given, scales, strict=True)):
+def _night(trial: Mapping[str, Any], field: str) -> int:
+    found = trial.get("night", 0)
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise SpecError(field, f"expected a whole number >= 0, got {show(found)}", "0 is tonight")
+    return found
+
+
+def _longest(given: Sequence[Mapping[str, Any]], cells: Sequence[Any]) -> dict[Any, float]:
+    """By scale and night, the most steps that a trial with a finite score ran."""
+    found: dict[Any, float] = dict.fromkeys(cells, 0.0)
+    for number, (trial, cell) in enumerate(zip(given, cells, strict=True)):
         if trial.get("step") is not None:
-            found[scale] = max(found[scale], _positive(trial["step"], f"trials[{number}].step"))
+            step, score = _positive(trial["step"], f"trials[{number}].step"), as_float(trial["score"])
+            found[cell] = max(found[cell], step if score is not None and math.isfinite(score) else 0.0)
     return found
 
 
@@ -151,7 +163,7 @@ def _progress(trial: Mapping[str, Any], longest: float) -> float:
     is_ended = trial.get("status") not in (None, "stopped")
     if trial.get("step") is None or is_ended:
         return 0.0 if trial.get("status") == "stopped" else 1.0
-    return float(trial["step"]) / longest
+    return min(float(trial["step"]) / longest, 1.0) if longest > 0 else 1.0
 
 
 def _check_scales(names: Sequence[str], runs: Sequence[Run], count: int) -> None:

@@ -57,6 +57,7 @@ def show_transfer(name: str, storage: str | None, sizes: Sequence[str], *, is_js
     print_facts(
         console,
         ("target", show_scale(target)),
+        *([("nights", f"{law.nights} earlier share the law")] if law.nights else []),
         (outcome.metric, f"{show_number(said.score)}, 80 %: {low} to {high}"),
         ("verdict", said.verdict),
         *(("because", reason) for reason in said.reasons),
@@ -112,6 +113,7 @@ def _as_json(
     return {
         "sweep_id": sweep_id,
         "scales": law.scales,
+        "nights": law.nights,
         "target": dict(target),
         "parameters": list(rows),
         "config": said.config,
