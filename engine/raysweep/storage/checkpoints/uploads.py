@@ -7,12 +7,13 @@ what is there, and what is being deleted can never be what is being referred to.
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from mmap import mmap
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -185,11 +186,15 @@ class _Table:
 class _Buffers(threading.local):
     """A buffer for each thread: new memory for each chunk costs more than to hash and to write it.
 
-    It begins at a page of the memory, as writes around the page cache need it.
+    It begins at a page of the memory, as writes around the page cache need it. Large pages, where the system
+    has them: the kernel hands out 4 MiB of small ones in 2 to 3 ms, which is as long as it takes to hash them.
     """
 
     def __init__(self) -> None:
-        self.own = memoryview(mmap(-1, CHUNK_BYTES))
+        memory = mmap.mmap(-1, CHUNK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(AttributeError, OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        self.own = memoryview(memory)
 
 
 def _by_hash(parent: Manifest) -> dict[tuple[str, int], StoredObject]:
