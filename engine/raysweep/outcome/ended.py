@@ -21,15 +21,7 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> St
         ),
         is_max=outcome.mode == "max",
     )
-    failed = nsmallest(
-        FAILURES,
-        (
-            (-(trial.ended_at or 0.0), index)
-            for index, trial in enumerate(rows_of(outcome.trials))
-            if trial.state == "failed"
-        ),
-    )
-    attempts, trial_s = _work(outcome)
+    attempts, trial_s, failed = _work(outcome)
     return Standing(
         run_id=outcome.sweep_id,
         name=outcome.name,
@@ -53,8 +45,8 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> St
         curve=curve,
         dots=dots,
         top=outcome.top(TOP),
-        failures=tuple(outcome.trials[index] for _, index in failed),
-        first_failure=outcome.first_failure,
+        failures=tuple(outcome.trials[index] for _, index in nsmallest(FAILURES, failed)),
+        first_failure=outcome.trials[min(index for _, index in failed)] if failed else None,
         started_at=outcome.started_at,
         ended_at=outcome.ended_at,
         generation=outcome.generation,
@@ -66,12 +58,16 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> St
     )
 
 
-def _work(outcome: SweepOutcome) -> tuple[int, float]:
-    attempts, trial_s = 0, 0.0
-    for row in rows_of(outcome.trials):
+def _work(outcome: SweepOutcome) -> tuple[int, float, list[tuple[float, int]]]:
+    """Attempts of all trials, their seconds, and the failed trials: (when it ended, negated; place)."""
+    attempts, trial_s, failed = 0, 0.0, []
+    for index, row in enumerate(rows_of(outcome.trials)):
         attempts += len(row.attempts)
-        trial_s += sum(each.took_s or 0.0 for each in row.attempts)
-    return attempts, trial_s
+        for each in row.attempts:
+            trial_s += each.took_s or 0.0
+        if row.state == "failed":
+            failed.append((-(row.ended_at or 0.0), index))
+    return attempts, trial_s, failed
 
 
 def status_of_training(outcome: TrainOutcome, *, uri: str, now: float) -> Standing:

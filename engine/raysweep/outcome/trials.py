@@ -68,12 +68,14 @@ class TrialRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_feasible(self) -> bool:
-        """Whether it satisfies all constraints."""
-        return self.violation == 0.0
+        """True if it satisfies all constraints."""
+        return not self.stored_violations or self.violation == 0.0
 
     @property
     def violation(self) -> float:
-        """How far it is from satisfying all of them; infinite: it cannot be told."""
+        """Distance from satisfying all of them; infinite: it cannot be told."""
+        if not self.stored_violations:
+            return 0.0
         far = map(without_names, self.stored_violations.values())
         return sum(math.inf if each is None else max(each, 0.0) for each in far)
 

@@ -51,6 +51,8 @@ class Function:
 
 
 NO_FUNCTIONS: Final[Mapping[str, Function]] = {}
+# Each sum, product and call has one of these.
+_COMPUTES: Final = frozenset("+-*/%(")
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -266,6 +268,8 @@ def _number(value: Any) -> float:
 def computed_names(text: str) -> set[Name]:
     """The names that an expression, which was parsed before, computes with: they must be numbers."""
     found: set[Name] = set()
+    if _COMPUTES.isdisjoint(text):
+        return found
     for node in ast.walk(ast.parse(text.strip(), mode="eval")):
         parts: list[ast.expr] = []
         if isinstance(node, ast.BinOp):

@@ -64,8 +64,9 @@ def large_pending(state: SweepState) -> list[Trial]:
 
 
 def count_in_reach(state: SweepState) -> int:
-    """How many pending trials slots can be had for."""
-    return len(state.line.pending) - len(out_of_reach(state))
+    """Number of pending trials that slots can be had for."""
+    pending = len(state.line.pending)
+    return pending - len(out_of_reach(state)) if state.line.hungry_for_memory else pending
 
 
 def place(state: SweepState, out: Out) -> None:

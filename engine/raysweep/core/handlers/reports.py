@@ -42,7 +42,8 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
             unreported.see(state, event.keys)
     results.attempt_reports += len(rows)
     results.reports += len(rows)
-    unreported.note_unlimited(state, trial, results.reports - len(rows))
+    if state.rules.named:
+        unreported.note_unlimited(state, trial, results.reports - len(rows))
     transitions.hear(state, trial, event.at)
     if trial.stop_reason is not None and not STOPS[trial.stop_reason].counts:
         results.overrun += len(rows)

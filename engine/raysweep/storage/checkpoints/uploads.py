@@ -187,7 +187,7 @@ class _Buffers(threading.local):
     """A buffer for each thread: new memory for each chunk costs more than to hash and to write it.
 
     It begins at a page of the memory, as writes around the page cache need it. Large pages, where the system
-    has them: the kernel hands out 4 MiB of small ones in 2 to 3 ms, which is as long as it takes to hash them.
+    has them: to be handed 4 MiB in small ones takes 2 to 3 ms, as long as to hash them.
     """
 
     def __init__(self) -> None:
