@@ -1,4 +1,4 @@
-"""What a searcher is: asked for configs by number, told how they did."""
+"""The interface of a searcher: asked for configs by number, it receives their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raysweep.space.parsed import Space
 from raysweep.space.unfolding import Unfolding
 
 TrialEnd = Literal["completed", "stopped", "failed", "paused"]
-"""How a trial ended: by itself, by an early-stopping decision, or without a usable result.
+"""The end of a trial: by itself, by an early-stopping decision, or without a usable result.
 
 `paused`: its scheduler keeps it back, and it may continue; what comes later takes the place of this. A class
 of the user's own is not told of it.
@@ -26,14 +26,14 @@ End = TrialEnd | Literal["infeasible"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSetup(PolicySetup):
-    """What a searcher is made from, beside its options; made anew at each resume, with what is asked then.
+    """The facts that a searcher is made from, beside its options; made anew at each resume.
 
     `constraints`: what results have to satisfy, as the spec has it; see `Searcher.tell_result`.
     `scheduler`: which decides about the trials.
     """
 
     num_samples: int | None
-    """How many configs; None: as many as are asked for."""
+    """The number of configs; None: as many as are asked for."""
     constraints: tuple[str, ...] = ()
     scheduler: SchedulerSpec = field(default_factory=SchedulerSpec)
 
@@ -45,7 +45,7 @@ class SearchSetup(PolicySetup):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a trial gave: its value, and how far it is from satisfying each constraint (<= 0: it does).
+    """The result of a trial: its value, and its distance from satisfying each constraint (<= 0: it does).
 
     `others`: its values of the metrics after the first. `cost`: what it took, where the search asks for that.
     `spread`: of a config that ran several times, whose mean is `value`, the standard deviation of the repeats
@@ -65,12 +65,12 @@ class Result:
 
     @property
     def is_plain(self) -> bool:
-        """Whether its value is all that there is to tell."""
+        """True if it has nothing but its value."""
         return not (self.violations or self.others) and self.cost is None and self.spread is None
 
     @property
     def penalty(self) -> float:
-        """How far it is from satisfying all of them; 0: it does."""
+        """Its distance from satisfying all of them; 0: it does."""
         return sum(max(each, 0.0) for each in self.violations)
 
 
@@ -94,9 +94,9 @@ class Searcher:
     """
 
     total: int | None = None
-    """How many configs there will be; None where that is not known."""
+    """The number of configs that there will be; None where that is not known."""
     is_adaptive: bool = False
-    """Whether asks depend on tells (then asking far ahead costs quality)."""
+    """True if asks depend on tells (then asking far ahead costs quality)."""
     note: str | None = None
     """One line for the user where fewer configs exist than were asked for."""
     substitution: str | None = None
@@ -104,12 +104,12 @@ class Searcher:
 
     @property
     def judges(self) -> bool:
-        """Whether it makes use of all that a result has: see `tell_result`."""
+        """True if it uses all that a result has: see `tell_result`."""
         return type(self).tell_result is not Searcher.tell_result
 
     @property
     def knows_givens(self) -> bool:
-        """Whether it makes a difference to it that it did not suggest a config: see `take_given`."""
+        """True if it treats configs that it did not suggest in another way: see `take_given`."""
         return type(self).take_given is not Searcher.take_given
 
     def ask(self, number: int) -> dict[str, Any] | None:

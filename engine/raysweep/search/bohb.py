@@ -58,19 +58,19 @@ class BohbOptions(SearchOptions):
     needs_scheduler = "hyperband"
 
     min_points_in_model: Annotated[int, Field(ge=1)] | None = None
-    """How many results at a time, and one more, make a model; default, and the least: parameters + 1."""
+    """A model needs one result more than this at one time; default, and the least: parameters + 1."""
     top_n_percent: int = Field(default=15, ge=1, le=99)
-    """Which share of them counts as good."""
+    """The percentage of them that counts as good."""
     num_samples: int = Field(default=64, ge=1)
-    """How many candidates are compared."""
+    """The number of candidates that are compared."""
     random_fraction: float = Field(default=1 / 3, ge=0, le=1)
-    """Which share of configs is random."""
+    """The share of configs that is random."""
     bandwidth_factor: float = Field(default=3.0, gt=0)
-    """How many times as wide as the good ones' density candidates are spread."""
+    """Candidates are spread this many times as wide as the density of the good ones."""
     min_bandwidth: float = Field(default=1e-3, gt=0)
     """No density is narrower, as a part of a parameter's range."""
     max_results: int = Field(default=BOHB_RESULTS, ge=10)
-    """How many results at that time the model is made of: the best third and the newest."""
+    """The most results at that time that make the model: the best third and the newest."""
 
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""

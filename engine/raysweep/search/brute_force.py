@@ -104,7 +104,7 @@ def _cells(space: Space) -> Cells | None:
 
 
 def _shuffled(place: int, size: int, key: str) -> int:
-    """Where the element at `place` is after shuffling `size` of them: a Feistel net, walking its cycle."""
+    """The place of element `place` after shuffling `size` of them: a Feistel net, walking its cycle."""
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     mask = (1 << half) - 1
     while True:

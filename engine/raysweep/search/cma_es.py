@@ -20,11 +20,11 @@ class CmaEsOptions(SearchOptions):
     is_counted = True
 
     population_size: Annotated[int, Field(ge=4)] | None = None
-    """How many results make a generation; default: 4 + 3 ln(number of numeric parameters), rounded down."""
+    """Results that make a generation; default: 4 + 3 ln(number of numeric parameters), rounded down."""
     sigma0: float = Field(default=1 / 6, gt=0, le=1)
-    """How far the first generation spreads, as a part of each parameter's range."""
+    """The spread of the first generation, as a part of each parameter's range."""
     restarts: bool = True
-    """Whether a search that has converged begins anew elsewhere, with twice the population."""
+    """Begin anew elsewhere, with twice the population, once the search has converged."""
 
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""

@@ -32,7 +32,7 @@ class ConfigsOptions(SearchOptions):
     configs: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_configs)]
     """The configs, as a trial gets them."""
     seeds: int = Field(default=1, ge=1)
-    """How often each is run: every config gets the same seeds."""
+    """Runs of each config: every config gets the same seeds."""
     seed_param: Annotated[str, Field(min_length=1)] | None = None
     """A parameter that gets the seed too, for trainables that take theirs from the config."""
 

@@ -65,9 +65,9 @@ class DehbOptions(SearchOptions):
     takes_given = False
 
     mutation_factor: float = Field(default=0.5, gt=0, le=1)
-    """How far a mutant moves by the difference of two configs."""
+    """The part of the difference of two configs by which a mutant moves."""
     crossover_prob: float = Field(default=0.5, ge=0, le=1)
-    """How likely each parameter is the mutant's; one is in any case."""
+    """The probability that a parameter is the mutant's; one is in any case."""
 
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""

@@ -18,13 +18,13 @@ class GpOptions(CostAwareOptions):
     is_counted = True
 
     n_startup_trials: int = Field(default=10, ge=1)
-    """How many trials are random before the model is used."""
+    """The number of random trials before the model is used."""
     deterministic: bool = False
-    """Whether a config always gives the same result: then the model takes results as exact."""
+    """A config always gives the same result: the model takes results as exact."""
     warp: bool = True
-    """Whether results are first brought closer to a normal distribution (Yeo-Johnson); their order stays."""
+    """Bring results closer to a normal distribution first (Yeo-Johnson); their order stays."""
     max_results: int = Field(default=300, ge=10)
-    """How many results the model is made of, as an ask costs their cube: the best third and the newest."""
+    """The most results that make the model, as an ask costs their cube: the best third and the newest."""
 
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""

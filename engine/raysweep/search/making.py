@@ -22,11 +22,11 @@ Points = tuple[dict[str, Any], ...]
 
 
 class Searched(Scheduled, Protocol):
-    """What a searcher is made from: `SweepSpec` has it."""
+    """The fields that a searcher is made from: `SweepSpec` has them."""
 
     @property
     def search(self) -> SearchSpec:
-        """Which search, with its options."""
+        """The search algorithm, with its options."""
         ...
 
     @property
@@ -36,12 +36,12 @@ class Searched(Scheduled, Protocol):
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """What results have to satisfy."""
+        """Constraints that results have to satisfy."""
         ...
 
     @property
     def num_samples(self) -> int | None:
-        """How many configs; None: as many as there is time for."""
+        """The number of configs; None: as many as there is time for."""
         ...
 
     @property
@@ -51,7 +51,7 @@ class Searched(Scheduled, Protocol):
 
     @property
     def repeat(self) -> Repeat | None:
-        """How often each config runs."""
+        """The number of runs of each config."""
         ...
 
     @property

@@ -23,13 +23,13 @@ class Nsga2Options(SearchOptions):
     is_counted = True
 
     population_size: int = Field(default=50, ge=2)
-    """How many results make a generation; the first one is random."""
+    """Results that make a generation; the first one is random."""
     crossover_prob: float = Field(default=0.9, ge=0, le=1)
-    """How often a config is crossed from two parents; else it begins as a copy of one."""
+    """The probability that a config is crossed from two parents; else it begins as a copy of one."""
     swapping_prob: float = Field(default=0.5, ge=0, le=1)
-    """How often a crossing takes a parameter from the second parent."""
+    """The probability that a crossing takes a parameter from the second parent."""
     mutation_prob: Annotated[float, Field(ge=0, le=1)] | None = None
-    """How often each parameter is drawn anew; default: 1 / the number of parameters."""
+    """The probability that a parameter is drawn anew; default: 1 / the number of parameters."""
 
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""
@@ -48,4 +48,4 @@ class Nsga3Options(Nsga2Options):
     with_one_metric = "nsga2"
 
     dividing_parameter: int = Field(default=3, ge=1)
-    """How finely the reference points divide each side of the front."""
+    """The parts into which the reference points divide each side of the front."""

@@ -57,38 +57,38 @@ def check_optuna(setup: SearchSetup) -> None:
 
 
 class SearchOptions(SpecModel):
-    """What the engine wants to know of a search before it has a searcher."""
+    """The facts about a search that the engine needs before there is a searcher."""
 
     is_adaptive: ClassVar[bool] = False
-    """Whether what it suggests depends on results: then it is asked as late as possible."""
+    """True if its suggestions depend on results: then it is asked as late as possible."""
     is_bounded: ClassVar[bool] = False
-    """Whether it suggests `num_samples` configs at most: a grid among random parameters multiplies them."""
+    """True if it suggests at most `num_samples` configs: a grid among random parameters multiplies them."""
     is_counted: ClassVar[bool] = False
-    """Whether it suggests as many as that, where no space is exhausted."""
+    """True if it suggests as many as that, where no space is exhausted."""
     wants_rungs: ClassVar[bool] = False
-    """Whether it learns from what trials had reached when their scheduler compared them."""
+    """True if it learns from the values of trials at the times when their scheduler compared them."""
     is_listed: ClassVar[bool] = False
-    """Whether its configs are all in its options, so that it ends with them."""
+    """True if its configs are all in its options, so that it ends with them."""
     is_exhaustive: ClassVar[bool] = False
-    """Whether it tries every config of the space: those that run first come in addition."""
+    """True if it tries every config of the space: those that run first come in addition."""
     needs_grid: ClassVar[bool] = False
-    """Whether it requires a `grid_search` in the space."""
+    """True if it requires a `grid_search` in the space."""
     needs_scheduler: ClassVar[str | None] = None
     """The only scheduler that it works with; None: it works with any."""
     takes_given: ClassVar[bool] = True
-    """Whether configs that it did not suggest may run first: `points`, those of earlier sweeps."""
+    """True if configs that it did not suggest may run first: `points`, those of earlier sweeps."""
     takes_priors: ClassVar[bool] = False
-    """Whether it begins with what the priors of parameters say."""
+    """True if it begins with the priors of parameters."""
     metrics: ClassVar[Metrics] = "one"
     """By how many metrics of the sweep it goes."""
     with_one_metric: ClassVar[str] = ""
-    """Where `metrics` is `several`: what to use in a sweep of one metric."""
+    """The fix for a sweep of one metric, if `metrics` is `several`."""
 
     is_open: ClassVar[bool] = False
-    """Whether the spec leaves open how to search, and these are the options for that."""
+    """True if the spec leaves the search open, and these are the options for that."""
 
     def why_no_costs(self, space: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Why it cannot go by costs in this space, and the fix; None: it can."""
+        """The reason why it cannot go by costs in this space, and the fix; None: it can."""
         return None
 
     @property
@@ -98,7 +98,7 @@ class SearchOptions(SpecModel):
 
     @property
     def configs_per_seed(self) -> int:
-        """How many trials in a row share a seed, so that configs can be compared in pairs."""
+        """The number of trials in a row that share a seed, so that configs can be compared in pairs."""
         return 1
 
     def make(self, setup: SearchSetup) -> Searcher:
@@ -114,7 +114,7 @@ class CostAwareOptions(SearchOptions):
     """Those of a search that can go by what a trial costs, too."""
 
     cost_attr: Annotated[str, Field(min_length=1)] | None = None
-    """What a trial costs, so that what is cheaper is preferred where it promises about as much: a reported
+    """The cost of a trial, so that what is cheaper is preferred where it promises about as much: a reported
     value, or `trial_time_s`, the seconds that it ran. Default: costs do not count.
     """
 

@@ -16,7 +16,7 @@ from raysweep.search.options import SearchOptions
 from raysweep.search.variants import RandomOptions
 
 STARTUP: Final = 10
-"""How many of its trials each of the models of `auto` has drawn at random."""
+"""The number of trials that each of the models of `auto` draws at random first."""
 Told = tuple[Result | None, End]
 
 

@@ -15,7 +15,7 @@ class SobolOptions(SearchOptions):
     is_counted = True
 
     scramble: bool = True
-    """Whether the sweep's seed scrambles the sequence; without, all sweeps get the same points."""
+    """Scramble the sequence with the sweep's seed; without, all sweeps get the same points."""
 
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""
@@ -33,7 +33,7 @@ class HaltonOptions(SearchOptions):
     is_counted = True
 
     scramble: bool = True
-    """Whether the sweep's seed scrambles the sequence; without, all sweeps get the same points."""
+    """Scramble the sequence with the sweep's seed; without, all sweeps get the same points."""
 
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""

@@ -21,7 +21,7 @@ DEFAULT: Final = next(iter(KINDS))
 
 
 class SearchSpec(KindSpec):
-    """How configs are found: by `auto`, `random`, `tpe`, …, or by `module:Class`, with its options."""
+    """The search for configs: `auto`, `random`, `tpe`, …, or `module:Class`, with its options."""
 
     kinds: ClassVar[Mapping[str, type[SearchOptions]]] = load_kinds(KINDS)
     plugin_options = SearcherPluginOptions
@@ -38,7 +38,7 @@ class SearchSpec(KindSpec):
 
     @property
     def is_open(self) -> bool:
-        """Whether the spec does not say it."""
+        """True if the spec does not name it."""
         return self.options.is_open
 
     def opened(self, *, learns: bool) -> Self:
@@ -76,7 +76,7 @@ class SearchSpec(KindSpec):
         return self.replace(options=options)
 
     def adds_points(self, space: Mapping[str, Any]) -> bool:
-        """Whether configs that run first come in addition: of a grid, none may be missing."""
+        """True if configs that run first come in addition: of a grid, none may be missing."""
         return self.options.is_exhaustive or self.options.needs_grid or uses(space, "grid_search")
 
     def make(self, setup: SearchSetup) -> Searcher:

@@ -23,15 +23,15 @@ class TpeOptions(SearchOptions):
     is_counted = True
 
     n_startup_trials: int = Field(default=10, ge=0)
-    """How many trials are random before the model is used."""
+    """The number of random trials before the model is used."""
     n_ei_candidates: int = Field(default=24, ge=1)
-    """How many candidates are compared for each choice."""
+    """The number of candidates that are compared for each choice."""
     multivariate: bool = True
-    """Whether parameters are modelled together."""
+    """Model the parameters together."""
     constant_liar: bool = True
-    """Whether running trials count as bad ones, so that parallel trials differ."""
+    """Count running trials as bad ones, so that parallel trials differ."""
     max_results: int = Field(default=TPE_RESULTS, ge=10)
-    """How many results the model is made of: the best third and the newest; of several metrics, the front."""
+    """The most results that make the model: the best third and the newest; of several metrics, the front."""
 
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask."""

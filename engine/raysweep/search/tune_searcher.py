@@ -30,11 +30,11 @@ from raysweep.space.unfolding import Unfolding
 from raysweep.threads import loaded_module
 
 ASKS: Final = 10
-"""How often in a row a searcher may have nothing to suggest; then the config is drawn."""
+"""The asks in a row that may return nothing; then the config is drawn."""
 BREACHES: Final = 20
-"""How many suggestions in a row may break `where`; then the config is drawn."""
+"""The suggestions in a row that may break `where`; then the config is drawn."""
 _TRIED: Final = 3
-"""How many configs two of them are compared by, before a sweep begins."""
+"""The number of configs by which two of them are compared before a sweep begins."""
 _MOVED_SAID: Final = frozenset(10**power for power in range(7))
 """At which numbers of values out of their domains that is remarked."""
 _SEEDS: Final = ("seed", "random_state", "random_state_seed")
@@ -48,7 +48,7 @@ class RayOptions(BaseModel):
 
 
 def is_ray_searcher(found: type) -> bool:
-    """Whether a class is a `ray.tune.search.Searcher`."""
+    """True if a class is a `ray.tune.search.Searcher`."""
     return any(
         base.__name__ == "Searcher" and base.__module__.startswith("ray.tune.search")
         for base in found.__mro__
@@ -220,7 +220,7 @@ class RaySearcher(Searcher):
         return self.wrapped.__name__
 
     def _suggest(self, trial_id: str) -> Any:
-        """What it suggests; None where that is nothing, also when it is asked again."""
+        """The searcher's suggestion; None if there is none, also when it is asked again."""
         for _ in range(ASKS):
             given = user_code.call(self._inner.suggest, trial_id)
             if given is not None:
@@ -319,7 +319,7 @@ class RaySearcher(Searcher):
         )
 
     def _values(self, given: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
-        """What it suggests, by the paths of the space."""
+        """The suggested values, by the paths of the space."""
         values: dict[tuple[str, ...], Any] = {}
         for path, domain in self._unfolding.space.searched:
             node: Any = given
@@ -387,7 +387,7 @@ def _as_value(domain: Domain, given: Any) -> Any:
 
 
 def _is_moved(value: float, given: Any) -> bool:
-    """Whether a value is another than the one that was given, by more than rounding and the part below 1."""
+    """True if a value differs from the given one by more than rounding and the part below 1."""
     if isinstance(value, int):
         return value != int(given)
     return not math.isclose(value, float(given), rel_tol=1e-9, abs_tol=1e-12)

@@ -38,7 +38,7 @@ from raysweep.space.parsed import Space
 from raysweep.space.unfolding import with_simplexes
 
 ATTEMPTS = 32
-"""How many draws look for an unused config before the unused ones are counted off."""
+"""Draws that look for an unused config before the unused ones are counted off."""
 Stretch = tuple[int, Sequence[int]]
 """From which trial on which points of the grid are in turn."""
 
@@ -50,7 +50,7 @@ class VariantOptions(SearchOptions):
     is_counted = True
 
     distinct: bool = False
-    """Whether no config runs twice: a space of fewer configs than samples then ends with its last config.
+    """Run no config twice: a space of fewer configs than samples then ends with its last config.
 
     Default: each sample is drawn by itself, as in Ray Tune, and may equal an earlier one.
     """
@@ -130,7 +130,7 @@ class VariantSearcher(Searcher):
 
     @property
     def total(self) -> int | None:  # type: ignore[override]
-        """How many configs there will be, as far as that is known."""
+        """The number of configs that there will be, as far as that is known."""
         return self._rounds.total
 
     @property
@@ -199,7 +199,7 @@ class VariantSearcher(Searcher):
         return values
 
     def _drawing(self, number: int, grid: Mapping[LeafPath, Any]) -> Callable[[int], dict[LeafPath, Any]]:
-        """What draws the values of a trial at a point of the grid, anew at each call."""
+        """A function that draws the values of a trial at a point of the grid, anew at each call."""
         # The same as `derived_rng`, which seeds twice; it is not kept.
         rng = self._rng
         rng.seed(derived_seed(self._seed, number))
@@ -211,14 +211,14 @@ class VariantSearcher(Searcher):
         return draw
 
     def _believed(self, rng: Random, number: int, attempt: int) -> dict[LeafPath, Any]:
-        """What the priors say, where it is their turn."""
+        """Values from the priors, where it is their turn."""
         sample = number // len(self._kept)
         if not self._beliefs or attempt >= ATTEMPTS or not is_turn(sample, KEPT):
             return {}
         return self._beliefs.values(rng, is_first=not sample and not attempt)
 
     def _place_of(self, number: int, values: Mapping[LeafPath, Any]) -> tuple[int, int]:
-        """How many points of the grid a trial with these values passed over, and at which one it is."""
+        """The number of grid points that a trial with these values passed over, and its own point."""
         if self._is_bound:
             for passed, point in enumerate(self._rounds.turn(number)):
                 if self._is_at(number, point, values):
@@ -265,7 +265,7 @@ class VariantSearcher(Searcher):
         return self._cells_by_leaves[key]
 
     def _sizes(self) -> list[int | None]:
-        """How many cells each point of the grid has; one number where all have the same."""
+        """The number of cells of each point of the grid; one number where all have the same."""
         has_grid_of_branches = any(path in self._space.switches for path in self._grid)
         points = self._kept if has_grid_of_branches else self._kept[:1]
         found = (self._cells_at(self._grid_values(point)) for point in points)
@@ -315,7 +315,7 @@ class VariantSearcher(Searcher):
 
 
 class Rounds:
-    """Which point of the grid each trial is at: all in turn, those that have had their samples passed over.
+    """The point of the grid of each trial: all in turn, those that have had their samples passed over.
 
     Args:
         points: the points of the grid.
@@ -390,7 +390,7 @@ class Rounds:
         return found
 
     def _counts(self, number: int) -> Counter[int]:
-        """How many of the trials from the first one of these to this one, without it, each point has."""
+        """The number of trials that each point has, from the first one of these to before this one."""
         counts: Counter[int] = Counter()
         ends = [*(first for first, _ in self._stretches[1:]), number]
         for (first, points), end in zip(self._stretches, ends, strict=True):
@@ -400,7 +400,7 @@ class Rounds:
 
 
 def _note_of(sizes: Sequence[int | None], num_samples: int | None) -> str | None:
-    """What the user is told where the points of a grid, `where` apart, have fewer configs than samples."""
+    """A note for the user if the points of a grid, `where` apart, have fewer configs than samples."""
     known = [size for size in sizes if size is not None]
     note = exhausted_note(min(known), num_samples) if known else None
     if note is not None and len(set(sizes)) > 1:
@@ -409,7 +409,7 @@ def _note_of(sizes: Sequence[int | None], num_samples: int | None) -> str | None
 
 
 def _touches(relation: Relation, path: LeafPath, switches: Collection[LeafPath]) -> bool:
-    """Whether a relation looks at a leaf, at a part of it, or at what holds it."""
+    """True if a relation looks at a leaf, at a part of it, or at what holds it."""
     for name in relation.names:
         parts = tuple(map(str, name))
         if parts in switches and parts != path:

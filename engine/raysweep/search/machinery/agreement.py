@@ -1,4 +1,4 @@
-"""How much earlier runs agree with tonight: by configs that all of them ran, their anchors.
+"""The agreement of earlier runs with tonight: by configs that all of them ran, their anchors.
 
 Of each earlier run that ran at least `LEAST_COMMON` of tonight's anchors, the pairs of scores, then and
 now, say whether it still tells good from bad: by their rank correlation (Spearman), and by the share of
@@ -43,7 +43,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How much of the past agreed: with how many anchors, of how many runs, and what comes of it.
+    """The part of the past that agreed, its anchors and runs, and what the search is told of it.
 
     `told`: what the search is told, corrected, the oldest first. `agreeing`: the agreement of each run that
     is told; `others`: of each that disagrees. Runs that have too few of the anchors are in neither.
@@ -101,7 +101,7 @@ def judge(
 
 
 def key_of(config: Mapping[str, Any]) -> str:
-    """What is the same for equal configs."""
+    """A key that is the same for equal configs."""
     return digest_of(dict(config))
 
 

@@ -14,7 +14,7 @@ from raysweep.search.machinery.distance import Grid, Place, apart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchors:
-    """What `warm_start` with anchors adds to a warm start.
+    """The part of a warm start that `warm_start` with anchors adds.
 
     `configs` run first, after the champion. `runs` says of each trial that is told which run it is from (0:
     the newest). `half_life`: see `raysweep.specs.sweep_parts.Memory`.

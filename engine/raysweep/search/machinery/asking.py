@@ -12,7 +12,7 @@ from raysweep.search.base import Searcher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a searcher gave: `configs`, numbered from the first that it was asked for.
+    """The answer of a searcher: `configs`, numbered from the first that it was asked for.
 
     `failed` holds, by number, why a config could not be made; what had been drawn of it is among `configs`.
     `is_exhausted`: there are no more; `note` then says so where that is fewer than were asked for. With the
@@ -56,5 +56,5 @@ def ask_configs(searcher: Searcher, first: int, count: int) -> Answer:
 
 
 def exhausts(found: int, first: int, count: int, total: int | None) -> bool:
-    """Whether there are no more configs than the `found` ones: fewer than asked for, or up to the last."""
+    """True if there are no more configs than the `found` ones: fewer than asked for, or up to the last."""
     return found < count or (total is not None and first + found >= total)

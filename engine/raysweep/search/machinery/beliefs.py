@@ -1,4 +1,4 @@
-"""Which trials come from the priors: the first, and a share of the others that decays.
+"""The trials that come from the priors: the first, and a share of the others that decays.
 
 After n trials about 1.4 times the square root of n are drawn so: 4 of the first 10, 9 of 50, 13 of 100. A
 search that learns leaves them once its other trials are better than the first three by the priors: if these
@@ -26,7 +26,7 @@ JUDGED: Final = (0, 2, 4)
 
 
 def are_left(number: int, results: Mapping[int, tuple[float, float]]) -> bool:
-    """Whether the priors are given up when this trial is asked for.
+    """True if the priors are given up when this trial is asked for.
 
     That is so once other trials are better in the median than the first ones by the priors. `results`: by the
     trials' numbers, how far each is from the constraints, and its value; less is better.
@@ -39,7 +39,7 @@ def are_left(number: int, results: Mapping[int, tuple[float, float]]) -> bool:
 
 
 def is_turn(number: int, least: float = 0.0) -> bool:
-    """Whether a trial is drawn from the priors. `least`: the share below which that does not decay."""
+    """True if a trial is drawn from the priors. `least`: the share below which that does not decay."""
     return number == 0 or _until(number + 1, least) > _until(number, least)
 
 

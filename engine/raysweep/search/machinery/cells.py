@@ -20,7 +20,7 @@ Leaf = tuple[LeafPath, Domain]
 Cell = tuple[int | None, ...]
 """One config: per leaf, the index of its value; None where the config does not have it."""
 Allows = Callable[[Mapping[LeafPath, Any]], bool]
-"""Whether values of the leaves satisfy the space's relations."""
+"""True if values of the leaves satisfy the space's relations."""
 COUNTABLE = 100_000
 """Up to this size a space is searched whole for a cell that satisfies relations; a larger one is drawn."""
 
@@ -33,7 +33,7 @@ class Codec(Protocol):
     """The values of one discrete domain, numbered."""
 
     size: int | None
-    """How many values; None for a countable infinity (indices are then any whole numbers)."""
+    """The number of values; None for a countable infinity (indices are then any whole numbers)."""
 
     def index(self, value: Any) -> int:
         """Return the number of a value. Raises ValueError or TypeError for a value outside the domain."""

@@ -1,4 +1,4 @@
-"""What a `sample_from` function is given: the config, readable in every way that Ray Tune's users write."""
+"""The config given to a `sample_from` function, readable in every way that Ray Tune's users write."""
 
 from __future__ import annotations
 

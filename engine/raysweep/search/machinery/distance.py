@@ -1,4 +1,4 @@
-"""How far configs lie from each other, whatever their parameters are: by their order, not by their scale."""
+"""The distance of configs, of whatever parameters: by their order, not by their scale."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Grid:
         self._order = {name: sorted(values) for name, values in found.items()}
 
     def place(self, config: Mapping[str, Any]) -> Place:
-        """Where a config lies, also one that is not among them."""
+        """The place of a config, also of one that is not among them."""
         return {name: self._place(name, value) for name, value in leaves(config)}
 
     def _place(self, name: str, value: Any) -> Any:

@@ -35,7 +35,7 @@ Coordinates = Callable[[Any], tuple[float, ...]]
 
 
 class Told(Protocol):
-    """What of a model is used here (`model.Model`)."""
+    """The part of a model that is used here (`model.Model`)."""
 
     def end(self, number: int, result: Result | None) -> None: ...
 
@@ -61,7 +61,7 @@ class AvoidingModel(Protocol):
     """A model that looks at failures itself when it chooses."""
 
     def avoids(self, number: int) -> bool:
-        """Whether what it samples for this trial has been chosen so: then nothing is drawn anew."""
+        """True if its sample for this trial is chosen with regard to failures: then nothing is drawn anew."""
         ...
 
 
@@ -74,12 +74,12 @@ def end_infeasible(model: Told, number: int, worst: Result) -> None:
 
 
 def avoids(model: object, number: int) -> bool:
-    """Whether a model looks at failures itself for this trial."""
+    """True if a model looks at failures itself for this trial."""
     return isinstance(model, AvoidingModel) and model.avoids(number)
 
 
 class Failures:
-    """Which trials failed by their config, and how likely others are to.
+    """The trials that failed by their config, and the chance that others do.
 
     Args:
         space: The parsed search space.

@@ -33,16 +33,16 @@ from raysweep.space.parsed import Space
 from raysweep.space.unfolding import Unfolding
 
 ATTEMPTS = 8
-"""How many samples look for an unused config in a discrete space before the unused ones are counted off."""
+"""Samples that look for an unused config in a discrete space before the unused ones are counted off."""
 STRIDE = 1 << 20
-"""What is drawn anew for one attempt has the seeds of attempts far beyond those that there are."""
+"""The step between the seeds of one attempt's redraws: theirs are those of attempts far beyond all others."""
 
 
 _WORST = (math.inf, math.inf)
 
 
 class Model(Protocol):
-    """What knows the results, and has an idea of what is worth a try."""
+    """A model of the results, which samples configs that are worth a try."""
 
     @property
     def paths(self) -> frozenset[LeafPath]:
@@ -321,7 +321,7 @@ def around(model: Model, setup: SearchSetup, *, repeats: bool = False) -> ModelS
 
 
 def failures_of(model: Model, setup: SearchSetup) -> Failures:
-    """What a searcher of this sweep makes of trials that failed by their config."""
+    """The `Failures` of a searcher of this sweep: the trials that failed by their config."""
     return Failures(setup.space, model, setup.modes or (setup.mode,))
 
 

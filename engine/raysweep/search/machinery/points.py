@@ -154,7 +154,7 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def holds(domain: Domain, value: Any) -> bool:
-    """Whether a value is one of the domain's."""
+    """True if a value is one of the domain's."""
     if isinstance(domain, Const | SampleFrom):
         return True
     if isinstance(domain, Simplex):

@@ -39,13 +39,13 @@ class Repeat(SpecModel):
     """Each config runs several times, with as many seeds, the same for all configs (Ray Tune's Repeater)."""
 
     times: int = Field(ge=2)
-    """How many times."""
+    """The number of runs of each config."""
     seed_param: Annotated[str, Field(min_length=1)] | None = None
     """A parameter that gets the seed too, for trainables that take theirs from the config."""
     race: Annotated[Race | None, BeforeValidator(_race, json_schema_input_type=Race | str | bool | None)] = (
         None
     )
-    """Whether configs are dropped early: `wilcoxon`, or its options; default: all repeats run."""
+    """Drop configs early: `wilcoxon`, or its options; default: all repeats run."""
 
 
 def without_seed(config: Mapping[str, Any], name: str | None) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class RepeatSearcher(Searcher):
 
     @property
     def total(self) -> int | None:  # type: ignore[override]
-        """How many trials there will be; None where that is not known."""
+        """The number of trials that there will be; None where that is not known."""
         return None if self._inner.total is None else self._inner.total * self._times
 
     @property
@@ -167,7 +167,7 @@ class RepeatSearcher(Searcher):
 
 
 def _summary(told: list[Told]) -> Told:
-    """What a config gave, of what its repeats gave."""
+    """The result of a config, from those of its repeats."""
     results = [result for result, state in told if state == "completed" and result is not None]
     if any(state == "infeasible" for _, state in told):
         return None, "infeasible"

@@ -42,18 +42,18 @@ class _Search:
 
     part: Part
     given: int
-    """How many of its configs come from the scale below."""
+    """The number of its configs that come from the scale below."""
     searcher: Searcher | None = None
     is_told: bool = True
-    """Whether the searcher knows what there is to know from the scale below."""
+    """True if the searcher has all that there is from the scale below."""
     is_exhausted: bool = False
     numbers: int = 0
-    """How many of its configs were asked for, those included that could not be made."""
+    """The number of its configs that were asked for, with those that could not be made."""
     configs: dict[int, dict[str, Any]] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
     results: dict[int, tuple[Result | None, End]] = field(default_factory=dict)
     has_past: bool = False
-    """Whether the searcher has results of the scale below."""
+    """True if the searcher has results of the scale below."""
     remark: str = ""
 
     @property

@@ -32,12 +32,12 @@ FAR: Final = 0.15
 NEAR: Final = 0.005
 """The standard deviations of a step away from the best, of a parameter's range: the first and the last."""
 ROUND: Final = 20
-"""How many steps it takes from far to near; then it begins anew."""
+"""The number of steps from far to near; then it begins anew."""
 SHARE: Final = 0.5
-"""How likely it is that a parameter differs from the best config's."""
+"""The probability that a parameter differs from the best config's."""
 _EDGE: Final = 2.0**-53
 Cost = tuple[float, float]
-"""How far it is from satisfying the constraints, and what is to be small."""
+"""The distance from satisfying the constraints, and the value to minimise."""
 
 
 class RelievedModel:
@@ -113,7 +113,7 @@ class RelievedModel:
         self._note_end(number, None)
 
     def avoids(self, number: int) -> bool:
-        """Whether the model whose turn it is looks at failures itself."""
+        """True if the model whose turn it is looks at failures itself."""
         return self._turn(number) == "first" and avoids(self._first, number)
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
@@ -127,7 +127,7 @@ class RelievedModel:
         return TURNS[number % len(TURNS)] if is_stalled else "first"
 
     def _results_without_better(self) -> int:
-        """How many came after the best one, and after the random ones; 0 where there is none."""
+        """The number of results after the best one, and after the random ones; 0 where there is none."""
         if self._best is None:
             return 0
         return len(self._ended) - max(bisect_right(self._ended, self._best[1]), STARTUP)

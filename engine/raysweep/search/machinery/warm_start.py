@@ -1,4 +1,4 @@
-"""What earlier sweeps found, told to tonight's searcher; and whether it still fits tonight's space."""
+"""Results of earlier sweeps for tonight's searcher, as far as they fit tonight's space."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ABSENT: Final = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmStart:
-    """What a sweep begins with; recorded at its first start, so that a resume begins with the same."""
+    """The start of a sweep; recorded at its first start, so that a resume begins with the same."""
 
     first: dict[str, Any] | None = None
     """The config that is run first: the champion's."""
@@ -40,19 +40,19 @@ class WarmStart:
     sources: tuple[str, ...] = ()
     """The sweeps that they come from."""
     left_out: tuple[str, ...] = field(default=())
-    """What does not fit the space any more, a line each."""
+    """Earlier results that do not fit the space any more, a line each."""
     anchors: Anchors | None = None
-    """Which configs run again to see how far the told ones still hold; None: they are told as they are."""
+    """Configs that run again to see how far the told ones still hold; None: they are told as they are."""
 
     @property
     def first_configs(self) -> tuple[dict[str, Any], ...]:
-        """What runs before all else: the champion, then the anchors."""
+        """The configs that run before all others: the champion, then the anchors."""
         champion = () if self.first is None else (self.first,)
         return champion if self.anchors is None else (*champion, *self.anchors.configs)
 
     def at_scale(self, scale: Scale, *, is_first: bool) -> WarmStart | None:
-        """What the search of one scale begins with: its own trials, and the champion where it is the first.
-
+        """The start of the search of one scale: its own trials, and the champion where it is the first.
+        None: it has neither.
         None: with nothing.
         """
         first = {**self.first, **scale} if is_first and self.first is not None else None
@@ -98,7 +98,7 @@ class WarmSearcher(Searcher):
 
     @property
     def total(self) -> int | None:  # type: ignore[override]
-        """How many configs there will be."""
+        """The number of configs that there will be."""
         total = self._inner.total
         return None if total is None else total + self._shift
 

@@ -1,4 +1,4 @@
-"""Which of many results a model is made of, so that an ask costs no more the longer a search continues.
+"""The results that make a model, out of many: an ask costs no more the longer a search continues.
 
 The best and the newest. What is best is found by what was told alone, in whatever order that was; what is
 newest goes by the order of the trials. So a search that is told again after a restart chooses the same.
@@ -37,12 +37,12 @@ class Window:
 
     @property
     def count(self) -> int:
-        """How many results there are."""
+        """The number of results."""
         return len(self._places)
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more results than it keeps."""
+        """True if there are more results than it keeps."""
         return len(self._places) > self._size
 
     def add(self, place: int, result: Result | None) -> None:

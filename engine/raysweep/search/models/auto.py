@@ -94,7 +94,7 @@ class AutoModel:
 
     @property
     def substitution(self) -> str | None:
-        """What TPE takes the place of, and how to have that."""
+        """The reasons why TPE runs instead, and how to have the other model."""
         if not self._lacking:
             return None
         return f"search: auto uses TPE: {'; '.join(self._lacking)}"
@@ -125,7 +125,7 @@ class AutoModel:
         self._results.discard(number)
 
     def avoids(self, number: int) -> bool:
-        """Whether the model whose turn it is looks at failures itself."""
+        """True if the model whose turn it is looks at failures itself."""
         return avoids(self._now(), number)
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:

@@ -32,12 +32,12 @@ from raysweep.space.priors import is_believed
 from raysweep.space.units import from_unit, is_open, to_unit
 
 WARM_LEAST = 10
-"""How many earlier results make a distribution to begin with; fewer make only its middle."""
+"""The fewest earlier results that make a distribution to begin with; fewer make only its middle."""
 _FINITE = 1e300
 _EDGE = 1e-9
 Solution = tuple[Any, float]
 Cost = tuple[float, float]
-"""What is to be small, and how far from satisfying the constraints it is."""
+"""The value to minimise, and the distance from satisfying the constraints."""
 Judged = tuple[Any, Cost]
 
 

@@ -1,4 +1,4 @@
-"""What a trial of a config will cost: the logarithm of it, as a sum of what each parameter adds.
+"""The predicted cost of a config's trial: its logarithm, as a sum of a part for each parameter.
 
 Costs multiply: twice the layers and half the batch take four times as long. So their logarithm is a sum, and
 a sum is told from few trials, also far away from them (Lee et al., "Cost-aware Bayesian Optimization", 2020).
@@ -60,7 +60,7 @@ class CostModel:
 
     @property
     def spread(self) -> float:
-        """How many times as much the first trials cost on average as the cheap ones among them; 1 or more."""
+        """The mean cost of the first trials as a multiple of that of the cheap ones among them; 1 or more."""
         first = sorted(math.exp(self._known[number][1]) for number in sorted(self._known)[:FIRST])
         if len(first) < LEAST:
             return 1.0
@@ -68,7 +68,7 @@ class CostModel:
         return fmean(first) / fmean(cheap)
 
     def now(self) -> LogCost | None:
-        """What is known now; None: nothing."""
+        """The model of the costs so far; None: there is none."""
         if self._is_new:
             self._is_new, self._found = False, self._fit()
         return self._found
@@ -101,7 +101,7 @@ class LogCost:
         self._columns, self._weights = columns, weights
 
     def at(self, params: Mapping[str, Any], log: Log) -> Any:
-        """What these parameters add up to, in arrays or tensors of one shape."""
+        """The sum for these parameters, in arrays or tensors of one shape."""
         total: Any = 0.0
         for name, raw in params.items():
             for column, weight in zip(self._columns[name](raw, log), self._weights[name], strict=True):

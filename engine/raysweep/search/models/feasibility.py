@@ -1,4 +1,4 @@
-"""How likely a config is to run: least-squares classification by a Gaussian process.
+"""The chance that a config runs: least-squares classification by a Gaussian process.
 
 The labels are +1 (the trial gave a result) and -1 (its config made it fail). A Gaussian process with a
 squared-exponential kernel and a length scale for each coordinate is fitted to them (Rasmussen and Williams,
@@ -56,7 +56,7 @@ class Feasibility:
         self.weights: Floats = np.linalg.solve(kernel, values).astype(np.float64)
 
     def chance(self, point: Point) -> float:
-        """How likely a config at this point is to run, from 0 to 1."""
+        """The chance that a config at this point runs, from 0 to 1."""
         away = (self.points - np.array(point)) / self.scales
         mean = self.mean + float(np.exp(-0.5 * np.square(away).sum(axis=1)) @ self.weights)
         return float(1.0 / (1.0 + np.exp(-STEEP * mean)))

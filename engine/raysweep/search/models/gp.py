@@ -122,7 +122,7 @@ class GpModel(OptunaModel):
             return super().sample(number, attempt)
 
     def _turns_by_cost(self) -> int:
-        """How many asks in a row go by cost: so many that they cost about what the one by the score does."""
+        """The asks in a row that go by cost: so many that they cost about what the one by the score does."""
         return min(round(self._costs.spread), MOST_BY_COST)
 
     def end(self, number: int, result: Result | None) -> None:
@@ -140,7 +140,7 @@ class GpModel(OptunaModel):
         self._failures.add(place, self._params_at(place), is_feasible=False)
 
     def avoids(self, number: int) -> bool:
-        """Whether it has results enough to choose by a model, which knows of failures, too."""
+        """True if it has enough results to choose by a model, which also accounts for failures."""
         return _has_hook() and len(self._results) >= self._options.n_startup_trials
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
@@ -261,7 +261,7 @@ class WholeLines:
 
 
 def _narrow(acqf: Any) -> npt.NDArray[np.bool_]:
-    """Which columns are searched whole; none where Optuna has them in another way."""
+    """The columns that are searched whole; none where Optuna has them in another way."""
     space = getattr(acqf, "search_space", None)
     distributions = getattr(space, "_optuna_search_space", {})
     if not hasattr(space, "is_categorical"):
@@ -271,7 +271,7 @@ def _narrow(acqf: Any) -> npt.NDArray[np.bool_]:
 
 
 def _size(distribution: Any) -> int:
-    """How many values a distribution has; 0: no end of them."""
+    """The number of values of a distribution; 0: no end of them."""
     if isinstance(distribution, CategoricalDistribution):
         return len(distribution.choices)
     step = distribution.step
@@ -279,7 +279,7 @@ def _size(distribution: Any) -> int:
 
 
 def _has_hook() -> bool:
-    """Whether Optuna's acquisition function can be changed: in 5.0 it can."""
+    """True if Optuna's acquisition function can be changed: in 5.0 it can."""
     found = getattr(GPSampler, "_optimize_acqf", None)
     return found is not None and list(inspect.signature(found).parameters) == ["self", "acqf", "best_params"]
 
@@ -325,7 +325,7 @@ def _finite(values: list[float]) -> list[float]:
 
 
 def _penalty(trial: FrozenTrial) -> float:
-    """How far a trial is from satisfying the constraints; 0: it does."""
+    """A trial's distance from satisfying the constraints; 0: it does."""
     found: dict[str, float] = getattr(trial, "constraints", {})  # since Optuna 5
     return sum(max(each, 0.0) for each in found.values())
 

@@ -1,4 +1,4 @@
-"""How likely a config is to run, as a factor of a Gaussian process's acquisition function.
+"""The chance that a config runs, as a factor of a Gaussian process's acquisition function.
 
 Expected improvement counts only where a config runs: it is multiplied by the chance of that (Gelbart, Snoek
 and Adams, "Bayesian Optimization with Unknown Constraints", UAI 2014). The chance is that of `feasibility`,
@@ -19,14 +19,14 @@ from raysweep.search.models.feasibility import STEEP, Feasibility, Point, fit
 from raysweep.search.models.optuna_params import Param
 
 ENOUGH: Final = 0.9
-"""Where the best is at the edge of what runs, nearly every ask is for a place with about this chance."""
+"""If the best is at the edge of what runs, nearly every ask is for a place with about this chance."""
 WALL: Final = 100.0
-"""How steeply the logarithm falls below that: an improvement that a process promises far away is often a
+"""The slope of the logarithm below that: an improvement that a process promises far away is often a
 thousandfold, and where nothing runs no result ever corrects it."""
 
 
 class ParamFailures:
-    """Which trials failed by their config, and the chance that others run.
+    """The trials that failed by their config, and the chance that others run.
 
     Args:
         params: The parameters that are modelled.
@@ -50,7 +50,7 @@ class ParamFailures:
         self._is_new |= self._labels.pop(number, None) is not None
 
     def now(self) -> LogChance | None:
-        """What is known now; None: no trial has failed by its config."""
+        """The chance as known so far; None: no trial has failed by its config."""
         if self._is_new and self._has_failed:
             self._is_new = False
             found = fit(self._labels)
@@ -99,7 +99,7 @@ class LogChance:
 
 
 def _place(distribution: BaseDistribution, value: float) -> float:
-    """Where the sampler has a value: of one with steps, the range is half a step wider at both ends."""
+    """The sampler's place for a value: with steps, the range is half a step wider at both ends."""
     assert isinstance(distribution, FloatDistribution | IntDistribution)
     half = (distribution.step or 0.0) / 2
     low, high = distribution.low - half, distribution.high + half

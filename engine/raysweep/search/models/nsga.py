@@ -30,7 +30,7 @@ from raysweep.search.models.optuna_params import params_of
 from raysweep.space.parsed import Space
 
 _PARENTS = 2
-"""How many a crossover takes."""
+"""The parents of a crossover."""
 
 
 class _Options(Protocol):

@@ -137,7 +137,7 @@ class SequenceSearcher(Searcher):
         raise self._space.unsatisfied()
 
     def _values_at(self, index: int) -> dict[LeafPath, Any]:
-        """What the point of this place in the sequence stands for."""
+        """The values of the point at this place in the sequence."""
         values = {
             path: from_unit(domain, float(place))
             for (path, domain), place in zip(self._coordinates, self._point(index), strict=True)

@@ -72,7 +72,7 @@ class TpeModel(OptunaModel):
             return TPESampler(**options)
 
     def _good(self, _: int) -> int:
-        """How many results count as good, of several metrics: a tenth of all, as Optuna has it."""
+        """The results that count as good, of several metrics: a tenth of all, as Optuna has it."""
         return min(math.ceil(GOOD * self._window.count), self._options.max_results // FRONT_PART)
 
     def end(self, number: int, result: Result | None) -> None:
