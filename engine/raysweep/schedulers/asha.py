@@ -81,13 +81,13 @@ class AshaOptions(ComparingOptions):
     reduction_factor: float = Field(default=4.0, gt=1)
     """The top 1/reduction_factor of each rung continues."""
     brackets: int = Field(default=1, ge=1)
-    """How many brackets, each with a later first rung than the one before."""
+    """The number of brackets, each with a later first rung than the one before."""
     time_attr: TimeAttr = "training_iteration"
-    """Which reported value is the time; `training_iteration` counts the reports."""
+    """The reported value that is the time; `training_iteration` counts the reports."""
     type: Literal["stopping", "promotion"] = "stopping"
-    """What happens at a rung: who is not among the best stops, or all pause, and the best continue."""
+    """The rule at a rung: trials that are not among the best stop, or all pause, and the best continue."""
     delayed: bool = False
-    """Whether no more continue from a rung than 1/reduction_factor of those that came there (D-ASHA, Li et
+    """Let no more continue from a rung than 1/reduction_factor of those that came there (D-ASHA, Li et
     al., "Hyper-Tune", 2022); with `type: promotion`."""
 
     @model_validator(mode="after")

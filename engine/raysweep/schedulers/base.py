@@ -1,4 +1,4 @@
-"""What a scheduler is: reports in, verdicts on trials out, state as plain JSON."""
+"""The interface of a scheduler: reports in, verdicts on trials out, state as plain JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRAINING_ITERATION: Final = "training_iteration"
 
 Config = Mapping[str, JsonValue]
 Move = Literal["stop", "pause", "exploit"]
-"""What a scheduler may decide; one that pauses may also resume, and one that exploits resize."""
+"""The decisions of a scheduler; one that pauses may also resume, and one that exploits resize."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ PAUSE: Final = Pause()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySetup:
-    """What a policy is made from, beside its options: what no resume of the sweep can change.
+    """The facts that a policy is made from, beside its options: no resume of the sweep can change them.
 
     `mode`: the direction of the metric. `seed`: the sweep's own; all chance is to derive from it. `where`:
     relations that each config satisfies. `modes`: of all metrics, `mode` first.
@@ -106,9 +106,9 @@ class Scheduler:
     max_t: float | None = None
     """A trial that reports this time has done all its work; None: there is no such time."""
     moves: frozenset[Move] = frozenset()
-    """What it may decide. One that decides nothing is never asked."""
+    """The decisions that it may make. A scheduler without any is never asked."""
     pauses_again: bool = False
-    """Whether it pauses a trial again whenever that makes the report again at which it was paused.
+    """True if it pauses a trial again whenever that makes the report again at which it was paused.
 
     So one whose checkpoint of that moment was lost can make it again before others want to continue from it.
     """

@@ -43,7 +43,7 @@ class DehbOptions(SchedulerOptions):
     reduction_factor: float = Field(default=3.0, gt=1)
     """Each rung has so many times the time of the rung below, and 1/reduction_factor of its trials."""
     time_attr: TimeAttr = "training_iteration"
-    """Which reported value is the time; `training_iteration` counts the reports."""
+    """The reported value that is the time; `training_iteration` counts the reports."""
 
     def rung_times(self) -> RungTimes:
         """The rungs of all brackets."""

@@ -41,7 +41,7 @@ from raysweep.schedulers.options import ComparingOptions, Grace, RungTimes, Time
 _ENOUGH: Final = 3
 """So many trials have to be known before a new one is compared with them."""
 _MOST: Final = 1e75
-"""What is beyond counts as this: its square is still a number."""
+"""The largest loss that counts; more counts as this: its square is still a number."""
 _KEPT: Final = 64
 """Of so many trials that have ended it is remembered how they began, and where they were to end."""
 _HOPELESS: Final = 3e-2
@@ -58,9 +58,9 @@ class FreezeThawOptions(ComparingOptions):
     interval: float = Field(default=1, gt=0)
     """So much time a trial runs until it is decided about again; it needs a checkpoint there."""
     basket: int = Field(default=10, ge=1)
-    """How many trials are kept, running or paused; for a new one the least promising ends."""
+    """The number of trials that are kept, running or paused; for a new one the least promising ends."""
     time_attr: TimeAttr = "training_iteration"
-    """Which reported value is the time; `training_iteration` counts the reports."""
+    """The reported value that is the time; `training_iteration` counts the reports."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -237,7 +237,7 @@ class FreezeThawScheduler(Scheduler):
         return float(self._parameters["max_t"])
 
     def _look_for_new(self) -> None:
-        """Whether a new trial came when a slot was left to one."""
+        """Note if no new trial came when a slot was left to one."""
         if self._hoped_at is not None:
             self._is_dry = self._is_dry or (self._known == self._hoped_at and not self._fresh)
             self._hoped_at = None
@@ -260,7 +260,7 @@ class FreezeThawScheduler(Scheduler):
         return (*decisions, *self._fill())
 
     def _fill(self) -> Decisions:
-        """Where no new trials come, slots that stand empty go to paused ones."""
+        """Give slots that stand empty to paused trials if no new ones come."""
         free = self._width - (len(self._curves) - len(self._paused))
         if not self._is_dry or free <= 0 or not self._paused:
             return NOTHING
@@ -278,7 +278,7 @@ class FreezeThawScheduler(Scheduler):
         return [(least, STOP)]
 
     def _gains(self, trials: Collection[int]) -> dict[int, float]:
-        """What each is expected to gain over the best so far by its end: the most first."""
+        """The expected gain of each over the best so far by its end: the most first."""
         if not trials:
             return {}
         prior, best = self._prior(), self._best_end()
@@ -289,7 +289,7 @@ class FreezeThawScheduler(Scheduler):
         return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
 
     def _gain_of_new(self) -> float:
-        """What a trial is expected to gain of which nothing is known but how the others did."""
+        """The expected gain of a trial of which nothing is known but the results of the others."""
         ends = self._ends()
         if len(ends) < _ENOUGH:
             return math.inf

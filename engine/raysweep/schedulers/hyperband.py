@@ -68,7 +68,7 @@ class _Bracket:
     waiting: dict[int, Result] = field(default_factory=dict)
 
     def is_due(self) -> bool:
-        """Whether all that are left wait."""
+        """True if all that are left wait."""
         live = [number for number in self.members if number not in self.gone]
         return self.is_full and bool(live) and all(number in self.waiting for number in live)
 
@@ -81,7 +81,7 @@ class HyperbandOptions(ComparingOptions):
     reduction_factor: float = Field(default=3.0, gt=1)
     """The top 1/reduction_factor of a bracket continues at each rung."""
     time_attr: TimeAttr = "training_iteration"
-    """Which reported value is the time; `training_iteration` counts the reports."""
+    """The reported value that is the time; `training_iteration` counts the reports."""
 
     def rung_times(self) -> RungTimes:
         """The rungs of all brackets."""

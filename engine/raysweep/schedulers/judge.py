@@ -30,7 +30,7 @@ class _Stop(Protocol):
 
 
 class Judged(Protocol):
-    """What names such a function: `SweepSpec` does."""
+    """A spec that names such a function: `SweepSpec` does."""
 
     @property
     def stop(self) -> _Stop:
@@ -48,7 +48,7 @@ class Judge:
         self._function = function
 
     def ends(self, trial: int, history: Iterable[Mapping[str, JsonValue]]) -> bool:
-        """Whether a trial with these reports ends.
+        """True if a trial with these reports ends.
 
         Raises:
             SpecError: the function raised, or its answer is no bool; names the trial and its report.

@@ -15,11 +15,11 @@ from raysweep.space.scales import Scale
 
 
 class Scheduled(Protocol):
-    """What a scheduler is made from: `SweepSpec` has it."""
+    """The fields that a scheduler is made from: `SweepSpec` has them."""
 
     @property
     def scheduler(self) -> SchedulerSpec:
-        """Which scheduler, with its options."""
+        """The scheduler, with its options."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Scheduled(Protocol):
 
 
 class ScheduledAndJudged(Scheduled, Judged, Protocol):
-    """What decides about the trials of a sweep: `SweepSpec` has it."""
+    """The fields that decide about the trials of a sweep: `SweepSpec` has them."""
 
 
 def load_scheduler(spec: ScheduledAndJudged) -> None:

@@ -39,7 +39,7 @@ from raysweep.schedulers.options import (
 
 
 class _Curve:
-    """What one trial has reported: times that grow, values, and their sums from the grace period on."""
+    """The reports of one trial: times that grow, values, and their sums from the grace period on."""
 
     __slots__ = ("best", "first", "sums", "times", "values")
 
@@ -74,11 +74,11 @@ class MedianStoppingOptions(ComparingOptions):
     grace_period: float = Field(default=1, ge=0)
     """The time before which no trial is stopped, and from which on means are taken."""
     min_samples_required: int = Field(default=3, ge=1)
-    """How many other trials must have come as far before one is stopped."""
+    """The number of other trials that must have come as far before one is stopped."""
     hard_stop: bool = True
-    """Whether a trial below the median is stopped for good; else it is paused until no other runs."""
+    """Stop a trial below the median for good; else it is paused until no other runs."""
     time_attr: TimeAttr = "training_iteration"
-    """Which reported value is the time; `training_iteration` counts the reports."""
+    """The reported value that is the time; `training_iteration` counts the reports."""
 
     @property
     def pauses_by(self) -> tuple[str, str] | None:

@@ -65,9 +65,9 @@ class MoashaOptions(SchedulerOptions):
     reduction_factor: float = Field(default=3.0, gt=1)
     """The first 1/reduction_factor of each rung continue."""
     brackets: int = Field(default=1, ge=1)
-    """How many brackets, each with a later first rung than the one before."""
+    """The number of brackets, each with a later first rung than the one before."""
     time_attr: TimeAttr = "training_iteration"
-    """Which reported value is the time; `training_iteration` counts the reports."""
+    """The reported value that is the time; `training_iteration` counts the reports."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -43,16 +43,16 @@ class RungTimes:
 
 
 class SchedulerOptions(SpecModel):
-    """What the engine asks of a scheduler's options before there is a scheduler."""
+    """The facts about a scheduler that the engine needs before there is a scheduler."""
 
     metrics: ClassVar[Metrics] = "one"
     """By how many metrics of the sweep it compares trials."""
     with_one_metric: ClassVar[str] = ""
-    """Where `metrics` is `several`: what to use in a sweep of one metric."""
+    """The fix for a sweep of one metric, if `metrics` is `several`."""
     decides: ClassVar[bool] = True
-    """Whether it decides anything about trials."""
+    """True if it decides anything about trials."""
     is_population: ClassVar[bool] = False
-    """Whether all trials are one population, of `num_samples`, whose configs it changes itself."""
+    """True if all trials are one population, of `num_samples`, whose configs it changes itself."""
     needs_search: ClassVar[str | None] = None
     """The only search that it works with; None: it works with any."""
 
@@ -68,7 +68,7 @@ class SchedulerOptions(SpecModel):
 
     @property
     def can_wait(self) -> bool:
-        """Whether trials that are compared may run one after the other."""
+        """True if trials that are compared may run one after the other."""
         return True
 
     @property
@@ -104,12 +104,12 @@ class SchedulerPluginOptions(SchedulerOptions, PluginOptions):
 
 
 class ComparingOptions(SchedulerOptions):
-    """What is common to those that compare trials by one metric."""
+    """Options of the schedulers that compare trials by one metric."""
 
     metric: Annotated[str, Field(min_length=1)] | None = None
     """The reported value by which trials are compared; default: the sweep's metric."""
     mode: Mode | None = None
-    """Whether less or more of it is better; default: as the sweep says of that metric."""
+    """The direction that is better: `min` or `max`; default: as the sweep says of that metric."""
 
     @property
     def comparing(self) -> tuple[tuple[str, ...], ComparingOptions] | None:

@@ -46,9 +46,9 @@ class PashaOptions(ComparingOptions):
     reduction_factor: float = Field(default=3.0, gt=1)
     """The top 1/reduction_factor of each rung continues."""
     time_attr: TimeAttr = "training_iteration"
-    """Which reported value is the time; `training_iteration` counts the reports."""
+    """The reported value that is the time; `training_iteration` counts the reports."""
     delayed: bool = False
-    """Whether no more continue from a rung than 1/reduction_factor of those that came there (D-ASHA)."""
+    """Let no more continue from a rung than 1/reduction_factor of those that came there (D-ASHA)."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -157,7 +157,7 @@ class PashaScheduler(PromotionScheduler):
                 insort(self._distances, abs(top.scores[trial] - top.scores[other]))
 
     def _cross_twice(self, first: int, second: int, until: float) -> bool:
-        """Whether one curve overtakes the other and is overtaken, up to a time, where both have reported."""
+        """True if one curve overtakes the other and is overtaken, up to a time, where both have reported."""
         curve, other = (self._up_to(trial, until) for trial in (first, second))
         signs: list[bool] = []
         for time in sorted(curve.keys() & other.keys()):
@@ -173,7 +173,7 @@ class PashaScheduler(PromotionScheduler):
 
 
 def is_settled(top: Rung, below: Rung, noise: float) -> bool:
-    """Whether the trials at one rung rank there as at the rung below, but for noise (soft ranking).
+    """True if the trials at one rung rank there as at the rung below, but for noise (soft ranking).
 
     At each place, the trial that has it above must be no further than the noise, by its value below, from the
     trial that has it below.

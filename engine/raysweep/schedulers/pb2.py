@@ -41,15 +41,15 @@ from raysweep.space.perturbation import (
 from raysweep.space.units import from_unit, to_unit, within
 
 MOST_CHANGES: Final = 40
-"""How many changes of scores the process is made of, as its cost is their cube."""
+"""The most changes of scores that make the process, as its cost is their cube."""
 CANDIDATES: Final = 64
-"""How many places are drawn anywhere, and then as many near the best of them."""
+"""The number of places that are drawn anywhere, and then as many near the best of them."""
 NEAR: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a score in an interval: `rate`, per unit of time, from `before` to time `time`."""
+    """The change of a score in an interval: `rate`, per unit of time, from `before` to time `time`."""
 
     trial: int
     time: float
@@ -70,11 +70,11 @@ class Pb2Options(ComparingOptions):
     quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
     """This part of the population, the worst, continues from trials of the same part, the best."""
     synch: bool = False
-    """Whether all trials wait for each other at each interval, paused; then they need no slot each."""
+    """Let all trials wait for each other at each interval, paused; then they need no slot each."""
     max_t: Annotated[int, Field(ge=1)] | None = None
     """The most time that a trial gets; default: until its own code ends."""
     time_attr: TimeAttr = "training_iteration"
-    """Which reported value is the time; `training_iteration` counts the reports."""
+    """The reported value that is the time; `training_iteration` counts the reports."""
 
     @property
     def can_wait(self) -> bool:
@@ -246,7 +246,7 @@ class Pb2Scheduler(PbtScheduler):
         }
 
     def _places(self, config: Any) -> tuple[float, ...] | None:
-        """Where the explored values of a config lie in their domains, from 0 to 1; None: it lacks one."""
+        """The places of a config's explored values in their domains, from 0 to 1; None: it lacks one."""
         try:
             places = [to_unit(domain, value_at(config, path)) for path, domain in self._leaves]
         except (LookupError, TypeError, ValueError):

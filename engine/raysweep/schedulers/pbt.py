@@ -47,7 +47,7 @@ from raysweep.space.parsed import parse_where
 from raysweep.space.perturbation import Leaf, explore, mutable_leaves
 
 EXPLORATIONS: Final = 100
-"""How many explored configs are looked at to find one that satisfies `where`."""
+"""The number of explored configs that are tried to find one that satisfies `where`."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
-    """How a population is trained; see `PbtOptions` of the spec, which has the defaults."""
+    """The rules of a population; see `PbtOptions` of the spec, which has the defaults."""
 
     perturbation_interval: float
     burn_in_period: float = 0.0
@@ -106,20 +106,20 @@ class PbtOptions(ComparingOptions):
     quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
     """This part of the population, the worst, continues from trials of the same part, the best."""
     resample_probability: float = Field(default=0.25, ge=0, le=1)
-    """How likely a parameter is drawn anew; else it is perturbed."""
+    """The probability that a parameter is drawn anew; else it is perturbed."""
     perturbation_factors: Annotated[
         tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(as_tuple), Field(min_length=1)
     ] = (1.2, 0.8)
-    """What a number is multiplied by when it is perturbed: one of these. A choice moves to a neighbour."""
+    """The factors: a perturbed number is multiplied by one of them. A choice moves to a neighbour."""
     synch: bool = False
-    """Whether all trials wait for each other at each interval, paused; then they need no slot each.
+    """Let all trials wait for each other at each interval, paused; then they need no slot each.
 
     Set `max_t` too: a trial whose code does not restore its step restarts after each pause, and never ends.
     """
     max_t: Annotated[int, Field(ge=1)] | None = None
     """The most time that a trial gets; default: until its own code ends."""
     time_attr: TimeAttr = "training_iteration"
-    """Which reported value is the time; `training_iteration` counts the reports."""
+    """The reported value that is the time; `training_iteration` counts the reports."""
 
     @property
     def can_wait(self) -> bool:

@@ -32,7 +32,7 @@ from raysweep.space.expressions import Name, value_at
 
 
 class StoppingSpec(KindSpec):
-    """Which trials stop: `fifo` (none), `asha` or `median_stopping`, with its options."""
+    """The rule that stops trials: `fifo` (none), `asha` or `median_stopping`, with its options."""
 
     kinds: ClassVar[Mapping[str, type[SchedulerOptions]]] = {
         "fifo": FifoOptions,
@@ -63,11 +63,11 @@ class ResourceChangingOptions(SchedulerOptions):
     param: Annotated[str, Field(min_length=1)]
     """The parameter of which `by_config` makes what a trial takes, by its dotted name; a number."""
     total: float = Field(gt=0)
-    """How much of it there is for all trials that have not ended: they share it evenly, in whole parts."""
+    """The amount of it for all trials that have not ended: they share it evenly, in whole parts."""
     most: Annotated[float, Field(gt=0)] | None = None
     """No trial gets more, such as what one node has; default: the last one gets all."""
     interval: float = Field(default=5, gt=0)
-    """How much time lies between two changes of a trial; it needs a checkpoint there."""
+    """The time between two changes of a trial; it needs a checkpoint there."""
     base: StoppingSpec = StoppingSpec()
     """Who decides which trials stop: `fifo`, `asha` or `median_stopping`."""
 

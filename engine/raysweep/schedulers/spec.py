@@ -16,7 +16,7 @@ DEFAULT: Final = next(iter(KINDS))
 
 
 class SchedulerSpec(KindSpec):
-    """What becomes of trials that run: `fifo` (nothing), `asha`, … or `module:Class`, with its options."""
+    """The rule for running trials: `fifo` (none), `asha`, … or `module:Class`, with its options."""
 
     kinds: ClassVar[Mapping[str, type[SchedulerOptions]]] = load_kinds(KINDS)
     plugin_options = SchedulerPluginOptions

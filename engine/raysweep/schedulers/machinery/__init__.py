@@ -1,1 +1,1 @@
-"""What several schedulers share."""
+"""Parts that several schedulers share."""

@@ -23,7 +23,7 @@ Row = Sequence[float]
 LENGTHS: Final = (0.05, 0.2, 0.8, 3.2)
 EPSILONS: Final = (0.001, 0.1, 0.4)
 NOISE: Final = 0.01
-"""What each result is off by, as a part of the variance: two results of one point fit no process without."""
+"""The error of each result, as a part of the variance: without, two results of one point fit no process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Process:
 
     @property
     def log_likelihood(self) -> float:
-        """How likely the results are, up to a constant."""
+        """The log-likelihood of the results, up to a constant."""
         determinant: float = sum(log(row[-1]) for row in self._factor)
         return -len(self._weights) * self.spread / 2 - determinant
 

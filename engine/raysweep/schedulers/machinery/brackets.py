@@ -7,7 +7,7 @@ from math import ceil, floor
 
 
 def halvings(max_t: float, reduction_factor: float) -> int:
-    """How many times the first bracket is halved: the largest s with `reduction_factor ** s <= max_t`."""
+    """The halvings of the first bracket: the largest s with `reduction_factor ** s <= max_t`."""
     s = 0
     while reduction_factor ** (s + 1) <= max_t * (1 + 1e-9):
         s += 1
@@ -15,7 +15,7 @@ def halvings(max_t: float, reduction_factor: float) -> int:
 
 
 def bracket_size(s: int, s_max: int, reduction_factor: float) -> int:
-    """How many trials a bracket that is halved s times begins with (Li et al., line 2 of algorithm 1)."""
+    """The number of trials with which a bracket of s halvings begins (Li et al., line 2 of algorithm 1)."""
     return ceil((s_max + 1) / (s + 1) * reduction_factor**s - 1e-9)
 
 
@@ -32,7 +32,7 @@ def rungs_of_brackets(max_t: float, reduction_factor: float) -> tuple[float, ...
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a trial stands in DEHB's brackets.
+    """The place of a trial in DEHB's brackets.
 
     `band`: how many times all brackets were gone through before. `rung`: 0 is the one of the least time.
     `pool`: how many of the rung below (`is_first`: of the same rung) are parents. `slot`: whose place in the
@@ -77,18 +77,18 @@ class Brackets:
 
     @property
     def length(self) -> int:
-        """How many trials make a band."""
+        """The number of trials in a band."""
         return len(self._band)
 
     def place(self, number: int) -> Place:
-        """Where the trial of this number stands."""
+        """The place of the trial of this number."""
         band, index = divmod(number, len(self._band))
         rung, is_first, size = self._band[index]
         slot = (band * self._counts[rung] + self._before[index]) % self.populations[rung]
         return Place(band=band, rung=rung, is_first=is_first, pool=size, slot=slot)
 
     def time(self, number: int) -> float:
-        """How much time the trial of this number gets."""
+        """The time that the trial of this number gets."""
         return self.times[self._band[number % len(self._band)][0]]
 
 

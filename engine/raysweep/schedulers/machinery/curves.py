@@ -1,4 +1,4 @@
-"""Where a learning curve leads: y(t) = c + a t^-d, Bayesian in c and a, mixed over four decays d.
+"""The end of a learning curve: y(t) = c + a t^-d, Bayesian in c and a, mixed over four decays d.
 
 All that a curve leaves behind are sums, so that what is remembered of a trial does not grow with its reports,
 and the prediction is closed. Values are losses here: the less the better. Plain Python, as verdicts that
@@ -21,7 +21,7 @@ _NOISE: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is expected of any curve: its asymptote c and what it falls by, a, with standard deviations."""
+    """The prior of any curve: its asymptote c and its fall a, with standard deviations."""
 
     asymptote: float
     fall: float
@@ -87,7 +87,7 @@ class Curve:
 
 
 def prior_of(firsts: Sequence[float], falls: Sequence[float]) -> Prior:
-    """What the curves so far say of any other.
+    """The prior of any other curve, from the curves so far.
 
     Args:
         firsts: the first values of trials.

@@ -10,7 +10,7 @@ from raysweep.schedulers.machinery.rungs import between
 
 
 class RunningPercentile:
-    """What `numpy.percentile` returns for all values so far, at one fraction; NaN values are left out.
+    """The result of `numpy.percentile` for all values so far, at one fraction; NaN values are left out.
 
     Two heaps hold the values: `low` those up to the place of the percentile, `high` the rest. A value is
     added in O(log n), and the percentile read in O(1). A sorted list would move half of itself for each.

@@ -104,7 +104,7 @@ class Rung:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any], sign: float, failed: Collection[int]) -> Rung:
-        """What `to_json` wrote; `failed` are the trials that have failed."""
+        """The rung that `to_json` wrote; `failed` are the trials that have failed."""
         rung = cls(saved["milestone"])
         rung.promoted = set(saved["promoted"])
         rung.standing = sum(trial not in failed for trial in rung.promoted)

@@ -1,4 +1,4 @@
-"""What schedulers that are written down have in common."""
+"""Checks that schedulers share when they restore a saved state."""
 
 from __future__ import annotations
 
