@@ -1,4 +1,4 @@
-"""What all parts of a spec share: frozen, closed, strictly typed, and wrong in one line."""
+"""The base of all parts of a spec: frozen, closed, strictly typed, and wrong in one line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SpecModel(_Model):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
-        """What a class makes of what it is given, in place of this: it sees the spec's own names alone."""
+        """Read what a class is given, in place of this: it sees the spec's own names alone."""
         return given
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""What the strings under a model's fields say of them, read from its source when asked for.
+"""Descriptions of a model's fields: the strings under them, read from its source when asked for.
 
 Pydantic can take these for the fields' descriptions while a class is made (`use_attribute_docstrings`): it
 then parses the source of each, a third of the time in which a run, a job or a command imports its specs. Only

@@ -36,7 +36,7 @@ def without_names(value: Any) -> Any:
 
 
 def _are_finite(values: dict[Any, Any]) -> bool:
-    """Whether all are numbers that JSON has, as nearly all metrics are: these have no names."""
+    """True if all are numbers that JSON has, as nearly all metrics are: these have no names."""
     for value in values.values():
         if type(value) is not float and type(value) is not int:
             return False
@@ -48,13 +48,13 @@ def _are_finite(values: dict[Any, Any]) -> bool:
 Metrics = Annotated[
     dict[str, Any], BeforeValidator(without_names), PlainSerializer(with_names, when_used="json")
 ]
-"""What a trial reported; NaN and infinity are the strings "NaN", "Infinity" and "-Infinity" in JSON."""
+"""The values that a trial reported; NaN and infinity are "NaN", "Infinity" and "-Infinity" in JSON."""
 Number = Annotated[float, PlainSerializer(with_names, when_used="json")]
 """pydantic reads the names of NaN and infinity itself."""
 
 
 class Counts(dict[str, int]):
-    """How many trials are in each state."""
+    """The number of trials in each state."""
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> Self:
@@ -63,22 +63,22 @@ class Counts(dict[str, int]):
 
     @property
     def finished(self) -> int:
-        """How many came to an end of their own, or were stopped early."""
+        """The number that came to an end of their own, or were stopped early."""
         return self._sum("completed", "stopped")
 
     @property
     def ended(self) -> int:
-        """How many have ended, in whatever way."""
+        """The number that have ended, in whatever way."""
         return self._sum(*_ENDS)
 
     @property
     def failed(self) -> int:
-        """How many have failed."""
+        """The number that have failed."""
         return self._sum("failed")
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of trials."""
         return self._sum(*self)
 
     @property

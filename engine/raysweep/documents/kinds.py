@@ -58,7 +58,7 @@ class KindSpec(SpecModel):
 
     @classmethod
     def _parse(cls, given: Any) -> Any:
-        """What was given, as the fields of this."""
+        """Read a document as the fields of this."""
         if isinstance(given, str | type):
             return cls._fields(given, {})
         if not isinstance(given, Mapping):
@@ -109,7 +109,7 @@ class KindSpec(SpecModel):
 
     @property
     def is_plugin(self) -> bool:
-        """Whether the kind is a class of the user's own."""
+        """True if the kind is a class of the user's own."""
         return isinstance(self.__dict__["options"], PluginOptions)
 
     @model_serializer(mode="plain")

@@ -25,7 +25,7 @@ def make_own_folder(folder: Path) -> None:
 
 
 def is_own(path: Path) -> bool:
-    """Whether it belongs to this user, and is no link."""
+    """True if it belongs to this user, and is no link."""
     try:
         found = os.lstat(path)
     except OSError:

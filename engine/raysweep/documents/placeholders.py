@@ -25,5 +25,5 @@ def fill(text: str, value_of: Callable[[str], str]) -> str:
 
 
 def is_placeholder(text: str, name: str) -> bool:
-    """Whether the text is this placeholder and nothing else."""
+    """True if the text is this placeholder and nothing else."""
     return text == f"{{{name}}}"

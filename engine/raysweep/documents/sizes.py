@@ -33,7 +33,7 @@ def _to_rate(given: Any) -> Any:
 
 
 def _read(text: str) -> tuple[float, bool] | None:
-    """How many bytes, and whether it is so many a second."""
+    """The number of bytes, and True if it is so many a second."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         return None

@@ -44,5 +44,5 @@ def checkpoint_in(uri: str) -> str:
 
 
 def is_absolute(reference: str) -> bool:
-    """Whether it is a URI, or a path from the root or from a home folder."""
+    """True if it is a URI, or a path from the root or from a home folder."""
     return "://" in reference or reference.startswith(("/", "~"))

@@ -87,7 +87,7 @@ def synonyms_of(model: type) -> Mapping[str, str]:
 
 
 def with_own_names(given: Any, words: Mapping[str, str]) -> Any:
-    """What a document gives, each word moved to the field that it stands for.
+    """A document with each word moved to the field that it stands for.
 
     Args:
         given: Anything; a text may be a word, what is no mapping either stays as it is.
@@ -132,7 +132,7 @@ def _put(fields: dict[str, Any], path: Sequence[str], word: str, value: Any) -> 
 
 
 def _gpus(fields: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
-    """What `use_gpu` adds to `resources`; beside an amount it says that there is one, as in Ray."""
+    """The addition of `use_gpu` to `resources`; beside an amount it says that there is one, as in Ray."""
     if not isinstance(given, bool):
         raise Problem(f"expected true or false, got {show(given)}", "write true or false", ("use_gpu",))
     names = ("gpu", *(word for word, path in SYNONYMS["ProcessResources"].items() if path == "gpu"))

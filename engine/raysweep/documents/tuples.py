@@ -19,12 +19,12 @@ Tuples = Sequence[Sequence[Any]]
 
 
 def is_marked(value: Any) -> bool:
-    """Whether it is `{"tuple": [...]}`."""
+    """True if it is `{"tuple": [...]}`."""
     return isinstance(value, Mapping) and len(value) == 1 and isinstance(value.get(MARK), list | tuple)
 
 
 def has_tuple(value: Any) -> bool:
-    """Whether a tuple is anywhere in a Python value."""
+    """True if a tuple is anywhere in a Python value."""
     if type(value) in SCALARS:
         return False
     if isinstance(value, Mapping):

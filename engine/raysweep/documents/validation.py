@@ -16,7 +16,7 @@ from raysweep.errors import SpecError
 
 Path = tuple[str | int, ...]
 Counts = Callable[[Path, bool], bool]
-"""Whether a problem at a path counts, and whether it is that nothing is there; `()` is the whole."""
+"""True if a problem at a path counts; the bool: that nothing is there. `()` is the whole."""
 WHOLE: Final = "spec"
 """The field of a SpecError about all of what was given."""
 
@@ -31,7 +31,7 @@ class Issue:
 
 
 class Problem(ValueError):
-    """What the validators of this package raise: issues whose paths start at the field being validated."""
+    """The exception of this package's validators: issues whose paths start at the field being validated."""
 
     def __init__(self, problem: str, fix: str = "", path: Path = ()) -> None:
         super().__init__(problem)
@@ -137,7 +137,7 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
 
 
 def _paths_to(model: type[BaseModel], name: str, under: str = "") -> list[str]:
-    """Where below this model a field of that name is."""
+    """The paths below this model to fields of that name."""
     found: list[str] = []
     for field_name, field in model.model_fields.items():
         for below in nested_models(field.annotation):

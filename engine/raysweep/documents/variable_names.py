@@ -31,5 +31,5 @@ def variable_of(path: str) -> str:
 
 
 def is_needed(name: str) -> bool:
-    """Whether raysweep, Ray, a shell, the loader, Python or a launcher uses a variable."""
+    """True if raysweep, Ray, a shell, the loader, Python or a launcher uses a variable."""
     return name in _OWN or name.startswith(_PREFIXES) or name.endswith(_SUFFIXES)

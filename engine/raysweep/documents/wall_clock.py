@@ -20,7 +20,7 @@ _LOOKS_SO: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2})?(\s|$)")
 
 
 def looks_like_wall_clock(text: str) -> bool:
-    """Whether a text begins with a time of day and not with a date."""
+    """True if a text begins with a time of day and not with a date."""
     return bool(_LOOKS_SO.match(text.strip()))
 
 

@@ -56,7 +56,7 @@ def all_values_of(text: str | bytes) -> list[Any]:
 
 @functools.cache
 def _composer() -> type[Any]:
-    """What makes nodes of text; made on first use, as yaml takes a while to import."""
+    """The class that makes nodes of text; made on first use, as yaml takes a while to import."""
     from yaml.composer import Composer
     from yaml.parser import Parser
     from yaml.reader import Reader
@@ -127,7 +127,7 @@ class _Values:
         return made
 
     def _merged(self, node: Any) -> list[dict[Any, Any]]:
-        """What is merged in; of the same key in several, the first counts."""
+        """The mappings that are merged in; of the same key in several, the first counts."""
         found = self.of(node)
         each = found if isinstance(found, list) else [found]
         if not all(isinstance(one, dict) for one in each):

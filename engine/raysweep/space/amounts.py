@@ -1,4 +1,4 @@
-"""What a trial takes as a function of its config: `"1e9 + 4e6 * width"`, parsed and never run as code."""
+"""The needs of a trial as functions of its config: `"1e9 + 4e6 * width"`, parsed and never run as code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raysweep.errors import SpecError
 from raysweep.space.expressions import MAX_LENGTH, Name, Value, compiled, value_at
 
 CUSTOM: Final = "custom."
-"""What the names of custom resources begin with among amounts."""
+"""The prefix of the names of custom resources among amounts."""
 LEAST: Final = 0.0001
 """The smallest amount of CPUs, GPUs or a custom resource."""
 WHOLE_DEVICES: Final = frozenset({"FURIOSA", "HPU", "MBLT", "RBLN", "TTNPU", "neuron_cores"})
@@ -45,7 +45,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a trial needs of one thing, by its config.
+    """The amount of one resource that a trial needs, by its config.
 
     `field`: the field of the spec. `name`: `cpu`, `gpu`, `memory` (bytes), `num_workers`, or
     `custom.licence` for a custom resource of that name; of a gang, what each worker needs. `usual`: what all
@@ -83,7 +83,7 @@ class Need:
 
 
 def refusal(name: str, amount: float) -> str:
-    """What an amount (of `Need.name`) is to be where Ray takes no such; empty: it takes this one."""
+    """The fix for an amount (of `Need.name`) that Ray does not take; empty: it takes this one."""
     if 0 < amount < LEAST:
         return f"make it at least {LEAST:g}, in which Ray counts"
     if name == "gpu" and amount > 1 and amount % 1:
@@ -97,7 +97,7 @@ def refusal(name: str, amount: float) -> str:
 
 
 Size = str
-"""What a trial takes otherwise than the sweep's usual, but for memory: `cpu=4 gpu=2`; empty: nothing.
+"""The resources of a trial that differ from the sweep's usual, but for memory: `cpu=4 gpu=2`; empty: none.
 
 The name of a custom resource is quoted as in a URI: `custom.my%20licence=3`.
 """
@@ -117,21 +117,21 @@ def amounts_of(size: Size) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a trial needs, or a slot was opened with, beyond the usual."""
+    """The needs of a trial beyond the usual, or those that a slot was opened with."""
 
     memory_bytes: int | None = None
     """The memory that it needs, by its config or because it ran out of memory with less."""
     size: Size = ""
-    """What else its config asks for."""
+    """The other resources that its config asks for."""
 
     @property
     def are_large(self) -> bool:
-        """Whether they are more than the usual."""
+        """True if they are more than the usual."""
         return self.memory_bytes is not None or bool(self.size)
 
 
 USUAL: Final = Needs()
-"""What the usual trial needs: nothing beyond what the spec says of all."""
+"""The needs of the usual trial: nothing beyond what the spec says of all."""
 
 
 def parse_amount(text: str) -> Amount:

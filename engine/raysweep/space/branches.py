@@ -40,7 +40,7 @@ def switch_of(node: Any) -> Mapping[str, Any] | None:
 
 
 def switch_paths(space: Mapping[str, Any]) -> frozenset[LeafPath]:
-    """Where, in the configs of a normalised space, the choices between branches are. Imports nothing."""
+    """The paths of the choices between branches, in the configs of a normalised space. Imports nothing."""
     return frozenset(_switch_paths(space, ()))
 
 
@@ -82,7 +82,7 @@ def _parents(
 
 
 def is_reached(path: LeafPath, values: Mapping[LeafPath, Any], parents: Parents) -> bool:
-    """Whether a config with these values has this leaf. Of a choice without a value, any branch is taken."""
+    """True if a config with these values has this leaf. Of a choice without a value, any branch is taken."""
     while (parent := parents.get(path)) is not None:
         switch, branch = parent
         if values.get(switch, branch) != branch:

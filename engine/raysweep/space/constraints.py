@@ -22,7 +22,7 @@ EXAMPLE: Final = 'write such as "latency_ms <= 20" or "recall >= 0.9 and size_mb
 METRICS: Final = "metrics"
 """Names behind it are looked up as they are: `metrics["eval/loss"]`."""
 LEAST: Final = 1e-12
-"""How far what does not hold is away at least: `a < b` where both are equal."""
+"""The least distance of a relation that does not hold: `a < b` where both are equal."""
 
 Metrics = Mapping[str, Any]
 Margin = Callable[[Metrics], float]
@@ -39,7 +39,7 @@ class Constraint:
     margin: Margin = field(repr=False, compare=False)
 
     def violation(self, metrics: Metrics) -> float | None:
-        """How far these metrics are from satisfying it: 0 or less, they do.
+        """The distance of these metrics from satisfying it: 0 or less, they do.
 
         None: it cannot be told, as a metric is not there, is not finite, or cannot be compared.
         """
@@ -110,7 +110,7 @@ def _metric_name(name: Name) -> str:
 
 
 def _margin(node: ast.expr) -> Margin:
-    """How far from true a node is: below 0 where it is true; `violation` settles what is just on the edge."""
+    """The distance of a node from true: below 0 where it is true; `violation` settles what is on the edge."""
     if isinstance(node, ast.BoolOp):
         parts = [_margin(each) for each in node.values]
         combine = max if isinstance(node.op, ast.And) else min

@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Domain(Protocol):
-    """What one parameter can be."""
+    """The values of one parameter."""
 
     @property
     def is_discrete(self) -> bool:
@@ -25,7 +25,7 @@ class Domain(Protocol):
 
     @property
     def cardinality(self) -> int | None:
-        """How many values there are; None where that is unbounded or not known."""
+        """The number of values; None where that is unbounded or not known."""
 
     def sample(self, rng: Random) -> Any:
         """One value, drawn with `rng`."""
@@ -158,7 +158,7 @@ class Choice:
 
     values: tuple[Any, ...]
     prior: tuple[float, ...] | None = field(default=None, repr=False)
-    """How likely each value is believed to be the best; None: no belief."""
+    """The belief for each value that it is the best; None: no belief."""
 
     @property
     def is_discrete(self) -> bool:
@@ -197,7 +197,7 @@ class Const:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleFrom:
-    """What a function of the user makes of the rest of the config; its randomness is its own."""
+    """A value that a function of the user makes from the rest of the config; its randomness is its own."""
 
     function: Callable[..., Any]
 

@@ -70,7 +70,7 @@ class Relation:
     needs: tuple[tuple[Name, str], ...] = ()
 
     def holds(self, config: Mapping[str, Any]) -> bool:
-        """Whether a config satisfies it. What cannot be computed, as a division by zero, does not.
+        """True if a config satisfies it. What cannot be computed, as a division by zero, does not.
 
         Nor does a null that is put in an order or computed with.
 
@@ -95,7 +95,7 @@ def _said(error: Exception) -> str:
 
 
 def _meets_null(config: Mapping[str, Any], name: Name) -> bool:
-    """Whether there is a null at a name, or on the way to it."""
+    """True if there is a null at a name, or on the way to it."""
     node: Any = config
     for part in name:
         if node is None:
@@ -158,7 +158,7 @@ def _needs(names: Iterable[Name], switches: Collection[tuple[str, ...]]) -> tupl
 
 
 def all_hold(relations: Iterable[Relation], config: Mapping[str, Any]) -> bool:
-    """Whether a config satisfies every relation."""
+    """True if a config satisfies every relation."""
     return all(relation.holds(config) for relation in relations)
 
 
@@ -259,7 +259,7 @@ def _name(node: ast.expr) -> Name:
 
 
 def _number(value: Any) -> float:
-    """What is computed with: strings and lists would multiply without end."""
+    """A number to compute with: strings and lists would multiply without end."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{show(value)} is not a number")
     return float(value)

@@ -1,4 +1,4 @@
-"""How many combinations the grids of a space have. Imports nothing of the user's."""
+"""The number of combinations of a space's grids. Imports nothing of the user's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raysweep.space.vocabulary import word_of
 
 
 def grid_points(space: Mapping[str, Any], *, has_lattices: bool = False) -> int:
-    """How many combinations the grids of a normalised space have; 1 without a grid. Imports nothing.
+    """The number of combinations of a normalised space's grids; 1 without a grid. Imports nothing.
 
     `has_lattices`: whether the points of a simplex with a step are walked, too.
     """
@@ -31,7 +31,7 @@ def grid_points(space: Mapping[str, Any], *, has_lattices: bool = False) -> int:
 
 
 def without_steps(node: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Where in a normalised space there are simplexes without a step."""
+    """The paths of simplexes without a step in a normalised space."""
     word = word_of(node)
     if word == "simplex":
         return [] if "step" in node else [path]

@@ -1,4 +1,4 @@
-"""Which parameters of a search space have tuples among their values."""
+"""The parameters of a search space that have tuples among their values."""
 
 from __future__ import annotations
 

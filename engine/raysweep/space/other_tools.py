@@ -73,7 +73,7 @@ def refuse_space_of_another_tool(value: Mapping[Any, Any] | str, path: Path) -> 
 
 
 def space_notes(space: Mapping[str, Any], *, is_repeated: bool) -> Iterator[str]:
-    """What in a normalised space may be meant as a domain, and is a constant.
+    """Notes on parts of a normalised space that may be meant as a domain, and are constants.
 
     `is_repeated`: trials differ by nothing else than what the space has.
     """
@@ -108,7 +108,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _is_searched(node: Any) -> bool:
-    """Whether a normalised node has a domain that is no constant."""
+    """True if a normalised node has a domain that is no constant."""
     if isinstance(node, dict):
         if (word := word_of(node)) is not None:
             return word != "const"
@@ -231,7 +231,7 @@ def _numeric(word: str, values: Any) -> dict[str, Any] | None:
 
 
 def _is_flat(values: Any) -> bool:
-    """Whether it is a list of plain values."""
+    """True if it is a list of plain values."""
     return isinstance(values, list | tuple) and len(values) > 0 and not any(map(_is_nested, values))
 
 

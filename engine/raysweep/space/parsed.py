@@ -62,7 +62,7 @@ from raysweep.space.simplex import read_simplex, simplex_of
 from raysweep.space.vocabulary import BESIDE, LISTS, PRIOR, VOCABULARY, WORDS, word_of
 
 MAX_DRAWS = 10_000
-"""How many configs are drawn to find one that satisfies `where`."""
+"""The most configs that are drawn to find one that satisfies `where`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class Space:
     leaves: tuple[tuple[tuple[str, ...], Domain], ...]
     template: dict[str, Any]
     where: tuple[Relation, ...] = ()
-    """What each config satisfies."""
+    """Relations that each config satisfies."""
     tuples: Tuples = ()
-    """Where the functions in it find tuples in the config that they are called with."""
+    """The places of tuples in the config with which its functions are called."""
     parents: Parents = field(init=False, repr=False, compare=False)
-    """Which leaves are in a branch. The choice between branches is a leaf itself, and comes before them."""
+    """The branch of each leaf in one. The choice between branches is a leaf itself, and comes before them."""
 
     switches: frozenset[LeafPath] = field(init=False, repr=False, compare=False)
     """The leaves that are choices between branches."""
@@ -96,13 +96,13 @@ class Space:
 
     @property
     def cardinality(self) -> int | None:
-        """How many different configs there are; None where that is not known."""
+        """The number of different configs; None where that is not known."""
         sizes = {path: domain.cardinality for path, domain in self.leaves}
         names = {path: domain.values for path, domain in self.leaves if isinstance(domain, Choice)}
         return Tree(sizes, self.parents, names).size
 
     def is_reached(self, path: LeafPath, values: Mapping[LeafPath, Any]) -> bool:
-        """Whether a config with these values of the `searched` leaves has the leaf at `path`."""
+        """True if a config with these values of the `searched` leaves has the leaf at `path`."""
         return is_reached(path, values, self.parents)
 
     def reached(self, values: Mapping[LeafPath, Any]) -> dict[LeafPath, Any]:
@@ -133,7 +133,7 @@ class Space:
         return next(iter(node))
 
     def is_switch(self, path: LeafPath) -> bool:
-        """Whether a leaf is a choice between branches."""
+        """True if a leaf is a choice between branches."""
         return path in self.switches
 
     def build(self, values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Space:
         )
 
     def allows(self, values: Mapping[tuple[str, ...], Any]) -> bool:
-        """Whether these values of the `searched` leaves satisfy `where`. Calls no function of the user's."""
+        """True if these values of the `searched` leaves satisfy `where`. Calls no function of the user's."""
         if not self.where:
             return True
         return all_hold(self.where, fill(self.template, values))
@@ -190,7 +190,7 @@ class Space:
 
 
 def is_domain(value: Mapping[str, Any]) -> bool:
-    """Whether a mapping in a space says from what a value is drawn, and holds no further parameters."""
+    """True if a mapping in a space is the domain of a value, and holds no further parameters."""
     return word_of(value) is not None
 
 
@@ -237,14 +237,14 @@ def leaves_of(node: Any, path: LeafPath = ()) -> Iterator[tuple[LeafPath, Domain
 
 
 def has_domain(value: Any) -> bool:
-    """Whether a domain is anywhere in a normalised value."""
+    """True if a domain is anywhere in a normalised value."""
     if isinstance(value, dict):
         return any(key in VOCABULARY or has_domain(item) for key, item in value.items())
     return isinstance(value, list) and any(map(has_domain, value))
 
 
 def uses(space: Mapping[str, Any], word: str) -> bool:
-    """Whether the domain `word` is used in a normalised space."""
+    """True if the domain `word` is used in a normalised space."""
 
     def inside(value: Any) -> bool:
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How a config is explored: each parameter perturbed or drawn anew, and still one of its domain's values.
+"""Exploring a config: each parameter perturbed or drawn anew, and still one of its domain's values.
 
 Jaderberg et al., "Population Based Training of Neural Networks", 2017, arXiv:1711.09846, as
 `ray.tune.schedulers.pbt` does it: a number is multiplied by one of the factors, a choice moves to a
@@ -130,7 +130,7 @@ def bounded_leaves(
 
 
 def value_at(config: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """What a config has at a path. Raises LookupError, TypeError or ValueError where it has nothing."""
+    """The value of a config at a path. Raises LookupError, TypeError or ValueError where it has none."""
     holder = _holder(config, tuple(path))
     return holder[int(path[-1]) if isinstance(holder, list) else path[-1]]
 

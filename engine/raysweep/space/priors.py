@@ -27,7 +27,7 @@ _FIX: Final = 'write {"normal": the value believed best, "sigma": how far it may
 
 
 def has_prior(node: Any) -> bool:
-    """Whether a normalised space has a prior anywhere."""
+    """True if a normalised space has a prior anywhere."""
     word = word_of(node)
     if word is not None:
         below = node[word] if word in ("choice", "grid_search") and isinstance(node[word], dict) else {}
@@ -115,7 +115,7 @@ def weights_of(node: Mapping[str, Any], names: Sequence[str] = ()) -> tuple[floa
 
 
 def is_believed(domain: Domain) -> bool:
-    """Whether a domain has a prior."""
+    """True if a domain has a prior."""
     return getattr(domain, "prior", None) is not None
 
 

@@ -83,14 +83,14 @@ def without_share(scale: Scale) -> dict[str, float]:
 
 
 def shares_of(scales: Sequence[Scale]) -> tuple[float, ...]:
-    """Which part of the trials each proxy scale gets: what it says, or an equal part of the rest."""
+    """The part of the trials that each proxy scale gets: its share, or an equal part of the rest."""
     given = [each[SHARE] for each in scales if SHARE in each]
     rest = (1.0 - sum(given)) / max(len(scales) - len(given), 1)
     return tuple(each.get(SHARE, rest) for each in scales)
 
 
 def counts_of(scales: Sequence[Scale], count: int) -> tuple[int, ...]:
-    """How many of so many configs each proxy scale gets; what rounding leaves goes to the largest parts."""
+    """The number of configs of each proxy scale; what rounding leaves goes to the largest parts."""
     exact = [share * count for share in shares_of(scales)]
     found = [int(each + _SUM_SLACK) for each in exact]
     order = sorted(range(len(found)), key=lambda place: (found[place] - exact[place], place))
@@ -105,12 +105,12 @@ def order_of(scale: Scale) -> tuple[float, tuple[float, ...]]:
 
 
 def is_at(config: Mapping[str, Any], scale: Scale) -> bool:
-    """Whether a config has the values of a scale."""
+    """True if a config has the values of a scale."""
     return all(config.get(name) == value for name, value in scale.items())
 
 
 def place_of(config: Mapping[str, Any], scales: Iterable[Scale]) -> int | None:
-    """Which of the scales a config has; None: none of them."""
+    """The place of the scale that a config has; None: it has none of them."""
     return next((place for place, scale in enumerate(scales) if is_at(config, scale)), None)
 
 

@@ -23,9 +23,9 @@ from raysweep.documents.validation import Path, Problem, show
 from raysweep.space.vocabulary import VOCABULARY
 
 FINE: Final = 10**12
-"""How many units one has without a step."""
+"""The units of one without a step."""
 LOOSE: Final = 1e-6
-"""How far the sum of given parts may be from one, and a given part from its step; it is rounded then."""
+"""The most that the sum of given parts may be off one, and a part off its step; it is rounded then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +38,17 @@ class Simplex:
 
     @property
     def total(self) -> int:
-        """How many units one has."""
+        """The units of one."""
         return FINE if self.step is None else round(1 / self.step)
 
     @property
     def floor(self) -> int:
-        """How many units each part has at least."""
+        """The least units of each part."""
         return math.ceil(Fraction(repr(self.least)) * self.total)
 
     @property
     def free(self) -> int:
-        """How many units are left to be divided."""
+        """The units that are left to be divided."""
         return self.total - self.floor * len(self.parts)
 
     @property
@@ -61,7 +61,7 @@ class Simplex:
 
     @property
     def size(self) -> int:
-        """How many points there are, of the step or of the finest units."""
+        """The number of points, of the step or of the finest units."""
         return _count(self.free, len(self.parts))
 
     def sample(self, rng: Random) -> dict[str, float]:
@@ -95,7 +95,7 @@ class Simplex:
         return self.value(self.units(value))
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is a point of this simplex, but for rounding."""
+        """True if a value is a point of this simplex, but for rounding."""
         try:
             self.units(value)
         except ValueError:

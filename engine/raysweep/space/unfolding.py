@@ -33,7 +33,7 @@ class Unfolding:
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is no simplex."""
+        """True if there is no simplex."""
         return not self._simplexes
 
     def to_places(self, values: Mapping[LeafPath, Any]) -> dict[LeafPath, Any]:

@@ -53,7 +53,7 @@ def to_unit(domain: Float | Integer, value: float) -> float:
 
 
 def is_open(domain: Float | Integer) -> bool:
-    """Whether it has more than one value."""
+    """True if it has more than one value."""
     return domain.cardinality != 1 and domain.lower < domain.upper
 
 

@@ -57,7 +57,7 @@ def check_where(where: tuple[str, ...], space: Mapping[str, Any]) -> None:
 
 
 def _not_a_number(name: Name, space: Any) -> str | None:
-    """What a parameter is where one of its values is no number that can be computed with."""
+    """A parameter's text or bool in some configs, which cannot be computed with; None: it has none."""
     node = space
     for part in name:
         if switch_of(node) is not None or word_of(node) is not None:
@@ -81,7 +81,7 @@ def check_amount(amount: Amount, space: Mapping[str, Any], path: tuple[str, ...]
 
 
 def _problem_of(name: Name, space: Any, *, may_be_made: bool = False) -> str | None:
-    """Why a name is none that each config has; None: it is. `may_be_made`: also by a function of others."""
+    """The problem of a name that some configs lack. `may_be_made`: also by a function of others."""
     node = space
     for part in name:
         branches = switch_of(node)

@@ -1,4 +1,4 @@
-"""Which modules a spec may name code of: the list in `RAYSWEEP_TRAINABLES`, for who wants one.
+"""The allow-list of modules that specs may import from (`RAYSWEEP_TRAINABLES`).
 
 A spec names what runs: `trainable`, a `sample_from`, a scheduler or searcher by import path. Where others may
 fill in parts of one (a form, a parameter), the list says what those can be at most. Every process that
@@ -26,7 +26,7 @@ _ENTRY: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)
 
 
 def is_limited() -> bool:
-    """Whether there is a list in this process."""
+    """True if there is a list in this process."""
     return bool(os.environ.get(VARIABLE, "").strip())
 
 

@@ -39,7 +39,7 @@ class Source:
 
 
 def sources(field: str) -> tuple[Source, ...]:
-    """What installed packages offer for a field, by name and package; empty for a field without a group."""
+    """Sources for a field in installed packages, by name and package; empty for a field without a group."""
     return _read(GROUPS[field], tuple(sys.path)) if field in GROUPS else ()
 
 

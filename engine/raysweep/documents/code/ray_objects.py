@@ -19,17 +19,17 @@ def _has_base(kind: type, module: str, names: tuple[str, ...]) -> bool:
 
 
 def is_tune_domain(value: Any) -> bool:
-    """Whether it is a `ray.tune` domain, such as `tune.uniform(0, 1)`."""
+    """True if it is a `ray.tune` domain, such as `tune.uniform(0, 1)`."""
     return _is_a(value, "ray.tune.", ("Domain",))
 
 
 def is_tune_scheduler(value: Any) -> bool:
-    """Whether it is a scheduler of Ray Tune's, such as `ASHAScheduler()`."""
+    """True if it is a scheduler of Ray Tune's, such as `ASHAScheduler()`."""
     return _is_a(value, "ray.tune.", ("TrialScheduler",))
 
 
 def is_tune_searcher(value: Any) -> bool:
-    """Whether it is a searcher of Ray Tune's, such as `OptunaSearch()`."""
+    """True if it is a searcher of Ray Tune's, such as `OptunaSearch()`."""
     return _is_a(value, "ray.tune.search", ("Searcher",))
 
 
@@ -48,21 +48,21 @@ def kind_of(found: Any) -> str:
 
 
 def is_placement_group_factory(value: Any) -> bool:
-    """Whether it is a `tune.PlacementGroupFactory`."""
+    """True if it is a `tune.PlacementGroupFactory`."""
     return _is_a(value, "ray.", ("PlacementGroupFactory", "ResourceRequest"))
 
 
 _RAYS_INTERVAL_S: Final = 60.0
-"""What `elastic_resize_monitor_interval_s` of a ScalingConfig is by default."""
+"""The default of a ScalingConfig's `elastic_resize_monitor_interval_s`."""
 
 
 def is_scaling_config(value: Any) -> bool:
-    """Whether it is a `ray.train.ScalingConfig`."""
+    """True if it is a `ray.train.ScalingConfig`."""
     return _is_a(value, "ray.", ("ScalingConfig",))
 
 
 def is_torch_config(value: Any) -> bool:
-    """Whether it is a `ray.train.torch.TorchConfig`."""
+    """True if it is a `ray.train.torch.TorchConfig`."""
     return _is_a(value, "ray.train.", ("TorchConfig",))
 
 

@@ -53,7 +53,7 @@ def digest_of_code(obj: object) -> str:
 
 
 def trainable_name(obj: str | Callable[..., Any]) -> str:
-    """What a trainable is called, and told apart by: `module:qualname`, whatever its code is.
+    """The name by which a trainable is told apart: `module:qualname`, whatever its code is.
 
     What a script defines has the name by which others import it: `train` of `quickstart.py` is
     `quickstart:train`. What no import leads to is named as by `trainable_ref`.
@@ -64,7 +64,7 @@ def trainable_name(obj: str | Callable[..., Any]) -> str:
 
 
 def is_of_script(obj: str | Callable[..., Any]) -> bool:
-    """Whether it is a function or class of the script, or session, that this process runs.
+    """True if it is a function or class of the script, or session, that this process runs.
 
     Under its name another process would find another copy of it, or none.
     """
@@ -84,7 +84,7 @@ def _script_module() -> str:
 
 
 def are_same(was: str, now: str) -> bool:
-    """Whether two names may be of one trainable: where one is without a module, the rest decides."""
+    """True if two names may be of one trainable: where one is without a module, the rest decides."""
     if was == now:
         return True
     if not (was.startswith(PYTHON_ONLY) or now.startswith(PYTHON_ONLY)):
@@ -106,7 +106,7 @@ def _reaches(module: str, qualname: str, obj: object) -> bool:
 
 
 def _pieces(obj: Any, depth: int) -> Iterator[str]:
-    """What a callable does, as text that is the same in every process of one Python version."""
+    """The code of a callable, as text that is the same in every process of one Python version."""
     if depth > 5:
         return
     obj = unwrapped(obj)  # the wrappers of Tune hold addresses of this process

@@ -21,7 +21,7 @@ _RESOURCES: Final = ("with_resources.<locals>._trainable", "with_resources.<loca
 
 
 def is_tune_class(found: object) -> TypeGuard[type[Any]]:
-    """Whether it is a subclass of `ray.tune.Trainable`."""
+    """True if it is a subclass of `ray.tune.Trainable`."""
     return isinstance(found, type) and any(
         base.__name__ == "Trainable" and base.__module__ == "ray.tune.trainable.trainable"
         for base in found.__mro__
@@ -29,13 +29,13 @@ def is_tune_class(found: object) -> TypeGuard[type[Any]]:
 
 
 def has_own(cls: type[Any], name: str) -> bool:
-    """Whether a class of Tune's has a method that is not Tune's own."""
+    """True if a class of Tune's has a method that is not Tune's own."""
     owner = next(base for base in cls.__mro__ if name in vars(base))
     return owner.__module__ != "ray.tune.trainable.trainable"
 
 
 def has_parameters(found: object, depth: int = 0) -> bool:
-    """Whether `tune.with_parameters` made it, or a callable that it holds."""
+    """True if `tune.with_parameters` made it, or a callable that it holds."""
     if _is(found, _PARAMETERS):
         return True
     return depth < _DEPTH and any(has_parameters(part, depth + 1) for part in _parts(found))
@@ -54,7 +54,7 @@ def _parts(found: Any) -> Iterator[Any]:
 
 
 def unwrapped(found: Any) -> Any:
-    """What the wrappers are around; itself where there are none."""
+    """The object inside the wrappers; itself where there are none."""
     while (inner := _below(found)) is not found:
         found = inner
     return found
@@ -68,7 +68,7 @@ def without_resources(found: Any) -> Any:
 
 
 def resources_of(found: Any) -> Any:
-    """What `tune.with_resources` asked for: a PlacementGroupFactory, a function of the config, or None."""
+    """The request of `tune.with_resources`: a PlacementGroupFactory, a function of the config, or None."""
     while True:
         if isinstance(found, type) and _is(found, _RESOURCES):
             return _held(vars(found)["default_resource_request"].__func__, "pgf")
@@ -94,12 +94,12 @@ def _below(found: Any) -> Any:
 
 
 def _held(function: Any, name: str) -> Any:
-    """What a function's closure holds under a name."""
+    """The value under a name in a function's closure."""
     return cells_of(function)[name]
 
 
 def cells_of(function: Any) -> dict[str, Any]:
-    """What a function's closure holds so far, by name."""
+    """The values in a function's closure so far, by name."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
 

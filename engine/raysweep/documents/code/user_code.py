@@ -56,7 +56,7 @@ def as_exception(error: BaseException) -> Exception:
 
 
 def _may_be_ctrl_c(error: BaseException) -> bool:
-    """Whether Python's own handler may have raised it, which notes nothing."""
+    """True if Python's own handler may have raised it, which notes nothing."""
     if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
         return False
     return signal.getsignal(signal.SIGINT) is signal.default_int_handler
