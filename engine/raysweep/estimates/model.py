@@ -1,4 +1,4 @@
-"""What trials do in a play: drawn from what trials have done, once more for each play."""
+"""The behaviour of trials in a play: drawn from the trials so far, once more for each play."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Model:
         return self._lengths.draw(self.random, reported)
 
     def failure(self) -> tuple[Failure, float] | None:
-        """How an attempt fails, and how many seconds after its start; None: it does not."""
+        """The failure of an attempt, and the seconds from its start to it; None: it does not fail."""
         if not self._failure_rate or self.random.random() >= self._failure_rate:
             return None
         return self.random.choice(self.samples.failures)
 
 
 class _Lengths:
-    """How many reports trials make until they return, where many are stopped before (Kaplan and Meier)."""
+    """The number of reports until trials return, where many are stopped before (Kaplan and Meier)."""
 
     def __init__(self, picked: Sequence[Ran], every: Sequence[Ran], *, may_go_on: bool) -> None:
         self._may_go_on = may_go_on

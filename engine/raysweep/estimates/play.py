@@ -32,7 +32,7 @@ from raysweep.estimates.rows import Rows, own_step_s, rungs_of
 
 Call = Callable[[], None]
 START_S = 5.0
-"""How long a worker takes to start where that is not known."""
+"""The seconds that a worker takes to start where that is not known."""
 LOOK_EVERY = 64
 """After so many things that happened, the CPU time is looked at."""
 NOTE_EVERY = 16
@@ -44,7 +44,7 @@ URI = "play"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """How a play ended. `is_extended`: it was cut short, and its pace counts from there."""
+    """The end of a play. `is_extended`: it was cut short, and its pace counts from there."""
 
     end_at: float
     trials: float
@@ -385,7 +385,7 @@ class Play:
             self._after(wait_s, lambda: self._move(slot, job, rows))
 
     def _rows_to_next(self, job: _Job) -> int:
-        """How many reports until something may be decided about the trial."""
+        """The number of reports until something may be decided about the trial."""
         if self._rungs is None:
             return 1
         place = next((time for time in self._rungs if time > job.iteration), inf)

@@ -35,7 +35,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """What is known of the trials of a sweep. `attempts` counts those that `failures` are of.
+    """The facts known of the trials of a sweep. `attempts` counts those that `failures` are of.
 
     `failures`: of attempts that failed, the failure and the seconds from the attempt's start.
     `start_s`: from the controller's start to the first trial. `gap_s`: what passes between two trials of a
@@ -51,7 +51,7 @@ class Samples:
 
     @property
     def known(self) -> int:
-        """How many trials have ended."""
+        """The number of trials that have ended."""
         return sum(each.has_ended for each in self.ran)
 
 
@@ -64,7 +64,7 @@ class Past:
 
 
 def samples_of(state: SweepState) -> Samples:
-    """What a sweep's own trials say so far."""
+    """The samples from a sweep's own trials so far."""
     trials = _newest(state)
     ran, failures, attempts, busy_s = [], [], 0, 0.0
     for trial in trials:
@@ -94,7 +94,7 @@ def samples_of(state: SweepState) -> Samples:
 
 
 def past_of(outcome: SweepOutcome) -> Past:
-    """What an earlier night says; its curves are not known."""
+    """The samples from an earlier night; its curves are not known."""
     ran, failures, attempts = [], [], 0
     for trial in outcome.trials[-MAX_TRIALS:]:
         times = [each.took_s or 0.0 for each in trial.attempts]
@@ -186,7 +186,7 @@ def _start_s(state: SweepState, trials: Sequence[Trial]) -> float | None:
 
 
 def _gap_s(state: SweepState, attempts: int, busy_s: float, seen: int, ran: Sequence[Ran]) -> float:
-    """What a slot loses between two trials, by what slots were open for and no attempt ran in."""
+    """The idle seconds of a slot between two trials: it was open, and no attempt ran in it."""
     if seen < len(state.trials) - len(state.line.pending) or not attempts or not ran:
         return 0.0
     meter = state.meter

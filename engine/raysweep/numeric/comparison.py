@@ -1,4 +1,4 @@
-"""How sure the gains of several candidates over one champion are, where the best of them is taken.
+"""The certainty of the gains of several candidates over one champion, where the best of them is taken.
 
 Dunnett's comparison with a control (C. W. Dunnett, JASA 50, 1955): where no candidate is better than the
 champion, in less than a tenth of all gates any gets a lower bound above 0, however many there are.
@@ -19,9 +19,9 @@ from statistics import NormalDist, fmean
 from typing import Final
 
 LEVEL: Final = 0.095
-"""How often a gain may be found where there is none: a little less than 90 % confidence allows."""
+"""The chance of finding a gain where there is none: a little less than 90 % confidence allows."""
 MIN_SEEDS: Final = 2
-"""How many seeds a spread takes."""
+"""The fewest seeds from which a spread is estimated."""
 _STEPS: Final = 96
 _ROUNDS: Final = 200
 _PHI: Final = NormalDist().cdf
@@ -36,7 +36,7 @@ class Gain:
     gain: float
     """The mean difference over the seeds that both have a score of."""
     seeds: int
-    """How many these are; 0 where the champion's scores by seed are not known."""
+    """The number of these seeds; 0 where the champion's scores by seed are not known."""
     error: float | None = None
     """The standard error; None without a test."""
     freedom: int | None = None
@@ -119,7 +119,7 @@ def critical(count: int, freedom: int, level: float = LEVEL) -> float:
 
 
 def _level(limit: float, count: int, freedom: int) -> float:
-    """How often the largest of the gains is above `limit` standard errors where none is real.
+    """The chance that the largest gain is above `limit` standard errors where none is real.
 
     Given the estimate of the noise (s times the true one) and the champion's own luck z, the candidates are
     independent: the integral over both of the chance that all stay below.

@@ -60,7 +60,7 @@ def front_first(points: Sequence[Point]) -> list[int]:
 
 
 def count_ahead(points: Sequence[Point], most: float = math.inf) -> int:
-    """How many points come before the last one, sorted by fronts and in each of them by `spread_out`.
+    """The number of points before the last one, sorted by fronts and in each of them by `spread_out`.
 
     Args:
         points: of one length, each number the better the smaller it is; at least one.

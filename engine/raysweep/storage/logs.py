@@ -15,7 +15,7 @@ FOLDER: Final = "logs"
 FINAL: Final = ".log"
 PART: Final = ".part.log"
 DEFAULT_LIMIT_BYTES: Final = 2**20
-"""How much is kept of one attempt's output: a quarter from its beginning, the rest from its end."""
+"""The part of one attempt's output that is kept: a quarter from its beginning, the rest from its end."""
 # Cuts are made at the end of a line where there is one near.
 _LINE_BYTES: Final = 4096
 _GAP: Final = re.compile(rb"\n\[raysweep: (\d+) bytes are left out here\]\n")
@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"(\d{5,})-(\d+)(\.part)?\.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogText:
-    """What is kept of a log: `head`, then, where bytes are left out, `tail`."""
+    """The part of a log that is kept: `head`, then, where bytes are left out, `tail`."""
 
     head: bytes
     left_out: int = 0
@@ -32,7 +32,7 @@ class LogText:
 
     @property
     def size_bytes(self) -> int:
-        """How much was written in all."""
+        """The bytes that were written in all."""
         return len(self.head) + self.left_out + len(self.tail)
 
     def encode(self) -> bytes:
@@ -42,7 +42,7 @@ class LogText:
         return b"%b\n[raysweep: %d bytes are left out here]\n%b" % (self.head, self.left_out, self.tail)
 
     def after(self, position: int) -> bytes:
-        """What is kept from byte `position` of the output on; with a line for what is left out."""
+        """The kept output from byte `position` on, with a line in place of what is left out."""
         text = self.head[position:]
         start = len(self.head) + self.left_out
         if self.left_out and position < start:

@@ -1,4 +1,4 @@
-"""How checkpoints are named: by a URI for people, by a reference in the sweep's own documents."""
+"""Names of checkpoints: a URI for people, a reference in the sweep's own documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from raysweep.storage.checkpoints.manifest import Manifest, StoredObject
 
 
 def reference_of(trial_id: str, number: int) -> str:
-    """How a sweep's own documents name one of its checkpoints."""
+    """The name of a checkpoint in its sweep's own documents."""
     return f"checkpoints/{trial_id}/{number}"
 
 
@@ -41,14 +41,14 @@ def new_folder(number: int) -> str:
 
 
 def number_of(name: str) -> float:
-    """Which checkpoint stored the object of this name first; infinite for manifests and strangers."""
+    """The number of the checkpoint that stored this object first; infinite for manifests and strangers."""
     number, dash, _ = name.partition("/")[0].partition("-")
     return int(number) if dash and number.isdecimal() else math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the checkpoints of one sweep lie. `url`: that of the store."""
+    """The addresses of the checkpoints of one sweep. `url`: that of the store."""
 
     url: str
     sweep_id: str
@@ -71,12 +71,12 @@ class Addresses:
         return trial_id, number
 
     def is_of(self, trial_id: str, uri: str) -> bool:
-        """Whether this is the URI, or the reference, of a checkpoint of this sweep and trial."""
+        """True if this is the URI, or the reference, of a checkpoint of this sweep and trial."""
         own = parse_reference(uri)
         return own[0] == trial_id if own is not None else parse_uri(uri)[1:3] == (self.sweep_id, trial_id)
 
     def reference(self, uri: str) -> str:
-        """How the sweep's own documents name a checkpoint of it."""
+        """The name of a checkpoint in the sweep's own documents."""
         return reference_of(*self.locate(uri))
 
     def prefix(self, trial_id: str) -> str:
@@ -84,9 +84,9 @@ class Addresses:
         return f"{self.sweep_id}/checkpoints/{trial_id}"
 
     def manifest_key(self, trial_id: str, number: int) -> str:
-        """Where a manifest lies in the store."""
+        """The key of a manifest in the store."""
         return f"{self.prefix(trial_id)}/{number}.json"
 
     def object_key(self, manifest: Manifest, stored: StoredObject) -> str:
-        """Where an object of a checkpoint lies in the store."""
+        """The key of a checkpoint's object in the store."""
         return f"{self.prefix(manifest.trial_id)}/{stored.name}"

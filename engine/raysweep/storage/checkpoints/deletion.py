@@ -55,7 +55,7 @@ class Deletion:
         self._store.delete(*sorted(keys - self._needed_keys()))
 
     def _needed_keys(self) -> set[str]:
-        """What the checkpoints of the trial refer to, as of now.
+        """The keys that the checkpoints of the trial refer to, as of now.
 
         A listing is no snapshot: a checkpoint that is committed while it runs may be missed, as may its
         parent, which that allows another controller to delete. So we list until two listings agree.

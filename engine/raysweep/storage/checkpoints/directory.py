@@ -1,4 +1,4 @@
-"""What a checkpoint directory holds, and whether it can be kept."""
+"""The contents of a checkpoint directory, and the reasons why it cannot be kept."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Scan(NamedTuple):
     empty_folders: list[str]
 
     def scan(self, folder: Path, prefix: str, above: tuple[Path, ...]) -> None:
-        """What is in a folder. `above`: where the folders around it are, links resolved."""
+        """Collect the contents of a folder. `above`: the real paths of the folders around it."""
         with os.scandir(folder) as entries:
             found = list(entries)
         if not found and prefix:
@@ -99,7 +99,7 @@ class _Scan(NamedTuple):
 
 
 def _leaves(target: str, depth: int) -> bool:
-    """Whether a path from a folder so deep leaves the checkpoint, be it to come back by its name of now."""
+    """True if a path from a folder so deep leaves the checkpoint, be it to come back by its name of now."""
     for part in target.split("/"):
         depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
         if depth < 0:

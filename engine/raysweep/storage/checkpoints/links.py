@@ -29,7 +29,7 @@ GONE: Final = "nothing is stored there any more (its address was reported; what 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
-    """What lies at an address: `files` by their paths in the folder that is restored."""
+    """The contents of an address: `files` by their paths in the folder that is restored."""
 
     store: Store
     files: dict[str, ObjectInfo]
@@ -47,7 +47,7 @@ def absolute(uri: str) -> str:
 
 
 def look(uri: str, give_up_after_s: float) -> Linked:
-    """What lies at an absolute address; it may be nothing.
+    """The contents of an absolute address; there may be none.
 
     Raises: StorageNotWritableError: it is no address. StorageError: its storage does not answer.
     """
@@ -66,7 +66,7 @@ def look(uri: str, give_up_after_s: float) -> Linked:
 
 
 def look_from(store: Store, uri: str, give_up_after_s: float, *, follows: bool) -> Linked:
-    """What lies at an address that is stored at `store`; it may be nothing.
+    """The contents of an address that is stored at `store`; there may be none.
 
     Raises: OutsideStorageError: it lies elsewhere, and is not to be followed. StorageError.
     """

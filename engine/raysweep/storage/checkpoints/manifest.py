@@ -1,4 +1,4 @@
-"""What a checkpoint consists of: files, made of parts of stored objects; and how that is written down.
+"""The contents of a checkpoint: files, made of parts of stored objects; and their written form.
 
 Files are cut into chunks and small ones are packed. An object is named by the hash (blake3) of its content,
 in the folder of the checkpoint that stored it first; later ones of the trial refer to it there. A checkpoint
@@ -58,7 +58,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a checkpoint consists of."""
+    """The contents of a checkpoint."""
 
     trial_id: str
     number: int
@@ -69,9 +69,9 @@ class Manifest:
     empty_folders: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     link: str = ""
-    """Where it lies, if user code has stored it."""
+    """The address of its files, if user code has stored it."""
     link_bytes: int = 0
-    """What lay there when it was reported."""
+    """The bytes at that address when it was reported."""
 
     @property
     def size_bytes(self) -> int:
@@ -80,7 +80,7 @@ class Manifest:
 
     @property
     def new_bytes(self) -> int:
-        """What this checkpoint stored: the rest was there."""
+        """The bytes that this checkpoint stored: the rest was there."""
         return sum(each.size_bytes for each in self.objects if each.name.startswith(f"{self.folder}/"))
 
     def files_of(self, index: int) -> Iterator[FileEntry]:
@@ -88,7 +88,7 @@ class Manifest:
         return (entry for entry in self.files if any(part.object == index for part in entry.parts))
 
     def hasher(self) -> Hasher:
-        """What makes the hashes of this manifest's objects."""
+        """A hasher for this manifest's objects."""
         return _Blake3()
 
 

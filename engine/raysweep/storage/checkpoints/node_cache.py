@@ -1,4 +1,4 @@
-"""What this node has stored or fetched of checkpoints, on its own disk: a restore here need not fetch it.
+"""Objects of checkpoints that this node stored or fetched, on its own disk: restores here fetch less.
 
 Retries, clones, siblings and ranks share it. Only workers have one, and only before a store that is not a
 local folder. A part is named by its hash, and reads are checked as those of the store: no process
@@ -40,7 +40,7 @@ class NodeCache:
         self._added_bytes = self._added = 0
 
     def read(self, stored: StoredObject) -> Iterator[bytes] | None:
-        """What is here under an object's hash, unchecked; None where nothing is."""
+        """The file under an object's hash, unchecked; None where there is none."""
         path = self._folder / stored.hash
         try:
             file = open(path, "rb")  # noqa: SIM115  closed by the iterator

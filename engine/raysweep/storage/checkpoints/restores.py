@@ -152,7 +152,7 @@ class Restore:
 
 
 class _SpoiltError(StorageError):
-    """What a node kept is not what it should be."""
+    """An object that a node kept differs from the one that was stored."""
 
     retryable: ClassVar[bool] = True
 

@@ -47,7 +47,7 @@ from raysweep.storage.objects.sealed import decode_sealed, encode_sealed
 from raysweep.storage.objects.store import Store
 
 GIVE_UP_AFTER_S = 120.0
-"""How long one object's upload is tried again before the save fails."""
+"""The limit for the retries of one object's upload, before the save fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class CheckpointRef:
 
     @property
     def reference(self) -> str:
-        """How the sweep's own documents name it."""
+        """Its name in the sweep's own documents."""
         return reference_of(self.manifest.trial_id, self.number)
 
 
@@ -225,7 +225,7 @@ class CheckpointStore:
         return look_from(self.store, manifest.link, self._give_up_after_s, follows=self._follows)
 
     def exists(self, ref: CheckpointRef | str) -> bool:
-        """Whether the checkpoint is committed (and not deleted)."""
+        """True if the checkpoint is committed (and not deleted)."""
         return self.store.exists(self.addresses.manifest_key(*self._locate(ref)))
 
     def numbers(self, trial_id: str) -> tuple[int, ...]:
@@ -237,7 +237,7 @@ class CheckpointStore:
         )
 
     def read_manifest(self, ref: CheckpointRef | str) -> Manifest:
-        """What a checkpoint consists of, and its metadata.
+        """The contents of a checkpoint, and its metadata.
 
         Raises: CheckpointDamagedError if there is none, or it is damaged.
         """
@@ -355,7 +355,7 @@ class CheckpointStore:
         return self.addresses.locate(ref if isinstance(ref, str) else ref.uri)
 
     def reading(self, manifest: Manifest) -> Restore:
-        """What reads the objects of a checkpoint, each one checked."""
+        """A reader of a checkpoint's objects, which checks each one."""
         return Restore(
             store=self.store,
             prefix=self.addresses.prefix(manifest.trial_id),

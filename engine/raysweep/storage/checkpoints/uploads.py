@@ -49,7 +49,7 @@ _Cut = tuple[_Piece, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadLimits:
-    """How much of the network (or disk) uploads may use; those that share one share its `bandwidth`."""
+    """The part of the network (or disk) that uploads may use; those that share one share its `bandwidth`."""
 
     parallel_puts: int = PARALLEL_PUTS
     bandwidth: Bandwidth | None = None
@@ -202,7 +202,7 @@ def _by_hash(parent: Manifest) -> dict[tuple[str, int], StoredObject]:
 
 
 def _cut(sizes: Mapping[str, int]) -> Iterator[_Cut]:
-    """What becomes an object each. Small files are packed in the order of their paths."""
+    """The pieces of each object. Small files are packed in the order of their paths."""
     pack: list[_Piece] = []
     packed = 0
     for path, size_bytes in sizes.items():

@@ -70,12 +70,12 @@ class CommitPolicy:
 
     @property
     def is_committing(self) -> bool:
-        """Whether a segment is under way."""
+        """True if a segment is under way."""
         return self._taken_at is not None
 
     @property
     def is_durable(self) -> bool:
-        """Whether everything written is stored."""
+        """True if everything written is stored."""
         return self.durable == self.written
 
     def write(self, record: bytes, at: float) -> bool:
@@ -138,7 +138,7 @@ class CommitPolicy:
 
     @property
     def is_compaction_due(self) -> bool:
-        """Whether the segment that landed last makes another round of compaction worth it."""
+        """True if the segment that landed last makes another round of compaction worth it."""
         return self.segments > 0 and self.segments % self.limits.compact_every == 0
 
     def behind_s(self, at: float) -> float:
@@ -147,7 +147,7 @@ class CommitPolicy:
         return at - since if since is not None else 0.0
 
     def is_stalled(self, at: float) -> bool:
-        """Whether the storage lags so far behind that it is to be said."""
+        """True if the storage lags so far behind that the user is told."""
         return self.behind_s(at) > self.limits.stall_s
 
     @property

@@ -19,9 +19,9 @@ from raysweep.storage.journal.segment import Segment, decode_segment, encode_mer
 from raysweep.storage.objects.store import Store
 
 SINGLES = 64
-"""How many single segments make a merged object."""
+"""The number of single segments in a merged object."""
 FAN_IN = 8
-"""How many merged objects of one level make one of the next."""
+"""The number of merged objects of one level in one of the next."""
 MAX_OBJECT_BYTES = 32 * 1024 * 1024
 
 

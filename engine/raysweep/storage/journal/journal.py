@@ -34,7 +34,7 @@ from raysweep.storage.objects.store import Store
 
 
 class JournalBackend(Protocol):
-    """Where segments lie.
+    """The storage of segments.
 
     Two methods; `raysweep.testing.journal_contract` is the suite that each must pass.
     """
@@ -83,9 +83,9 @@ class Repair:
     source: str
     number: int
     kept: int
-    """How many records are read."""
+    """The number of records that are read."""
     lost: str
-    """What is gone: `2 of 5 records`."""
+    """The records that are gone: `2 of 5 records`."""
     generation: int | None = None
     """The generation that said so, and continued behind it; None: it is the last segment."""
 

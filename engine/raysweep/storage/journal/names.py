@@ -25,7 +25,7 @@ class SegmentObject:
 
     @property
     def is_merged(self) -> bool:
-        """Whether it came from compaction."""
+        """True if it came from compaction."""
         return self.last > self.first
 
 

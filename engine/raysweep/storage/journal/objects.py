@@ -24,7 +24,7 @@ from raysweep.storage.journal.segment import RESTORE_FIX, Segment, split_merged
 from raysweep.storage.objects.store import Store
 
 LAG_S: Final = 5.0
-"""How long a listing may lag behind what was written."""
+"""The longest that a listing may lag behind the writes."""
 _PAUSE_S: Final = 0.05
 
 
@@ -144,7 +144,7 @@ class ObjectJournal:
         return [Segment(number=item.first, data=data, source=self.source(item))]
 
     def _is_superseded(self, segment: Segment, damaged: Set[tuple[int, int]]) -> bool:
-        """Whether a claim was put at a number that had been written and merged before (see `journal`).
+        """True if a claim was put at a number that had been written and merged before (see `journal`).
 
         The merged object was there before such a claim, so listings made after reading the claim show it.
         """
@@ -155,7 +155,7 @@ class ObjectJournal:
     def _was_merged(
         self, number: int, damaged: Set[tuple[int, int]] = frozenset(), *, listings: int = 2
     ) -> bool:
-        """Whether there is a merged object that holds the number.
+        """True if there is a merged object that holds the number.
 
         One listing may miss it: it was merged into a wider one, whose name came too late to be seen, and was
         deleted too early. The next listing shows the wider one.

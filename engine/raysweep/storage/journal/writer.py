@@ -38,7 +38,7 @@ from raysweep.storage.journal.segment import SegmentHeader, encode_segment, read
 from raysweep.storage.objects.retries import retrying
 
 GIVE_UP_AFTER_S = 600.0
-"""How long one segment is tried again before the writing ends with StorageUnavailableError."""
+"""The limit for the retries of one segment, before the writing ends with StorageUnavailableError."""
 # An outage shorter than this is not worth a line.
 NOTE_AFTER_S = 2.0
 
@@ -113,17 +113,17 @@ class JournalWriter:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether half of the bound was used up, and a quarter or more still is: take no more work in."""
+        """True if half of the bound was used up, and a quarter or more still is: take no more work in."""
         return self._error is None and self._policy.is_crowded
 
     @property
     def written(self) -> int:
-        """How many records were handed over so far."""
+        """The number of records handed over so far."""
         return self._policy.written
 
     @property
     def durable(self) -> int:
-        """How many of these are durable."""
+        """The number of these that are durable."""
         return self._policy.durable
 
     @property
@@ -134,13 +134,13 @@ class JournalWriter:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the journal lags so far behind that it is to be said."""
+        """True if the journal lags so far behind that the user is told."""
         with self._lock:
             return self._policy.is_stalled(monotonic())
 
     @property
     def sealed(self) -> int:
-        """How many records lie in a segment behind which there is another: no torn end can take these."""
+        """The number of records in segments that have a later one behind them: no torn end can take these."""
         return self._policy.sealed
 
     @property
@@ -150,7 +150,7 @@ class JournalWriter:
 
     @property
     def error(self) -> RaysweepError | None:
-        """What ended the writing, if something did."""
+        """The error that ended the writing, if one did."""
         return self._error
 
     def write(self, record: bytes) -> None:

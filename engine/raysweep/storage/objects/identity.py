@@ -1,4 +1,4 @@
-"""Which store it is: by an id in it (`store.json`), whatever its path is called on this machine.
+"""The identity of a store: an id in it (`store.json`), whatever its path is called on this machine.
 
 A copy of a store has the id of the original.
 """
@@ -54,7 +54,7 @@ def store_id(store: Store) -> str:
 
 
 def is_same_store(one: str, other: str) -> bool:
-    """Whether two storage paths are names of one store; False where one cannot be read from here."""
+    """True if two storage paths are names of one store; False where one cannot be read from here."""
     if one == other:
         return True
     try:

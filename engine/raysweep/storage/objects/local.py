@@ -378,7 +378,7 @@ class LocalStore:
 
 
 def _real_path(descriptor: int, path: str | Path) -> str:
-    """Where an open file lies, without symbolic links; by its path where there is no /proc."""
+    """The path of an open file, without symbolic links; by its name where there is no /proc."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:

@@ -25,9 +25,9 @@ from typing import Final
 log = logging.getLogger("raysweep")
 NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 AWAY_S: Final = 30.0
-"""How long a lock daemon that does not answer is asked again."""
+"""The limit for asking a lock daemon that does not answer."""
 STALE_S: Final = 60.0
-"""How old the lock file of a killed process gets."""
+"""The age from which a lock file counts as that of a killed process."""
 _PAUSE_S: Final = 0.05
 _told: set[Path] = set()
 Identity = tuple[int, int]
@@ -62,7 +62,7 @@ def locked(descriptor: int, beside: Path) -> Iterator[Callable[[], None]]:
 
 
 def _flock(descriptor: int) -> OSError | None:
-    """Why the file system has no lock; None once it is held. Raises OSError."""
+    """The error of a file system that has no lock; None once it is held. Raises OSError."""
     until = time.monotonic() + AWAY_S
     while True:
         try:

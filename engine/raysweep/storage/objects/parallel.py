@@ -17,7 +17,7 @@ _THREADS: Final = 32
 
 
 def each_of(store: Store, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """What is read of each item, in their order. On a local disk it is read on this thread."""
+    """The results of reading each item, in their order. On a local disk it is read on this thread."""
     if len(items) <= 1 or store.local_path("sweep.json") is not None:
         return [read(item) for item in items]
     with ThreadPoolExecutor(min(_THREADS, len(items))) as pool:
@@ -37,7 +37,7 @@ def folders_with(store: Store, name: str) -> list[str]:
 
 
 def seems_there(store: Store, key: str) -> bool:
-    """Whether there is such an object, or a link out of the storage path: reading it tells that.
+    """True if there is such an object, or a link out of the storage path: reading it tells that.
 
     Raises: StorageError.
     """

@@ -24,7 +24,7 @@ _CAUSE: Final = re.compile(r'\b(?:message|error): "([^"]+)"')
 """The cause of a connection that failed, in obstore's debug text: its last one is the first one."""
 _MAX_CHARS: Final = 240
 _OWN_SERVICES: Final = ("http://169.254.169.254/", "http://169.254.170.2/", "http://metadata")
-"""Where credentials are looked for if none are given: on a machine of AWS, Azure or Google."""
+"""The services that are asked for credentials if none are given: on a machine of AWS, Azure or Google."""
 
 _CLOCK: Final = "set this machine's clock (NTP): it differs from the store's"
 _TOKEN: Final = "renew the credentials: the session token (AWS_SESSION_TOKEN) is not valid any more"
@@ -89,7 +89,7 @@ class Refusal:
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """What an error of obstore says."""
+    """The meaning of an error of obstore."""
     text, _, debug = str(error).strip().partition(_DEBUG)
     status = _STATUS.search(text)
     if status is None:

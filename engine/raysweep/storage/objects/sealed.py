@@ -38,7 +38,7 @@ def decode_sealed(data: bytes) -> dict[str, Any] | None:
 
 
 def sealed_start(data: bytes) -> int | None:
-    """Where the body that `decode_sealed` gives begins as JSON text; it ends before the last byte."""
+    """The start of the body that `decode_sealed` gives, as JSON text; it ends before the last byte."""
     begin = data.find(_BODY)
     if begin < 0 or not data.endswith(b"}"):
         return None
@@ -66,7 +66,7 @@ def seal_open(parts: Sequence[bytes | memoryview]) -> bytes:
 
 
 def sealed_end(data: bytes) -> int | None:
-    """Where the seal begins of an object that has a seal and is as it was written; else None.
+    """The start of the seal of an object that has a seal and is as it was written; else None.
 
     What is before it lacks the closing brace. Nothing is copied: for large objects.
     """
@@ -79,7 +79,7 @@ def sealed_end(data: bytes) -> int | None:
 
 
 def unseal(data: bytes) -> bytes | None:
-    """What was given to `seal`, or None if a byte of it changed. One without a seal passes unchecked."""
+    """The bytes given to `seal`, or None if one of them changed. Data without a seal pass unchecked."""
     head, _, rest = data.rpartition(_SEAL)
     whole = head + b"}"
     if head and rest == digest(whole).encode() + b'"}':
@@ -89,7 +89,7 @@ def unseal(data: bytes) -> bytes | None:
 
 
 def has_seal(data: bytes) -> bool:
-    """Whether `seal` made it, and no byte of it has changed since."""
+    """True if `seal` made it, and no byte of it has changed since."""
     return sealed_end(data) is not None
 
 

@@ -15,12 +15,12 @@ from typing import Protocol
 from raysweep.errors import StorageError
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""How much of a large object is held in memory at a time."""
+"""The part of a large object that is held in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """What a listing says about one object."""
+    """One object in a listing."""
 
     key: str
     size_bytes: int
@@ -29,15 +29,15 @@ class ObjectInfo:
 
 
 class Store(Protocol):
-    """What raysweep needs of an object store.
+    """The calls that raysweep needs of an object store.
 
     Every call raises `StorageError` (or a subclass) when it fails.
     """
 
     @property
     def url(self) -> str:
-        """Where the store is:
-
+        """The address of the store:
+        an absolute local path, or `s3://bucket/prefix`. `open_store(url)` opens it again.
         an absolute local path, or `s3://bucket/prefix`. `open_store(url)` opens it again.
         """
         ...
@@ -97,7 +97,7 @@ class Store(Protocol):
         ...
 
     def exists(self, key: str) -> bool:
-        """Whether there is such an object."""
+        """True if there is such an object."""
         ...
 
     def check_writable(self) -> None:
@@ -108,7 +108,7 @@ class Store(Protocol):
         ...
 
     def local_path(self, key: str) -> Path | None:
-        """Where the object lies on this machine's file system; None for remote stores."""
+        """The path of the object on this machine's file system; None for remote stores."""
         ...
 
 
