@@ -36,7 +36,7 @@ class Loop:
 
     @property
     def is_draining(self) -> bool:
-        """Whether an event that is emitted now waits for others."""
+        """True if an event that is emitted now waits for others."""
         return self._is_draining
 
     def begin(self, claimed: ev.Event) -> None:

@@ -1,4 +1,4 @@
-"""How attempts begin and end, and what an end means for trial, slot, scheduler, searcher and sweep."""
+"""Beginnings and ends of attempts, and effects of an end on trial, slot, scheduler, searcher and sweep."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def lose_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
 
 
 def _may_be_donor(state: SweepState, trial: Trial) -> bool:
-    """Whether others may continue from what a trial was about to store as it paused, and that is lost now.
+    """True if others may continue from what a trial was about to store as it paused, and that is lost now.
 
     It makes that step again, and pauses again. Under a scheduler without donors it may have been the trial's
     last step.
@@ -195,7 +195,7 @@ def blame_node(state: SweepState, trial: int, node: str, out: Out) -> None:
 
 
 def _may_be_the_node(state: SweepState) -> bool:
-    """Whether all failures were on one node, and other nodes are there to show that it is not the code."""
+    """True if all failures were on one node, and other nodes are there to show that it is not the code."""
     room = state.room
     if len(room.node_failures) != 1:
         return False
@@ -451,7 +451,7 @@ def _tell_end(state: SweepState, trial: Trial) -> Decisions:
 
 
 def _are_too_many(state: SweepState, fraction: float, failed: int, ended: int) -> bool:
-    """Whether more than this part has failed: of enough trials, or whatever the others come to."""
+    """True if more than this part has failed: of enough trials, or whatever the others come to."""
     if failed <= fraction * ended:
         return False
     if ended >= _MIN_ENDED or not fraction:
@@ -461,7 +461,7 @@ def _are_too_many(state: SweepState, fraction: float, failed: int, ended: int) -
 
 
 def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
-    """Why the sweep is failing as a whole; empty if it is not."""
+    """The reason why the sweep is failing as a whole; empty if it is not."""
     last = f"trial {trial.number}: {failure}"
     policy, counts = state.spec.failure, state.line.counts
     if classify(failure) == "infeasible":

@@ -1,4 +1,4 @@
-"""What a trial continues with after a verdict, and which checkpoints are kept for it.
+"""The continuation of a trial after a verdict, and the checkpoints that are kept for it.
 
 A trial that exploits another continues from that one's newest checkpoint as of the verdict. From then on the
 checkpoint is pinned: until the trial has one of its own, nothing deletes it, whatever becomes of its owner.
@@ -21,7 +21,7 @@ Out = list[Command]
 
 
 def turn_of(state: SweepState, trial: Trial, verdict: Verdict) -> Turn:
-    """What a verdict means for a trial now."""
+    """The meaning of a verdict for a trial now."""
     match verdict:
         case Stop():
             return Turn(reason="scheduler")
@@ -57,7 +57,7 @@ def _exploit(state: SweepState, trial: Trial, verdict: Exploit) -> Turn:
 
 
 def _result_at(state: SweepState, trial: Trial, checkpoint: Checkpoint | None) -> Metrics:
-    """What was reported with the newest checkpoint of a trial; nothing, where that is not known."""
+    """The report of a trial's newest checkpoint; nothing where that is not known."""
     results = trial.results
     if not results.last:
         return trial.ancestry.inherited

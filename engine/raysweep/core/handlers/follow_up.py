@@ -1,4 +1,4 @@
-"""What follows from the state: hand trials out, ask for more, open and close slots, keep time, end."""
+"""The next steps from a state: hand trials out, ask for more, open and close slots, keep time, end."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def advance(state: SweepState, at: float, out: Out) -> None:
 
 
 def _has_only_paused(state: SweepState) -> bool:
-    """Whether nothing can run but what is paused."""
+    """True if nothing but paused trials can run."""
     search = state.search
     is_asking = search.asked > search.suggested
     is_busy = state.tally.busy_slots or state.line.waiting or large_trials.count_in_reach(state)
@@ -148,7 +148,7 @@ def _count_moving(state: SweepState) -> int:
 
 
 def _needed_slots(state: SweepState) -> int:
-    """How many slots there is work for: none is opened that would only be closed again."""
+    """The number of slots that there is work for: none is opened that would only be closed again."""
     line, rules = state.line, state.rules
     if state.search.is_exhausted:
         return state.tally.busy_slots + large_trials.count_in_reach(state) + len(line.waiting)
@@ -185,7 +185,7 @@ def _complete(state: SweepState) -> bool:
 
 
 def _go_further(state: SweepState) -> bool:
-    """Whether the search has ended by itself, by a plateau or a target, and trials are to go further now."""
+    """True, and the sweep runs again, if its search has ended for good and trials are to go further now."""
     end = state.end
     if end.extend_to is None or end.status not in (*sweep_end.ENDS_THAT_STAY, "completed"):
         return False
@@ -218,7 +218,7 @@ def _settle(state: SweepState) -> None:
 
 
 def _has_run_all(state: SweepState) -> bool:
-    """Whether every trial that the spec asks for has run to its own end: none was cut, none is missing."""
+    """True if every trial that the spec asks for has run to its own end: none was cut, none is missing."""
     if state.line.counts.get("cancelled") or state.line.active:
         return False
     wanted = sweep_end.wanted_trials(state)
@@ -275,7 +275,7 @@ def take_due(state: SweepState, at: float, out: Out) -> None:
 
 
 def _is_over(since: float, limit_s: float, at: float) -> bool:
-    """Whether so much time has passed: told by the moment that the timer was set to, to the last bit.
+    """True if so much time has passed: told by the moment that the timer was set to, to the last bit.
 
     A timer that fires at its time, and is told that it is not yet time, would be set to the same time again.
     """

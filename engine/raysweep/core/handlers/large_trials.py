@@ -32,7 +32,7 @@ Out = list[Command]
 
 
 def fits(trial: Trial, slot: Slot) -> bool:
-    """Whether the slot is of the trial's size, and has the memory that it needs."""
+    """True if the slot is of the trial's size, and has the memory that it needs."""
     needs, has = trial.needs, slot.needs
     if needs.size != has.size:
         return False
@@ -40,7 +40,7 @@ def fits(trial: Trial, slot: Slot) -> bool:
 
 
 def is_out_of_reach(state: SweepState, trial: Trial) -> bool:
-    """Whether the trial needs more than can be had at present."""
+    """True if the trial needs more than can be had at present."""
     if not trial.is_large:
         return False
     if 0 < state.room.largest_memory < (trial.needs.memory_bytes or 0) or sizes.is_beyond(state, trial):
@@ -116,7 +116,7 @@ def _make_way(state: SweepState, wanted: list[Trial], out: Out) -> None:
 
 
 def _is_last_event(state: SweepState, wanted: list[Trial]) -> bool:
-    """Whether nothing but the place of the slot that opens is waited for: no later event is to act on."""
+    """True if nothing but the place of the slot that opens is waited for: no later event is to act on."""
     is_quiet = not (state.tally.busy_slots or state.line.waiting or _waits_usual(state))
     return is_quiet and state.search.is_exhausted and not _matched(state, wanted)
 
@@ -152,12 +152,12 @@ def _next(state: SweepState, wanted: list[Trial]) -> Trial | None:
 
 
 def _waits_usual(state: SweepState) -> bool:
-    """Whether a trial waits that a usual slot does for."""
+    """True if a trial waits for which a usual slot is enough."""
     return any(not state.trials[number].is_large for number in state.line.pending)
 
 
 def _matched(state: SweepState, wanted: list[Trial]) -> list[tuple[Trial, Slot]]:
-    """Which trial can have which idle large slot, in the line's order."""
+    """The pairs of a trial and an idle large slot that fits it, in the line's order."""
     idle = [slot for slot in state.tally.large_slots if slot.number in state.tally.idle]
     matched: list[tuple[Trial, Slot]] = []
     for trial in wanted if idle else ():
@@ -187,7 +187,7 @@ def _serving(state: SweepState, wanted: list[Trial]) -> set[int]:
 
 
 def is_opening(state: SweepState) -> bool:
-    """Whether a large slot is waiting for its place."""
+    """True if a large slot is waiting for its place."""
     return state.tally.has_large and any(not slot.is_open for slot in state.tally.large_slots)
 
 
@@ -228,7 +228,7 @@ def give_up(state: SweepState, at: float, out: Out) -> None:
 
 
 def _failure(state: SweepState, trial: Trial, problem: str) -> Failure:
-    """What kept a trial from being placed: its size, or else its memory."""
+    """The failure of a trial that could not be placed: by its size, or else its memory."""
     is_size = trial.needs.size and (trial.needs.memory_bytes is None or trial.needs.size in state.room.beyond)
     if is_size:
         return Failure(origin="placement", type="NoRoomError", message=problem)
@@ -263,7 +263,7 @@ def _missing(state: SweepState, beyond: list[Trial]) -> str:
 
 
 def _needed(state: SweepState, trial: Trial) -> str:
-    """What a trial needs that is out of reach, and what there is."""
+    """The need of a trial that is out of reach, and what the cluster offers."""
     if sizes.is_beyond(state, trial):
         return f"{_shape(state, trial)}, for which no node has room"
     need, most = (trial.needs.memory_bytes or 0) / 2**30, state.room.largest_memory / 2**30
@@ -276,7 +276,7 @@ def _needed(state: SweepState, trial: Trial) -> str:
 
 
 def _shape(state: SweepState, trial: Trial) -> str:
-    """What a trial takes that is large by its size; of a gang all its workers."""
+    """The resources of a trial that is large by its size; of a gang all its workers."""
     if state.spec.gang is None:
         return trial.needs.size
     bundles = state.spec.shape_for(trial.needs).bundles

@@ -162,7 +162,7 @@ def _verdict(
 
 
 def _compare(state: SweepState, trial: Trial, time: float, metrics: Metrics) -> Decisions:
-    """What a scheduler decides that compares trials by a metric of its own."""
+    """The decisions of a scheduler that compares trials by a metric of its own."""
     value = as_number(metrics.get(state.rules.objective.compared))
     if value is None or trial.continued.max_t is not None:
         return NOTHING
@@ -172,7 +172,7 @@ def _compare(state: SweepState, trial: Trial, time: float, metrics: Metrics) -> 
 def _tell_rung(
     state: SweepState, trial: Trial, decisions: Decisions, time: float, value: float, out: Out
 ) -> None:
-    """Where the scheduler has compared the trial by this report, or it has done all its work."""
+    """Tell the search if the scheduler has compared the trial by this report, or it has done all its work."""
     is_done = state.rules.limits.max_t is not None and time >= state.rules.limits.max_t
     if is_done or any(number == trial.number for number, _ in decisions):
         state.search.rungs.append((trial.number, time, value))
@@ -180,7 +180,7 @@ def _tell_rung(
 
 
 def _own_verdict(state: SweepState, trial: Trial, decisions: Decisions, out: Out) -> StopReason | None:
-    """What the scheduler decided about the trial that reported: the last word counts."""
+    """The decision of the scheduler about the trial that reported: the last word counts."""
     own = [verdict for number, verdict in decisions if number == trial.number]
     if not own or isinstance(own[-1], Resume):
         return None
@@ -221,7 +221,7 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
 
 
 def _is_past_verdict(trial: Trial, iteration: int) -> bool:
-    """Whether the trial continues from before a checkpoint, or from elsewhere: it does not count then."""
+    """True if the trial continues from before a checkpoint, or from elsewhere: it does not count then."""
     last = trial.attempts[-1] if trial.attempts and trial.attempts[-1].attempt == trial.attempt else None
     if last is not None and last.donor is not None:
         return True
@@ -230,7 +230,7 @@ def _is_past_verdict(trial: Trial, iteration: int) -> bool:
 
 
 def _is_past_end(state: SweepState, trial: Trial, iteration: int) -> bool:
-    """Whether a trial that ends for good was to end before a checkpoint, as an older one of it shows.
+    """True if a trial that ends for good was to end before a checkpoint, as an older one of it shows.
 
     Its metrics are those of its end: from past them it would begin where it is not known
     what it had reached. Where it has no other, that is still better than none.

@@ -1,4 +1,4 @@
-"""Which checkpoints a trial keeps, and which trials keep any.
+"""The checkpoints that a trial keeps, and the trials that keep any.
 
 | kept | of a trial |
 |---|---|

@@ -27,7 +27,7 @@ _UNDER_WAY: Final[frozenset[Cause]] = frozenset({"lost", "kept", "moved", "retri
 
 
 def is_kept(state: SweepState) -> bool:
-    """Whether trials are decided one after the other."""
+    """True if trials are decided one after the other."""
     if state.rules.slots.max_concurrent != 1:
         return False
     counts = state.line.counts
@@ -35,12 +35,12 @@ def is_kept(state: SweepState) -> bool:
 
 
 def holds(state: SweepState) -> bool:
-    """Whether no trial may begin now, as an earlier one backs off and keeps its place."""
+    """True if no trial may begin now, as an earlier one backs off and keeps its place."""
     return bool(state.line.waiting) and is_kept(state)
 
 
 def is_of_line(state: SweepState) -> bool:
-    """Whether the first in the line is always the trial that begins next."""
+    """True if the first in the line is always the trial that begins next."""
     return _BRINGS_BACK.isdisjoint(state.scheduler.moves)
 
 
@@ -57,7 +57,7 @@ def take_next(state: SweepState) -> int:
 
 
 def next_of(state: SweepState, pending: Sequence[int]) -> int:
-    """Which of these pending trials, in the line's order, begins next: the first, or the one under way."""
+    """The next of these pending trials, in the line's order: the first, or the one under way."""
     if not is_of_line(state) and is_kept(state):
         for number in pending:
             attempts = state.trials[number].attempts

@@ -85,7 +85,7 @@ def _pause(state: SweepState, at: float, surplus: Container[str], out: Out) -> N
 
 
 def wanted_slots(state: SweepState, capacity: int) -> int:
-    """How many slots the sweep could use now, if it had the cluster, which holds `capacity`, for itself."""
+    """The slots that the sweep could use now, if it had the cluster, which holds `capacity`, for itself."""
     if state.phase != "running" or state.end.is_interrupted:
         return 0
     most, wanted = state.rules.slots.max_concurrent, sweep_end.wanted_trials(state)
@@ -100,7 +100,7 @@ def wanted_slots(state: SweepState, capacity: int) -> int:
 
 
 def needed_slots(state: SweepState, at: float) -> int:
-    """How many slots it takes from now on to run every trial by the deadline.
+    """The slots that are needed from now on to run every trial by the deadline.
 
     0: there is no deadline, or the number of trials is not known. While it is not known how long a trial
     takes, it is one at least: the first trial shows it.

@@ -1,4 +1,4 @@
-"""What a trial needs by its config (`by_config`), and after it ran out of the memory of a shared GPU."""
+"""The needs of a trial by its config (`by_config`), and after it ran out of a shared GPU's memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def take_whole_gpu(state: SweepState, trial: Trial) -> bool:
 
 
 def _shares_gpu(state: SweepState, amounts: Mapping[str, float]) -> bool:
-    """Whether a trial of these amounts has a part of a GPU, and can have a whole one."""
+    """True if a trial of these amounts has a part of a GPU, and can have a whole one."""
     resources = state.spec.resources
     if state.spec.scaling is not None or state.spec.is_inline or resources.bundles:
         return False
@@ -73,7 +73,7 @@ def _resize(state: SweepState, trial: Trial, needs: Needs, *, was_large: bool) -
 
 
 def is_more(state: SweepState, config: Mapping[str, JsonValue], *, than: Mapping[str, JsonValue]) -> bool:
-    """Whether a trial with this config needs more of anything than with the other, as far as can be told."""
+    """True if a trial with this config needs more of anything than with the other, as far as can be told."""
     try:
         pairs = [(need.of(config), need.of(than)) for need in state.rules.slots.needs]
     except SpecError:
@@ -90,7 +90,7 @@ def needed_sizes(state: SweepState) -> list[Size]:
 
 
 def is_beyond(state: SweepState, asking: Trial | Slot) -> bool:
-    """Whether no node has room for the size of a trial or a slot, or of a gang for that with its memory."""
+    """True if no node has room for the size of a trial or a slot, or of a gang for that with its memory."""
     beyond = state.room.beyond
     return bool(beyond) and (asking.needs.size in beyond or _with_memory(state, asking) in beyond)
 

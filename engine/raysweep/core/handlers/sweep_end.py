@@ -36,7 +36,7 @@ from raysweep.space.grid_points import grid_points
 Out = list[Command]
 
 ENDS_THAT_STAY: Final = frozenset({"plateau", "target"})
-"""How a search ends for good: trials of it can go further, and it stays ended so."""
+"""The ends of a search that are for good: trials of it can go further, and it stays ended so."""
 _WINDOW: Final = 20
 _CAUTIOUS: Final = 0.9
 # What a report needs to get here, and what steps vary by.
@@ -93,7 +93,7 @@ def count_until(state: SweepState, at: float) -> None:
 
 
 def usage(state: SweepState, at: float) -> dict[str, float]:
-    """What the sweep has used up to `at`: CPU-hours, GPU-hours, cost, and the seconds it was at work."""
+    """The use of the sweep up to `at`: CPU-hours, GPU-hours, cost, and the seconds it was at work."""
     seconds = state.meter.slot_s + state.meter.open_slots * max(0.0, at - state.meter.slot_s_at)
     used = {name: amount * seconds / 3600.0 for name, amount in state.rules.ends.use_per_slot_hour}
     return used | {"active_s": state.controller.active_s(at)}
@@ -133,7 +133,7 @@ def note_checkpoint(state: SweepState, trial: Trial, at: float) -> None:
 
 
 def _cautious(seconds: tuple[float, ...]) -> float | None:
-    """What nine in ten stayed within."""
+    """The time within which nine in ten stayed."""
     return sorted(seconds)[ceil(_CAUTIOUS * len(seconds)) - 1] if seconds else None
 
 
@@ -145,7 +145,7 @@ def _margin(seconds: float) -> float:
 
 
 def admits(state: SweepState, at: float) -> bool:
-    """Whether a trial that begins now can still report in time."""
+    """True if a trial that begins now can still report in time."""
     end = end_in_sight(state)
     if end is None:
         return True
@@ -187,7 +187,7 @@ def take_end(state: SweepState, at: float, out: Out) -> None:
 
 
 def _comes_soon(state: SweepState, end: End, at: float) -> bool:
-    """Whether the end may be so near that some trial's next report or checkpoint is its last.
+    """True if the end may be so near that some trial's next report or checkpoint is its last.
 
     False for certain: no trial plans further ahead than twice the longest time between two of these.
     """
@@ -351,7 +351,7 @@ def reopen(state: SweepState) -> None:
 
 
 def bring_back(state: SweepState) -> None:
-    """What an end in sight had cut is to run after all."""
+    """Take back the trials that an end in sight had cut: they run after all."""
     state.end.has_cut = False
     for number, trial in sorted(state.trials.items()):
         if trial.state != "cancelled" or (state.end.of_search is not None and trial.continued.max_t is None):

@@ -90,7 +90,7 @@ def hear(state: SweepState, trial: Trial, at: float) -> None:
 
 
 def may_be_silent(state: SweepState, slot: Slot) -> bool:
-    """Whether nothing is to be heard of the slot's trial at present, however well it is."""
+    """True if nothing is to be heard of the slot's trial at present, however well it is."""
     return state.controller.is_stalled or slot.is_busy
 
 
@@ -164,13 +164,13 @@ def cut_unbegun(state: SweepState, at: float) -> None:
 
 
 def excess(state: SweepState) -> int:
-    """How many slots the sweep has beyond its share of the cluster."""
+    """The number of slots that the sweep has beyond its share of the cluster."""
     share = state.room.share
     return 0 if share is None else max(0, len(state.slots) - share)
 
 
 def depth(state: SweepState) -> int:
-    """How many trials a slot may hold, the running one included."""
+    """The number of trials that a slot may hold, the running one included."""
     if excess(state) or state.room.kept:
         return 1  # the first that is done gives its slot back
     mean = state.meter.mean_duration_s
@@ -197,7 +197,7 @@ def mark_hungry(state: SweepState, slot: Slot) -> None:
 
 
 def slot_limit(state: SweepState) -> int:
-    """How many slots there may be now."""
+    """The number of slots that there may be now."""
     limit, share = limit_alone(state), state.room.share
     if state.room.kept:
         limit = min(limit, len(state.slots))  # a new one could come to lie on a node that is cleared
@@ -205,7 +205,7 @@ def slot_limit(state: SweepState) -> int:
 
 
 def limit_alone(state: SweepState) -> int:
-    """How many slots there may be if no other sweep shares the cluster."""
+    """The number of slots that there may be if no other sweep shares the cluster."""
     limit = state.rules.slots.max_concurrent
     return state.room.capacity if limit is None else min(limit, state.room.capacity)
 

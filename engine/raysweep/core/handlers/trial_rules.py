@@ -1,4 +1,4 @@
-"""Whether a trial has done enough: by its own plateau or patience, a function of the user's, the best trial.
+"""Ends of trials that have done enough: by their plateau or patience, a user's function, the best trial.
 
 All look at reports by their place on the way to the present result, not by their order: a trial that
 continues from a checkpoint makes some of them again, which must not count twice.
@@ -56,7 +56,7 @@ def judge(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason | Non
 
 
 def _is_worse(wilcoxon: TrialWilcoxon, state: SweepState, trial: Trial) -> bool:
-    """Whether a trial's reports are worse than those of the best one, and its mean is.
+    """True if a trial's reports are worse than those of the best one, and its mean is.
 
     Decided as Optuna's WilcoxonPruner does. A report without a number is left out.
     """

@@ -1,4 +1,4 @@
-"""What schedulers decide, carried out: a verdict may concern any trial, in whatever state that one is.
+"""Carries out the decisions of schedulers: a verdict may concern any trial, in whatever state that is.
 
 | the trial is | stop, pause, exploit | resume |
 |---|---|---|

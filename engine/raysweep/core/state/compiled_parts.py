@@ -31,13 +31,13 @@ class Objective:
     metric: str
     """The metric that ranks trials; the first one where there are several."""
     is_max: bool
-    """Whether more of the metric is better."""
+    """True if more of the metric is better."""
     others: tuple[tuple[str, float], ...]
     """The metrics after the first: name, and -1 where more is better, else 1."""
     constraints: tuple[Constraint, ...]
     """Bounds that the best trial must satisfy."""
     ranks_by_best: bool
-    """Whether a trial's best report ranks it; else its last one does."""
+    """True if a trial's best report ranks it; else its last one does."""
     time_attr: str
     """The reported value that is the scheduler's unit of time."""
     compared: str
@@ -73,7 +73,7 @@ class TrialLimits:
     report_timeout_s: float | None
     """Seconds that a running trial may be silent."""
     fails_on_non_finite: bool
-    """Whether NaN or infinity as the metric fails the trial."""
+    """True if NaN or infinity as the metric fails the trial."""
     grace_s: float
     """Seconds that a trial may take to end once it is asked to."""
 
@@ -103,9 +103,9 @@ class TrialStoppers:
     judge: Judge | None
     """The function of `stop.trial_if`."""
     are_any: bool
-    """Whether there is any of these."""
+    """True if there is any of these."""
     remember_reports: bool
-    """Whether the reports of running trials are kept."""
+    """True if the reports of running trials are kept."""
 
     @classmethod
     def of(cls, spec: SweepSpec) -> TrialStoppers:
@@ -131,7 +131,7 @@ class SweepLimits:
     """Limits that end the whole sweep."""
 
     has_end: bool
-    """Whether a deadline or a budget ends the sweep, so that it can plan towards its end."""
+    """True if a deadline or a budget ends the sweep, so that it can plan towards its end."""
     deadline: float | None
     """UTC seconds. A time of day becomes a moment when the sweep starts: the state holds it."""
     time_budget_s: float | None
@@ -139,7 +139,7 @@ class SweepLimits:
     budgets: tuple[tuple[str, float, float], ...]
     """Field of the spec, its limit, and how many seconds of one slot use it up."""
     use_per_slot_hour: tuple[tuple[str, float], ...]
-    """What one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`)."""
+    """The use of one slot per hour, of what is counted (`cpu_hours`, `gpu_hours`, `cost`)."""
     target: float | None
     """The value of the metric that ends the sweep."""
     plateau: Plateau | None
@@ -163,22 +163,22 @@ class SweepLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRules:
-    """Which checkpoints stay."""
+    """The checkpoints that stay."""
 
     keep_last: int
-    """How many of a trial's newest checkpoints are kept."""
+    """The number of a trial's newest checkpoints that are kept."""
     keep_best: int
-    """How many of a trial's best checkpoints are kept."""
+    """The number of a trial's best checkpoints that are kept."""
     best_by: str
     """The value that ranks a trial's checkpoints, where that is not the metric; else empty."""
     best_is_max: bool
-    """Whether a checkpoint with more of that value is better."""
+    """True if a checkpoint with more of that value is better."""
     keep_every: int | None
     """Each checkpoint whose count is a multiple of this is kept."""
     keep_top: int | None
-    """How many of the trials that are done keep checkpoints; None: all do."""
+    """The number of done trials that keep checkpoints; None: all do."""
     falls_back: bool
-    """Whether a trial whose newest checkpoint is damaged resumes from the one before."""
+    """True if a trial whose newest checkpoint is damaged resumes from the one before."""
 
     @classmethod
     def of(cls, spec: SweepSpec) -> CheckpointRules:
@@ -197,24 +197,24 @@ class CheckpointRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRules:
-    """What the search is asked for, and what it receives."""
+    """The asks to the search, and the results that it receives."""
 
     is_blind: bool
-    """Whether configs do not depend on results, so that they can be asked for ahead of need."""
+    """True if configs do not depend on results, so that they can be asked for ahead of need."""
     max_trials: int | None
     """There will be no more trials than these; None where that cannot be told from the spec."""
     repeats: int
-    """How many trials in a row have the same config, each with another seed."""
+    """The number of trials in a row that have the same config, each with another seed."""
     configs_a_seed: int
-    """How many trials in a row share a seed, so that configs can be compared in pairs."""
+    """The number of trials in a row that share a seed, so that configs can be compared in pairs."""
     is_logged: bool
-    """Whether the order of asks and results is noted, as it may matter to this search."""
+    """True if the order of asks and results is noted, as it may matter to this search."""
     tells_rungs: bool
-    """Whether the search receives what trials had reached when they were compared."""
+    """True if the search receives the values of trials when they were compared."""
     tells_pauses: bool
-    """Whether the search receives what trials had reached when they paused."""
+    """True if the search receives the values of trials when they paused."""
     cost: CostRule | None
-    """What the search takes for the cost of a trial; None: it does not ask."""
+    """The cost of a trial for the search; None: it does not ask."""
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> SearchRules:
@@ -233,20 +233,20 @@ class SearchRules:
         )
 
     def seed_number(self, trial: int) -> int:
-        """Which of the sweep's seeds a trial gets."""
+        """The number of the sweep's seed that a trial gets."""
         return trial % self.repeats if self.repeats > 1 else trial // self.configs_a_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRules:
-    """How many slots there may be, and what they hold."""
+    """The number of slots that there may be, and the needs of trials."""
 
     max_concurrent: int | None
-    """How many slots there may be; None: as many as the cluster has room for."""
+    """The number of slots that there may be; None: as many as the cluster has room for."""
     placement_timeout_s: float
     """Seconds that a sweep waits for room for a trial."""
     needs: tuple[Need, ...]
-    """What a trial needs by its config; empty: all need the same."""
+    """The needs of a trial by its config; empty: all need the same."""
 
     @classmethod
     def of(cls, spec: SweepSpec) -> SlotRules:
@@ -267,14 +267,14 @@ def cost_rule(spec: SweepSpec, scheduler: Scheduler) -> CostRule | None:
 
 
 def checkpoint_metric(spec: SweepSpec) -> str:
-    """What ranks a trial's checkpoints, where that is not the sweep's own metric; else empty."""
+    """The value that ranks a trial's checkpoints, where that is not the sweep's own metric; else empty."""
     best = _best(spec)
     metric = best.metric if best is not None else None
     return "" if metric is None or metric == spec.metric else metric
 
 
 def _tells_pauses(spec: SweepSpec, scheduler: Scheduler) -> bool:
-    """Whether the search receives trials that pause; a user's search receives their ends."""
+    """True if the search receives trials that pause; a user's search receives their ends."""
     search = spec.search
     learns_of_ends = search.options.is_adaptive and not search.options.wants_rungs
     return learns_of_ends and "pause" in scheduler.moves and not search.is_plugin

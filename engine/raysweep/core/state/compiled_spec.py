@@ -32,17 +32,17 @@ class Rules:
     ends: SweepLimits
     """Limits that end the whole sweep."""
     checkpoints: CheckpointRules
-    """Which checkpoints stay."""
+    """The checkpoints that stay."""
     search: SearchRules
-    """What the search is asked for, and what it receives."""
+    """The asks to the search, and the results that it receives."""
     slots: SlotRules
-    """How many slots there may be, and what they hold."""
+    """The number of slots that there may be, and the needs of trials."""
     looks_at_order: bool
-    """Whether the order in which trials end decides what is asked, stopped, or ended."""
+    """True if the order in which trials end decides what is asked, stopped, or ended."""
     is_plain: bool
-    """Whether no report can end a trial, and the metric alone ranks reports: the last and the best matter."""
+    """True if no report can end a trial, and the metric alone ranks reports: the last and the best matter."""
     is_timed: bool
-    """Whether the clock can end the sweep or a trial."""
+    """True if the clock can end the sweep or a trial."""
     named: dict[str, str]
     """Further values that the spec names and trials should report, each with its field."""
 

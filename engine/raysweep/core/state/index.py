@@ -1,4 +1,4 @@
-"""What no event may search for: how many slots are what, and what falls due next.
+"""Indexes over slots and trials, so that no event searches: counts of slots, and the next due times.
 
 All of it follows from slots and trials, is never stored, and is made anew where a state is restored
 (`invariants.check` compares it with a search). Who changes a slot, its queue or its place in the line says
@@ -199,13 +199,13 @@ class Tally:
 
     @property
     def open_slots(self) -> int:
-        """How many slots are open."""
+        """The number of open slots."""
         self._look()
         return self._open
 
     @property
     def busy_slots(self) -> int:
-        """How many slots have a trial."""
+        """The number of slots that have a trial."""
         self._look()
         return self._busy
 
@@ -223,7 +223,7 @@ class Tally:
 
     @property
     def has_large(self) -> bool:
-        """Whether there are such slots as `large_slots`."""
+        """True if there are such slots as `large_slots`."""
         if self.may_have_large:
             self._look()
             self.may_have_large = bool(self._large_slots)
@@ -237,7 +237,7 @@ class Tally:
 
     @property
     def nodes(self) -> Counter[str]:
-        """How many slots are open on each node."""
+        """The number of open slots on each node."""
         self._look()
         return self._nodes
 

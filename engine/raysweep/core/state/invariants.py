@@ -1,4 +1,4 @@
-"""What must be true of every state, after every event. Checked by the tests and by the simulator."""
+"""Invariants of every state, after every event. Checked by the tests and by the simulator."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _check_ends(state: SweepState) -> None:
 
 
 def _check_tally(state: SweepState) -> None:
-    """What is kept up to date is what a search finds."""
+    """Check that the indexes equal what a search finds."""
     tally, slots = state.tally, state.slots.values()
     assert tally.open_slots == sum(slot.is_open for slot in slots), f"{tally.open_slots} slots are open"
     assert tally.busy_slots == sum(bool(slot.queue) for slot in slots), f"{tally.busy_slots} slots are busy"

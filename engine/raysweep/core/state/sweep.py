@@ -47,7 +47,7 @@ class SweepState:
     rules: Rules
     """The spec, compiled; not stored."""
     phase: Phase = "running"
-    """How far the sweep is on the way to its end."""
+    """The phase of the sweep on the way to its end."""
     trials: dict[int, Trial] = field(default_factory=dict)
     """Every trial by its number, in the order of suggestion."""
     slots: dict[int, Slot] = field(default_factory=dict)
@@ -55,25 +55,25 @@ class SweepState:
     noted: tuple[Note, ...] = ()
     """Lines for the user, each once."""
     line: TrialLine = field(default_factory=TrialLine)
-    """Where trials stand."""
+    """The places of trials: in the line, waiting, or on slots."""
     end: SweepEnd = field(default_factory=SweepEnd)
-    """How the sweep ends or is left."""
+    """The end of the sweep, or its leaving."""
     clock: Clock = field(default_factory=Clock)
     """The moments of the sweep."""
     controller: ControllerRun = field(default_factory=ControllerRun)
     """The present controller."""
     room: Room = field(default_factory=Room)
-    """What the cluster has room for."""
+    """The room of the cluster."""
     search: Search = field(default_factory=Search)
-    """What the search has suggested and received."""
+    """The configs that the search has suggested, and the results that it received."""
     meter: Meter = field(default_factory=Meter)
-    """What the slots have used."""
+    """The use of the slots."""
     ranking: Ranking = field(default_factory=Ranking)
     """The best trials that have ended."""
     reports: Reports = field(default_factory=Reports)
-    """What trials have reported."""
+    """The reports of trials."""
     work: Work = field(default_factory=Work, repr=False)
-    """What the present event has left to do; not stored."""
+    """The work that is left of the present event; not stored."""
     tally: Tally = field(init=False, repr=False)
     """Indexes that follow from slots and trials; not stored."""
 

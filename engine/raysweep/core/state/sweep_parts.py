@@ -28,7 +28,7 @@ class Note:
     trial: int | None = None
     """The trial that it is about, unless the text names it."""
     count: int = 0
-    """How often that was so; 0: that is not counted."""
+    """The number of times that it was so; 0: that is not counted."""
 
     def __str__(self) -> str:
         head = "" if self.trial is None else f"trial {self.trial}: "
@@ -38,7 +38,7 @@ class Note:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TrialLine:
-    """Where trials stand: which wait for a slot, which slots wait for a trial, how many are in each state."""
+    """Trials that wait for a slot, slots that wait for a trial, and the number of trials in each state."""
 
     pending: deque[int] = field(default_factory=deque)
     """The trials to hand out, in the order of their numbers."""
@@ -58,14 +58,14 @@ class TrialLine:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SweepEnd:
-    """How the sweep ends or is left, and what follows its end."""
+    """The end of the sweep, or its leaving, and what follows its end."""
 
     status: SweepStatus | None = None
     """The status that the sweep ends with; None while it runs."""
     why: str = ""
-    """Why the sweep ends or is left."""
+    """The reason why the sweep ends or is left."""
     fault: Fault | None = None
-    """Where to look for the cause of a failure or an interruption."""
+    """The place to look for the cause of a failure or an interruption."""
     fault_field: str = ""
     """The field of the spec that is at fault."""
     by: dict[str, JsonValue] | None = None
@@ -73,17 +73,17 @@ class SweepEnd:
     target_trial: int | None = None
     """The trial that reached the target."""
     has_cut: bool = False
-    """Whether a limit of the sweep has cut trials short."""
+    """True if a limit of the sweep has cut trials short."""
     is_interrupted: bool = False
-    """Whether the controller leaves, and all that has not ended runs again on a resume."""
+    """True if the controller leaves, and all that has not ended runs again on a resume."""
     has_left: bool = False
-    """Whether the command to leave was given."""
+    """True if the command to leave was given."""
     reopened: int = 0
-    """How often the sweep continued after it had ended."""
+    """The number of times that the sweep continued after it had ended."""
     extend_to: float | None = None
-    """How far trials are to go once the sweep is complete, in the scheduler's unit of time."""
+    """The time to which trials go once the sweep is complete, in the scheduler's unit."""
     extend_top: int = 0
-    """How many of the best trials are to go that far."""
+    """The number of the best trials that go that far."""
     extend_trials: list[int] = field(default_factory=list)
     """The trials that are to go that far, where they were named."""
     of_search: dict[str, JsonValue] | None = None
@@ -123,7 +123,7 @@ class ControllerRun:
     code: str = ""
     """The digest of the trainable's code as it ran last."""
     is_stalled: bool = False
-    """Whether the journal lags behind, so that the trials' silence means nothing."""
+    """True if the journal lags behind, so that the trials' silence means nothing."""
 
     def active_s(self, at: float) -> float:
         """Seconds that controllers were at work on this sweep up to `at`, without the time between them."""
@@ -132,20 +132,20 @@ class ControllerRun:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Room:
-    """What the cluster has room for, and which nodes and slots are no good."""
+    """The room of the cluster, and its unusable nodes and slots."""
 
     capacity: int = 0
-    """How many slots the cluster has room for."""
+    """The number of slots that the cluster has room for."""
     share: int | None = None
-    """How many slots other sweeps leave this one; None: as many as it likes."""
+    """The number of slots that other sweeps leave this one; None: as many as it likes."""
     beside: int = 0
-    """How many other sweeps share the cluster."""
+    """The number of other sweeps that share the cluster."""
     is_hurried: bool = False
-    """Whether a sweep with a nearer deadline waits for the slots beyond the share."""
+    """True if a sweep with a nearer deadline waits for the slots beyond the share."""
     kept: dict[str, int] = field(default_factory=dict)
-    """How many slots may stay on the nodes that are cleared for another sweep; nodes not named: all."""
+    """The slots that may stay on each node that is cleared for another sweep; nodes not named: all."""
     nodes: int = 1
-    """How many nodes the cluster has."""
+    """The number of nodes in the cluster."""
     largest_memory: int = 0
     """Bytes that the largest node offers a trial; 0: not known."""
     beyond: tuple[str, ...] = ()
@@ -153,13 +153,13 @@ class Room:
     no_room_since: float | None = None
     """Since when no node can hold a usual trial."""
     no_room_problem: str = ""
-    """Why no node can hold one."""
+    """The reason why no node can hold one."""
     no_memory_since: float | None = None
     """Since when nothing is left to do but trials that no node has room for."""
     next_slot: int = 0
     """The number of the next slot to open."""
     slot_failures: int = 0
-    """How many slots in a row could not be started."""
+    """The number of slots in a row that could not be started."""
     draining: list[str] = field(default_factory=list)
     """The nodes that are about to go: they get no more trials."""
     excluded: list[str] = field(default_factory=list)
@@ -170,28 +170,28 @@ class Room:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Search:
-    """What the search was asked for, has suggested, and has received."""
+    """The asks to the search, its configs, and the results that it received."""
 
     suggested: int = 0
-    """How many configs the search has suggested."""
+    """The number of configs that the search has suggested."""
     asked: int = 0
     """Up to which number configs were asked for."""
     is_exhausted: bool = False
-    """Whether the search has no more configs."""
+    """True if the search has no more configs."""
     log: list[int] = field(default_factory=list)
     """Of a logged search, the order of results and asks: n is the end of trial n, `~n` an ask from n on."""
     rungs: list[tuple[int, float, float]] = field(default_factory=list)
     """Trial, time and value whenever the scheduler compared one; of a search that learns from rungs."""
     paused: dict[int, Told] = field(default_factory=dict)
-    """What the search received of trials that paused, until they end."""
+    """The results that the search received of trials that paused, until they end."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Meter:
-    """What the slots have used, and how long trials take."""
+    """The use of the slots, and the durations of trials."""
 
     open_slots: int = 0
-    """How many slots were open from `slot_s_at` on."""
+    """The number of slots that were open from `slot_s_at` on."""
     slot_s: float = 0.0
     """Seconds that all slots were open up to `slot_s_at`."""
     slot_s_at: float = 0.0
@@ -219,21 +219,21 @@ class Ranking:
     plateau_best: float | None = None
     """The best score that the plateau of the sweep counts from."""
     plateau_since: int = 0
-    """How many trials have completed since without a gain."""
+    """The number of trials that have completed since without a gain."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Reports:
-    """What trials have reported, as far as later events look at it."""
+    """The reports of trials, as far as later events look at them."""
 
     keys: tuple[str, ...] = ()
     """The names of the values in the newest report."""
     seen_names: tuple[str, ...] = ()
     """The names of `Rules.named` that were reported, or noted as never reported."""
     has_scored: bool = False
-    """Whether some trial has reported the metric."""
+    """True if some trial has reported the metric."""
     has_timed: bool = False
-    """Whether some trial has reported the scheduler's time."""
+    """True if some trial has reported the scheduler's time."""
     curves: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     """By trial, iteration and value of each report: of the reference, and of trials that may continue."""
     histories: dict[int, list[tuple[int, Metrics]]] = field(default_factory=dict)
@@ -242,7 +242,7 @@ class Reports:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Work:
-    """What the present event has left to do: empty between events, and never stored."""
+    """The work that is left of the present event: empty between events, and never stored."""
 
     undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque)
     """Trials and verdicts to carry out; None: the trial's own `turn`."""

@@ -1,4 +1,4 @@
-"""What the core knows of one trial and of one slot."""
+"""The core's state of one trial and of one slot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Trial:
     config: Metrics
     """The config that it runs with."""
     state: TrialState = "pending"
-    """Where it is in the lifecycle table."""
+    """Its state in the lifecycle table."""
     attempt: int = 0
     """The number of its present or last attempt; 0: no slot has taken it yet."""
     slot: int | None = None
@@ -46,13 +46,13 @@ class Trial:
     node: str = ""
     """The node of its present or last attempt; empty for a gang on several."""
     stop_reason: StopReason | None = None
-    """Why it was asked to end, while it has not."""
+    """The reason why it was asked to end, while it has not."""
     turn: Turn | None = None
-    """What the scheduler wants of it once it comes off its slot."""
+    """The scheduler's verdict, carried out once it comes off its slot."""
     attempts: tuple[Attempt, ...] = ()
     """Its attempts that have ended, in order."""
     is_unmade: bool = False
-    """Whether its config could not be made."""
+    """True if its config could not be made."""
     checkpoints: tuple[Checkpoint, ...] = ()
     """Its own checkpoints that are kept, in order."""
     started_at: float | None = None
@@ -64,15 +64,15 @@ class Trial:
     due_at: float | None = None
     """When it is handed out again, where it backs off after a failure."""
     results: Results = field(default_factory=Results)
-    """What it has reported."""
+    """Its reports and results."""
     pace: Pace | None = None
-    """How fast its present attempt reports; only where the sweep plans towards an end."""
+    """The pace of its present attempt's reports; only where the sweep plans towards an end."""
     needs: Needs = USUAL
-    """What it needs beyond the usual slot."""
+    """Its needs beyond the usual slot."""
     ancestry: Ancestry = NO_ANCESTRY
-    """What made it, where that was more than its own config."""
+    """The configs and checkpoint that made it, where that was more than its own config."""
     continued: Continued = NOT_CONTINUED
-    """What holds for it where it continued after its end."""
+    """The rules for it where it continued after its end."""
 
     def thawed(self) -> Trial:
         """A copy that can be changed while the trial itself stays as it is."""
@@ -81,13 +81,13 @@ class Trial:
         return made
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
-        """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""
+        """The attempts that ended in these classes of failure, without those on the nodes `but_on`."""
         counted = self.attempts[self.continued.pardoned :]
         return sum(attempt.kind in kinds and attempt.node not in but_on for attempt in counted)
 
     @property
     def is_large(self) -> bool:
-        """Whether it needs another slot than the usual."""
+        """True if it needs another slot than the usual."""
         return self.needs is not USUAL and self.needs.are_large
 
     @property
@@ -111,7 +111,7 @@ class Trial:
 
     @property
     def has_gone_on_anew(self) -> bool:
-        """Whether it continued with another config or checkpoint, and has not reported since."""
+        """True if it continued with another config or checkpoint, and has not reported since."""
         if self.results.last:
             return False
         return self.ancestry.origin is not None or self.ancestry.suggested is not None
@@ -124,17 +124,17 @@ class Slot:
     number: int
     """Its number, in the order of opening."""
     is_open: bool = False
-    """Whether its worker is ready."""
+    """True if its worker is ready."""
     is_hungry: bool = False
-    """Whether it is in the line of slots that can take another trial."""
+    """True if it is in the line of slots that can take another trial."""
     is_leaving: bool = False
-    """Whether a node of it is no good any more, so that it is closed when its trial has ended."""
+    """True if a node of it is no good any more, so that it is closed when its trial has ended."""
     needs: Needs = USUAL
-    """What it was opened with beyond the usual."""
+    """The needs beyond the usual that it was opened with."""
     heard_at: float = 0.0
     """When its running trial was last heard of; 0: no trial has begun in it."""
     is_busy: bool = False
-    """Whether its trial stores or fetches a checkpoint, and cannot report."""
+    """True if its trial stores or fetches a checkpoint, and cannot report."""
     node: str = ""
     """Its node; the first one of a gang."""
     others: tuple[str, ...] = ()
@@ -146,16 +146,16 @@ class Slot:
 
     @property
     def is_large(self) -> bool:
-        """Whether it is another than the usual."""
+        """True if it is another than the usual."""
         return self.needs is not USUAL and self.needs.are_large
 
     def is_on(self, nodes: Container[str]) -> bool:
-        """Whether some of it is on one of these nodes."""
+        """True if some of it is on one of these nodes."""
         return self.node in nodes or (self.others != () and any(node in nodes for node in self.others))
 
 
 def is_preempted(trial: Trial) -> bool:
-    """Whether the trial continues until its next checkpoint, and continues from it elsewhere or later."""
+    """True if the trial runs until its next checkpoint, and continues from it elsewhere or later."""
     return trial.state == "stopping" and trial.stop_reason == "preempt"
 
 

@@ -31,7 +31,7 @@ class Attempt:
     ended_at: float
     """When it ended."""
     end: Cause
-    """How it ended: the cause in the lifecycle table."""
+    """The cause of its end in the lifecycle table."""
     node: str = ""
     """The node that it ran on."""
     kind: FailureKind | None = None
@@ -51,9 +51,9 @@ class Checkpoint:
     number: int
     """Its number in the trial that made it."""
     iteration: int
-    """How many reports lie behind it."""
+    """The number of reports before it."""
     uri: str
-    """Where it is stored."""
+    """The address at which it is stored."""
     score: float | None
     """The metric in the last report before it."""
     size_bytes: int = 0
@@ -63,31 +63,31 @@ class Checkpoint:
     rank: float | None = None
     """The value that `keep_best` ranks it by, where that is not the metric."""
     is_nth: bool = False
-    """Whether `every_n` keeps it."""
+    """True if `every_n` keeps it."""
 
 
 @hot_value
 class Told:
-    """What the searcher receives of a trial (`TellSearch`)."""
+    """The facts about a trial that the searcher receives (`TellSearch`)."""
 
     end: ToldEnd
-    """How the trial ended."""
+    """The end of the trial."""
     value: float | None
     """Its score; None: it has none that is true of its config."""
     violations: tuple[float, ...] = ()
-    """How far it is from satisfying each constraint."""
+    """Its distance from satisfying each constraint."""
     others: tuple[float, ...] = ()
     """Its values of the metrics after the first."""
     cost: float | None = None
-    """What it cost, in the unit of the search."""
+    """Its cost, in the unit of the search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What a scheduler wants of a trial that is on a slot: it is done when the trial comes off the slot."""
+    """A scheduler's verdict on a trial that is on a slot: carried out when the trial comes off the slot."""
 
     reason: Literal["scheduler", "pause", "resume", "exploit"]
-    """Why the trial comes off its slot."""
+    """The reason why the trial comes off its slot."""
     config: Metrics | None = None
     """The config to continue with; None: its own."""
     donor: int | None = None
@@ -97,14 +97,14 @@ class Turn:
     lineage: Lineage = ()
     """The configs that made that checkpoint."""
     keeps_results: bool = False
-    """Whether the new config differs only in what it takes of the cluster."""
+    """True if the new config differs only in the resources that it takes."""
     result: Metrics = field(default_factory=lambda: NO_METRICS)
-    """What was reported with that checkpoint; empty: not known."""
+    """The report that was made with that checkpoint; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ancestry:
-    """What made a trial that continued with another config, or from another trial's checkpoint."""
+    """The origin of a trial that continued with another config, or from another trial's checkpoint."""
 
     suggested: Metrics | None = None
     """The config that the searcher had suggested, where the present one is another."""
@@ -113,19 +113,19 @@ class Ancestry:
     origin: Checkpoint | None = None
     """Another trial's checkpoint, from which this one resumes until it has its own."""
     inherited: Metrics = field(default_factory=lambda: NO_METRICS)
-    """What was reported with the checkpoint that it continued from: its result until it reports itself."""
+    """The report of the checkpoint that it continued from: its result until it reports itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continued:
-    """What holds for a trial that continued after its end: retried, or extended."""
+    """The rules for a trial that continued after its end: retried, or extended."""
 
     pardoned: int = 0
-    """How many of its first attempts do not count any more where failures are counted."""
+    """The number of its first attempts that do not count any more where failures are counted."""
     max_t: float | None = None
-    """How far it goes where it is extended; its scheduler then decides nothing about it."""
+    """The time to which it goes where it is extended; its scheduler then decides nothing about it."""
     told: Told | None = None
-    """What the searcher received of its end, once and for all."""
+    """The facts that the searcher received of its end, once and for all."""
 
 
 NO_ANCESTRY: Final = Ancestry()
@@ -137,22 +137,22 @@ NOT_CONTINUED: Final = Continued()
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Results:
-    """What a trial has reported and stored; the values are those of its present config."""
+    """The reports and checkpoints of a trial; the values are those of its present config."""
 
     reports: int = 0
-    """How many reports it has made in all."""
+    """The number of reports that it has made in all."""
     attempt_reports: int = 0
-    """How many reports its present attempt has made."""
+    """The number of reports that its present attempt has made."""
     iteration: int = 0
-    """How many reports lie on the way to its present result."""
+    """The number of reports on the way to its present result."""
     attempt_iteration: int = 0
-    """How many of these lay behind the checkpoint that its attempt continued from."""
+    """The number of these before the checkpoint that its attempt continued from."""
     overrun: int = 0
-    """How many reports came after it was to end, and count for nothing."""
+    """The number of reports after it was to end, which count for nothing."""
     next_checkpoint: int = 0
     """The number from which its present attempt numbers its next checkpoint."""
     saved: int = 0
-    """How many checkpoints of it have counted, those that are gone included."""
+    """The number of checkpoints of it that have counted, those that are gone included."""
     last: Metrics = field(default_factory=lambda: NO_METRICS)
     """Its last report."""
     best: Metrics = field(default_factory=lambda: NO_METRICS)
@@ -169,7 +169,7 @@ class Results:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pace:
-    """How fast a trial's present attempt reports and stores, where the sweep plans towards an end."""
+    """The pace of a trial's present attempt, where the sweep plans towards an end."""
 
     reported_at: float | None = None
     """When it reported last."""

@@ -1,4 +1,4 @@
-"""How a snapshot holds a trial: most that have ended as a row of values, the others with all their fields.
+"""Trials in a snapshot: most that have ended as a row of values, the others with all their fields.
 
 A row is a third of the text and is read in a fraction of the time. What is read back shares the values that
 all such trials have, as trials that ran here do.
@@ -64,7 +64,7 @@ class TrialRow(Struct, array_like=True, frozen=True):
 
 
 def entry_of(trial: Trial) -> TrialRow | Trial:
-    """What is stored of a trial: its row, or itself where that would not say all of it."""
+    """The stored form of a trial: its row, or itself where that would not say all of it."""
     results = trial.results
     is_plain = (
         not (trial.checkpoints or trial.is_unmade)

@@ -1,4 +1,4 @@
-"""Which configs made a trial what it is: one after the other, each from where it took over.
+"""The configs that made a trial what it is: one after the other, each from where it took over.
 
 A lineage is kept of a trial that has continued with another config, or from another trial's checkpoint. Each
 entry is a config and the number of reports that lay behind the checkpoint which it continued from: it made
@@ -20,7 +20,7 @@ def lineage_of(trial: Trial) -> Lineage:
 
 
 def up_to(lineage: Lineage, iteration: int) -> Lineage:
-    """What made the first `iteration` reports."""
+    """The configs that made the first `iteration` reports."""
     return tuple(each for each in lineage if each[0] < iteration)
 
 

@@ -1,4 +1,4 @@
-"""Whether a sweep can still move: work is pending, there is room, and something must be under way or due.
+"""Liveness of a sweep: if work is pending and there is room, something must be under way or due.
 
 A sweep that stands still raises nothing and logs nothing. So code that runs the core without a cluster (the
 tests' world, the simulator) asks here each time that the shell has nothing left to do.
@@ -14,7 +14,7 @@ from raysweep.core.state.sweep import SweepState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderWay:
-    """What the shell owes the core: each is answered by an event sooner or later.
+    """The answers that the shell owes the core: each comes as an event sooner or later.
 
     `opening`: slots that have a place, or can get one. `attempts`: trials handed over that are about to
     begin, run by themselves, or were told to end. `timer_at`: what the timer is set to.
@@ -28,12 +28,12 @@ class UnderWay:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing but the clock can bring another event."""
+        """True if nothing but the clock can bring another event."""
         return not (self.opening or self.asks or self.recalls or self.attempts)
 
 
 def explain_stuck(state: SweepState, under_way: UnderWay) -> str:
-    """Why nothing can move, although there is something to do and room for it; empty: all is well."""
+    """The reason why nothing can move, although there is work and room for it; empty: all is well."""
     line = state.line
     if state.phase in ("ending", "ended") or state.end.has_left or not under_way.is_nothing:
         return ""

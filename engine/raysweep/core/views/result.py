@@ -60,7 +60,7 @@ _ENDS: Final[dict[Cause, str]] = {
 
 
 def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, version: str) -> SweepOutcome:
-    """What is handed on after the end: the best trial, every trial, why it ended.
+    """The outcome after the end: the best trial, every trial, and the reason for the end.
 
     Raises:
         RaysweepError: the sweep has not ended.
@@ -185,7 +185,7 @@ def _of_wanted(count: int, wanted: int | None) -> str:
 
 
 def num_trials(state: SweepState) -> int | None:
-    """How many trials were to run: those that were asked for, whether they have been drawn yet or not.
+    """The number of trials that were to run: those asked for, whether they have been drawn yet or not.
 
     None: as many as there was time for.
     """

@@ -53,7 +53,7 @@ class Ran(Protocol):
 
     @property
     def end(self) -> str:
-        """How it ended."""
+        """The cause of its end."""
         ...
 
 
@@ -68,13 +68,13 @@ def ranking_report(state: SweepState, trial: Trial) -> Metrics:
 
 
 def violations(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
-    """How far a trial is from satisfying each constraint: 0 or less, it does; None: it cannot be told."""
+    """A trial's distance from satisfying each constraint: 0 or less, it does; None: it cannot be told."""
     report = ranking_report(state, trial)
     return tuple(constraint.violation(report) for constraint in state.rules.objective.constraints)
 
 
 def violation(state: SweepState, report: Metrics) -> float:
-    """How far a report is from satisfying all constraints: 0, it does; infinite: it cannot be told."""
+    """A report's distance from satisfying all constraints: 0, it does; infinite: it cannot be told."""
     total = 0.0
     for constraint in state.rules.objective.constraints:
         distance = constraint.violation(report)
@@ -94,7 +94,7 @@ def other_values(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
 
 
 def may_be_best(state: SweepState, trial: Trial) -> bool:
-    """Whether a trial has a value of each metric and satisfies the constraints."""
+    """True if a trial has a value of each metric and satisfies the constraints."""
     if score_of(state, trial) is None:
         return False
     if state.rules.objective.others and None in other_values(state, trial):
@@ -117,7 +117,7 @@ def told(state: SweepState, trial: Trial) -> Told | None:
 
 
 def _failed_by_config(trial: Trial) -> bool:
-    """Whether a failed trial did so by its config: by its attempts since it was last run again."""
+    """True if a failed trial did so by its config: by its attempts since it was last run again."""
     attempts = trial.attempts[trial.continued.pardoned :]
     if not attempts:
         return False
@@ -127,7 +127,7 @@ def _failed_by_config(trial: Trial) -> bool:
 
 
 def told_at(state: SweepState, trial: Trial, end: ToldEnd) -> Told:
-    """What is true of a trial that ends or pauses now.
+    """The facts for the searcher about a trial that ends or pauses now.
 
     No value, where its results are those of another config, or where it has not reported what the constraints
     name, or one of several metrics: no number would be true of it.
@@ -161,7 +161,7 @@ def tell_search(number: int, known: Told) -> TellSearch:
 
 
 def cost_of(last: Metrics, attempts: Iterable[Ran], rule: CostRule) -> float | None:
-    """What a trial cost, by its last report; else, where it is its time, as long as its attempts ran.
+    """The cost of a trial, by its last report; else, if it is its time, the time that its attempts ran.
 
     None where that is not known: the end of an attempt that was lost is unknown.
     """
@@ -186,14 +186,14 @@ def _ran_s(attempts: Iterable[Ran]) -> float | None:
 
 
 def is_better(state: SweepState, score: float, other: float | None) -> bool:
-    """Whether `score` beats `other`, strictly."""
+    """True if `score` beats `other`, strictly."""
     if other is None:
         return True
     return score > other if state.rules.objective.is_max else score < other
 
 
 def is_better_report(state: SweepState, trial: Trial, score: float, report: Metrics) -> bool:
-    """Whether a report of a trial, with this score, beats its best one so far."""
+    """True if a report of a trial, with this score, beats its best one so far."""
     results = trial.results
     if state.rules.objective.constraints and results.best_score is not None:
         now, before = violation(state, report), violation(state, results.best)
@@ -203,7 +203,7 @@ def is_better_report(state: SweepState, trial: Trial, score: float, report: Metr
 
 
 def larger_scales(state: SweepState, trial: Trial) -> int:
-    """How many of the sweep's scales are larger than the trial's."""
+    """The number of the sweep's scales that are larger than the trial's."""
     scales = state.rules.objective.scales
     if not scales:
         return 0
@@ -252,7 +252,7 @@ def consider_best(state: SweepState, trial: Trial) -> None:
 
 
 def _is_ahead(state: SweepState, trial: Trial, other: Trial) -> bool:
-    """Whether a trial is better than another, of two that may be the best: as their places are, sooner."""
+    """True if a trial is better than another, of two that may be the best: as their places are, sooner."""
     score, known = score_of(state, trial), score_of(state, other)
     assert score is not None, "it may be the best"
     if state.rules.objective.scales or (state.rules.objective.others and score == known):
@@ -289,7 +289,7 @@ def ahead_of_all(state: SweepState) -> Trial | None:
 
 
 def trial_time(state: SweepState, trial: Trial) -> float | None:
-    """How far a trial is, in the scheduler's unit of time."""
+    """The progress of a trial, in the scheduler's unit of time."""
     return as_number(trial.results.last.get(state.rules.objective.time_attr))
 
 

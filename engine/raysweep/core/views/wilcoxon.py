@@ -19,7 +19,7 @@ MOST_EXACT_TIED: Final = 13
 
 
 def p_greater(differences: Sequence[float]) -> float:
-    """How likely differences as great as these are by chance, in [0, 1]: small where they are above 0."""
+    """The p-value of differences as great as these, in [0, 1]: small where they are above 0."""
     number = len(differences)
     ranks, ties = _doubled_ranks([abs(each) for each in differences])
     zeros = sum(rank for rank, each in zip(ranks, differences, strict=True) if each == 0)

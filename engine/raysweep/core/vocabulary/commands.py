@@ -1,4 +1,4 @@
-"""What the core wants done: the only output of the core. The shell carries commands out and decides nothing.
+"""Commands: the only output of the core. The shell carries them out and decides nothing.
 
 | command | answered by exactly one |
 |---|---|

@@ -1,4 +1,4 @@
-"""What happened to a sweep: the only input of the core, and what the journal keeps.
+"""Events of a sweep: the only input of the core, and what the journal keeps.
 
 Every event is frozen, named in the past tense and carries its own time (`at`, Unix seconds): the core
 reads no clock. Replaying a sweep's events in order rebuilds its state exactly.
@@ -172,7 +172,7 @@ class NodeDraining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandStuck:
-    """What trials have asked Ray for (tasks, actors, placement groups) has waited for long.
+    """A demand of trials on Ray (tasks, actors, placement groups) has waited for long.
 
     `can_never`: nothing that ends by itself would make room: the trials hold what they wait for, or no node
     has so much.

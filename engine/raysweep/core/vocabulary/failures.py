@@ -129,7 +129,7 @@ def same_budget(kind: FailureKind) -> tuple[FailureKind, ...]:
 def is_retried(
     failure: Failure, kind: FailureKind, earlier: int, reports: int, policy: FailurePolicy
 ) -> bool:
-    """Whether a trial gets another attempt, after `earlier` failures of this budget and `reports` reports."""
+    """True if a trial gets another attempt, after `earlier` failures of this budget and `reports` reports."""
     match kind:
         case "user_error":
             return not _is_hopeless(failure, reports) and earlier < policy.max_failures
@@ -144,7 +144,7 @@ def is_retried(
 
 
 def is_by_config(failure: Failure | None, kind: FailureKind | None, earlier: int, reports: int) -> bool:
-    """Whether a trial that failed for good did so by its config, so that others near to it would fail, too.
+    """True if a trial that failed for good did so by its config, so that others near to it would fail, too.
 
     Of an error in user code that holds where a rerun failed as well, or cannot mend it.
 
@@ -164,7 +164,7 @@ def _is_hopeless(failure: Failure, reports: int) -> bool:
 
 
 def more_memory(base: int | None, factor: float, largest: int) -> int | None:
-    """What a trial that ran out of memory with `base` bytes gets next; None: no node has more.
+    """The next memory of a trial that ran out of it with `base` bytes; None: no node has more.
 
     `largest` is what the largest node offers, 0 where that is not known. Without `base` nothing is asked for
     (0): the trial's need is unknown.

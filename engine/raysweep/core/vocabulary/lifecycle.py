@@ -53,7 +53,7 @@ from typing import Final, Literal
 TrialEnd = Literal["completed", "stopped", "failed"]
 """Ends of a trial that its searcher receives."""
 ToldEnd = TrialEnd | Literal["paused", "infeasible"]
-"""What its searcher receives of a trial: one that pauses may continue; one that failed by its config is
+"""The end that its searcher receives: a trial that pauses may continue; one that failed by its config is
 `infeasible`.
 """
 TrialState = Literal[

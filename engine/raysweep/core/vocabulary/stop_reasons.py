@@ -1,4 +1,4 @@
-"""Why a trial is asked to end, and what is still taken of it then, as a literal table.
+"""Reasons to end a trial, and what is still taken of it then, as a literal table.
 
 | reason | the trial | its reports count | it may still make |
 |---|---|---|---|
