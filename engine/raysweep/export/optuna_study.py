@@ -185,7 +185,7 @@ def _values(trial: TrialOutcome, outcome: SweepOutcome) -> list[float] | None:
 
 
 def _constraints(trial: TrialOutcome, outcome: SweepOutcome) -> dict[str, Any]:
-    """How far it is from satisfying each: a list as samplers write it, which dashboards read too."""
+    """Its distance from satisfying each: a list as samplers write it, which dashboards read too."""
     if not outcome.constraints:
         return {}
     far = [trial.violations.get(text) for text in outcome.constraints]

@@ -1,4 +1,4 @@
-"""What an export reads, and how far it is."""
+"""The input of an export, and its progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ItemT = TypeVar("ItemT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What an export has written."""
+    """The result of an export."""
 
     sweep_id: str
     to: str
@@ -29,7 +29,7 @@ class Exported:
     trials: int
     reports: int
     has_ended: bool
-    """Whether the sweep had ended; else it is what its journal held."""
+    """True if the sweep had ended; else it is what its journal held."""
 
 
 def read_outcome(folder: SweepFolder) -> SweepOutcome:
@@ -79,5 +79,5 @@ def read_curves(folder: SweepFolder, metric: str, total: int, advance: Advance) 
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number; truth values are none."""
+    """True if a value is a number; truth values are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)

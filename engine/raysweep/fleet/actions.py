@@ -1,4 +1,4 @@
-"""What the fleet wants done on the cluster and on the links. Workers and groups go by numbers of its own."""
+"""Actions of the fleet on the cluster and the links. Workers and groups go by numbers of its own."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class StartEvaluation:
     config: dict[str, JsonValue]
     uri: str
     validation: Validation | None = None
-    """What evaluates, where the trial's own trainer has said that."""
+    """The evaluation, where the trial's own trainer has given one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,6 @@ def _kill_worker(fleet: Roster, slot: FleetSlot, handed: Handed, at: float) -> N
 
 
 def _runs(fleet: Roster, slot: FleetSlot, handed: Handed) -> bool:
-    """Whether that attempt still runs there."""
+    """True if that attempt still runs there."""
     is_there = fleet.slots.get(slot.number) is slot and slot.handed.get(handed.trial) is handed
     return is_there and handed.state == "begun"

@@ -47,11 +47,11 @@ _OF_ATTEMPT: Final = (
     *_ENDS,
 )
 _DROPPED: Final = (ev.TrialReported, ev.CheckpointCommitted, ev.CheckpointFailed)
-"""What an attempt may say whose reports count no more."""
+"""Events of an attempt that are dropped once its reports count no more."""
 _COUNTED: Final = "training_iteration"
 
 MarkState = Literal["unstored", "open", "in", "void", "gone"]
-"""Whether the checkpoint is not stored yet, its evaluation is open, or in; or the report has to do without:
+"""The state of a checkpoint's evaluation: not stored yet, open, or in; or the report has to do without:
 because there is none (`void`), or because the report itself is to be made again (`gone`)."""
 
 
@@ -62,27 +62,27 @@ class Mark:
     report: int
     """Its number in its attempt, from 0."""
     is_wanted: bool
-    """Whether its checkpoint is to be evaluated."""
+    """True if its checkpoint is to be evaluated."""
     validation: Validation | None = None
     """By what, where its trial has said that."""
     state: MarkState = "unstored"
-    """How far that is."""
+    """The state of that evaluation."""
     is_settled: bool = False
-    """Whether its worker has said that it is stored, or could not be."""
+    """True if its worker has said that it is stored, or could not be."""
     number: int = -1
     """The number of the evaluation."""
     uri: str = ""
-    """Where the checkpoint is stored."""
+    """The address of the stored checkpoint."""
     tries: int = 0
-    """How often it was begun."""
+    """The number of times that it was begun."""
     metrics: dict[str, JsonValue] = field(default_factory=dict)
-    """What it gave; once the report has passed, with that report's own."""
+    """The metrics that it gave; once the report has passed, with that report's own."""
     note: str = ""
-    """Why it gave nothing."""
+    """The reason why it gave nothing."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether its report waits."""
+        """True if its report waits."""
         return self.state in ("unstored", "open")
 
 
@@ -95,15 +95,15 @@ class Watched:
     marks: dict[int, Mark] = field(default_factory=dict)
     """Its reports with checkpoints, by their number, until their checkpoint has passed."""
     said: int = 0
-    """How many reports with checkpoints it has made."""
+    """The number of reports with checkpoints that it has made."""
     has_begun: bool = False
-    """Whether user code has begun to run."""
+    """True if user code has begun to run."""
     waits_for_none: bool = False
-    """Whether no report of it waits any more, as none counts."""
+    """True if no report of it waits any more, as none counts."""
     is_leaving: bool = False
-    """Whether it ends now, and continues, if at all, from what the journal has."""
+    """True if it ends now, and continues, if at all, from what the journal has."""
     is_cut: bool = False
-    """Whether all that it still reports is dropped."""
+    """True if all that it still reports is dropped."""
 
     @property
     def slot(self) -> int:
@@ -113,18 +113,18 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRules:
-    """What a spec says of evaluations."""
+    """The spec's rules for evaluations."""
 
     every: int
     """Each so-manyth checkpoint of a trial is evaluated."""
     tries: int
-    """How often one is tried."""
+    """The number of tries of one."""
     metric: str
     """The metric that ranks."""
     ranks_by: str
-    """What ranks checkpoints, where that is another."""
+    """The metric that ranks checkpoints, where that is another."""
     is_by_trainer: bool = False
-    """Whether trials say which checkpoints are evaluated, and by what; they hear what came of it."""
+    """True if trials choose the checkpoints to evaluate, and the evaluation; they receive its result."""
 
 
 class Evaluations:
@@ -151,7 +151,7 @@ class Evaluations:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is held back."""
+        """True if nothing is held back."""
         return not self._lanes and not self.events
 
     # -- commands of the core ----------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Evaluations:
         return self._find(event.trial, event.attempt) if isinstance(event, _OF_ATTEMPT) else None
 
     def _look(self, event: ev.Event) -> None:
-        """What an event means for evaluations, as soon as it is there."""
+        """Note the meaning of an event for evaluations, as soon as it is there."""
         watched = self._of(event)
         if isinstance(event, ev.SlotLost | ev.SlotFailed):
             for each in self._attempts.values():
@@ -388,7 +388,7 @@ class Evaluations:
         return replace(event, at=at)
 
     def _pass(self, event: ev.Event, slot: int) -> None:
-        """What the core is to have now, unless it is dropped."""
+        """Pass an event to the core now, unless it is dropped."""
         watched = self._of(event)
         if watched is None:
             if isinstance(event, ev.SlotLost | ev.SlotFailed):

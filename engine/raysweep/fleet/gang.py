@@ -28,7 +28,7 @@ from raysweep.fleet.roster import Roster
 from raysweep.fleet.state import FleetSlot, Handed, Worker
 
 REASON = "gang"
-"""Why a member is told to end of which the core asked nothing."""
+"""The reason given to a member that is told to end, and of which the core asked nothing."""
 REPORTS_DIFFER = "GangReportsDiffer"
 """The failure of an attempt whose ranks did not report what was to be reduced."""
 
@@ -36,7 +36,7 @@ REPORTS_DIFFER = "GangReportsDiffer"
 def heard(
     fleet: Roster, slot: FleetSlot, worker: Worker, messages: Sequence[msg.FromWorker], at: float
 ) -> Iterator[msg.FromWorker]:
-    """What the slot says, as one worker would, when a member says this."""
+    """The slot's messages, as one worker would send them, after this member's."""
     for message in messages:
         match message:
             case msg.TrialReturned() | msg.TrialStopped() | msg.TrialFailed():
@@ -159,7 +159,7 @@ def _reports_of(fleet: Roster, slot: FleetSlot, handed: Handed) -> GangReports:
 
 
 def _note_fault(handed: Handed, reports: GangReports) -> None:
-    """What the reports lack fails the attempt, unless it ends anyway or has failed before."""
+    """Fail the attempt for a problem of its reports, unless it ends anyway or has failed before."""
     if not reports.problem or handed.fault is not None or handed.is_disbanding or _was_told(handed):
         return
     bases = (REPORTS_DIFFER, "RaysweepError", "Exception")
@@ -191,7 +191,7 @@ def _hasten(fleet: Roster, slot: FleetSlot, handed: Handed, at: float) -> None:
 
 
 def _verdict(handed: Handed) -> msg.End:
-    """How the attempt ended, all members having ended."""
+    """The end of the attempt, all members having ended."""
     lead = handed.ends[0]
     if isinstance(lead, msg.TrialStopped) and _was_told(handed):
         return lead
@@ -200,12 +200,12 @@ def _verdict(handed: Handed) -> msg.End:
 
 
 def _was_told(handed: Handed) -> bool:
-    """Whether it was to end anyway: what happens while the gang parts is no failure of it."""
+    """True if it was to end anyway: failures while the gang parts are not its own."""
     return bool(handed.stops) or handed.is_damaged
 
 
 def _failure(handed: Handed, counts_echoes: bool) -> msg.TrialFailed | None:
-    """What went wrong: what came first, but for echoes."""
+    """The first failure, but for echoes."""
     failed = [end for end in handed.ends.values() if isinstance(end, msg.TrialFailed)]
     failed.sort(key=lambda end: end.is_echo)
     return failed[0] if failed and (counts_echoes or not failed[0].is_echo) else None

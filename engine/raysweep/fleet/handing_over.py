@@ -49,6 +49,6 @@ def began(fleet: Roster, slot: FleetSlot, trial: int, attempt: int) -> None:
 
 
 def is_used_up(slot: FleetSlot) -> bool:
-    """Whether the trial that its members ran has ended in all of them: with `isolation="actor"` they get
+    """True if the trial that its members ran has ended in all of them: with `isolation="actor"` they get
     no other."""
     return slot.worker.has_run and all(handed.state == "unsent" for handed in slot.handed.values())

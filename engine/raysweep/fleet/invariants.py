@@ -1,4 +1,4 @@
-"""What must be true of the fleet after every input. Checked by the tests and by the simulator."""
+"""Invariants of the fleet after every input. Checked by the tests and by the simulator."""
 
 from __future__ import annotations
 

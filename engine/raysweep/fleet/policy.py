@@ -1,4 +1,4 @@
-"""What the spec says of workers, and how long things may take."""
+"""The spec's rules for workers, and time limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ at its next report is interrupted, then let go."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPolicy:
-    """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one.
+    """The spec's rules for workers. `can_spare`: the next worker may be warmed up beside the present one.
 
     `max_trials`: a worker is replaced after so many; None: it is not.
     `world_size`: how many members a usual slot has; 0 where trials are no gangs. `process_group`: what
@@ -76,16 +76,16 @@ class FleetPolicy:
         )
 
     def members(self, size: Size) -> int:
-        """How many members a slot of this size has."""
+        """The number of members of a slot of this size."""
         return int(amounts_of(size).get("num_workers", self.world_size or 1)) if self.world_size else 1
 
     def group_of(self, size: Size) -> str:
-        """What connects the members of a slot of this size; empty: nothing."""
+        """The process group of the members of a slot of this size; empty: none."""
         gpus = amounts_of(size).get("gpu") if self.follows_gpus else None
         return self.process_group if gpus is None else torch_group(gpus)
 
     def memory_limit(self, slot_bytes: int | None) -> int | None:
-        """How much a trial may hold in a slot that was opened with `slot_bytes`; None: no limit."""
+        """The memory that a trial may hold in a slot that was opened with `slot_bytes`; None: no limit."""
         asked = slot_bytes or self.memory_bytes
         factor = self.memory_limit_factor
         return int(factor * asked) if factor is not None and asked else None

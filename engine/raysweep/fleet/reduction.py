@@ -42,7 +42,7 @@ Scores = tuple[float | None, float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """How each metric is reduced: `by_name`, else by `default`.
+    """The reduction of each metric: `by_name`, else by `default`.
 
     `metric` and `ranks_by`: the metrics whose values checkpoints carry (see `messages.CheckpointCommitted`).
     """
@@ -75,7 +75,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How rows with these keys, by rank, become one with the keys `made`."""
+    """The reduction of rows with these keys, by rank, to one with the keys `made`."""
 
     keys: tuple[Keys, ...]
     columns: tuple[_Column, ...]
@@ -144,7 +144,7 @@ class GangReports:
             )
 
     def _release(self) -> Iterator[msg.FromWorker]:
-        """What is held, as far as the others have come."""
+        """Release the held messages, as far as those of the others have come."""
         while self._held:
             match self._held[0]:
                 case msg.TrialReported() as rows:

@@ -62,7 +62,7 @@ class Roster(ABC):
 
     @property
     def has_large_opening(self) -> bool:
-        """Whether a larger slot than the usual waits for room."""
+        """True if a larger slot than the usual waits for room."""
         return bool(self.large_opening)
 
     @abstractmethod

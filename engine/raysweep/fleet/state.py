@@ -1,4 +1,4 @@
-"""What the fleet knows of one slot, one worker, one placement group, and one trial that a slot was handed."""
+"""The fleet's state of one slot, one worker, one placement group, and one trial that a slot was handed."""
 
 from __future__ import annotations
 
@@ -136,14 +136,14 @@ class FleetSlot:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all its members take trials."""
+        """True if all its members take trials."""
         if len(self.members) == 1:
             return self.members[0].state == "ready"
         return all(member.state == "ready" for member in self.members)
 
     @property
     def is_spent(self) -> bool:
-        """Whether one of its members begins no other trial, and none runs in the others."""
+        """True if one of its members begins no other trial, and none runs in the others."""
         if len(self.members) == 1 and not self.members[0].is_spent:
             return False
         return any(member.is_spent for member in self.members) and self.begun is None

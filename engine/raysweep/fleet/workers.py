@@ -28,7 +28,7 @@ class Crew:
         return self._all.get(number)
 
     def has(self, worker: Worker) -> bool:
-        """Whether it is not forgotten yet."""
+        """True if it is not forgotten yet."""
         return self._all.get(worker.number) is worker
 
     def slot_of(self, number: int) -> FleetSlot | None:
@@ -36,7 +36,7 @@ class Crew:
         return self._serving.get(number)
 
     def is_spare(self, worker: Worker) -> bool:
-        """Whether it waits to take a slot over."""
+        """True if it waits to take a slot over."""
         return worker.number in self._spare_of
 
     def start(self, group: Group, *, rank: int = 0, is_spare: bool = False) -> Worker:
