@@ -10,7 +10,7 @@ yet."""
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says; one of a user's class may raise anything when it is asked."""
+    """The message of an exception; one of a user's class may raise anything when it is asked."""
     try:
         return str(error)
     except BaseException:  # noqa: BLE001  it is no end of ours

@@ -77,7 +77,7 @@ class ChampionKeptError(RaysweepError):
 
 
 class GateOutdatedError(RaysweepError):
-    """What a gate ran again was the best of an outcome that is not the sweep's newest any more."""
+    """The best trial that a gate ran again is of an outcome that is not the sweep's newest any more."""
 
     retryable: ClassVar[bool] = True
 

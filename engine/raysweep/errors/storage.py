@@ -57,7 +57,7 @@ class SweepDamagedError(StorageError):
 
 
 class OutsideStorageError(StorageError):
-    """What is stored leads out of the storage path: by a symbolic link, or by an address in a manifest."""
+    """A stored object leads out of the storage path: by a symbolic link, or by an address in a manifest."""
 
     retryable: ClassVar[bool] = False
 

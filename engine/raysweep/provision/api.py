@@ -255,5 +255,5 @@ class KubeApi:
 
 
 def _is_missing(body: Mapping[str, Any], name: str) -> bool:
-    """Whether a 404 speaks of the object, and not of its kind or of a gateway's path."""
+    """True if a 404 speaks of the object, and not of its kind or of a gateway's path."""
     return body.get("reason") == "NotFound" and (body.get("details") or {}).get("name") == name

@@ -38,11 +38,11 @@ class NightCluster(SpecModel):
     namespace: str | None = None
     """The namespace; default: that of the manifest, else of the context or the pod, else `default`."""
     reach: Literal["auto", "service", "proxy"] = "auto"
-    """How the Jobs API is reached: by the head's service (`service`), which requires a place in the cluster's
-    network, or through the Kubernetes API server (`proxy`). `auto`: by the service in a pod, else through the
+    """The way to the Jobs API: the head's service (`service`), which requires a place in the cluster's
+    network, or the Kubernetes API server (`proxy`). `auto`: by the service in a pod, else through the
     API server."""
     ready_s: float = Field(default=READY_S, ge=1)
-    """How long the cluster may take to be ready, in seconds. One that takes longer is deleted."""
+    """The longest wait for the cluster to be ready, in seconds. A cluster that takes longer is deleted."""
     idle_s: float = Field(default=IDLE_S, ge=30)
     """The lease, in seconds: the cluster ends once no job has run on it, or nothing has waited for it to come
     up, for so long."""

@@ -28,7 +28,7 @@ PAUSE_S: Final = 10.0
 
 
 def is_busy(jobs: Iterable[JobInfo]) -> bool:
-    """Whether a job other than a keeper runs, or waits to run."""
+    """True if a job other than a keeper runs, or waits to run."""
     return any(not job.is_ended and MODULE not in job.entrypoint for job in jobs)
 
 

@@ -1,4 +1,4 @@
-"""How to reach a Kubernetes API server: from a kubeconfig, or from the service account of a pod.
+"""Access to a Kubernetes API server: from a kubeconfig, or from the service account of a pod.
 
 Secrets are read when they are used: a service account's token is replaced every hour, and those of cloud
 providers live for minutes.
@@ -32,7 +32,7 @@ from raysweep.errors import SpecError, one_line
 
 POD_FOLDER: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 EXEC_S: Final = 60.0
-"""How long a credential plugin, such as `aws eks get-token`, may take."""
+"""The longest run of a credential plugin, such as `aws eks get-token`."""
 MARGIN_S: Final = 30.0
 """A plugin's token is replaced so long before it expires."""
 
@@ -78,7 +78,7 @@ class KubeAccess:
     server: str
     namespace: str = "default"
     is_pod: bool = False
-    """Whether this process is in a pod of that cluster."""
+    """True if this process is in a pod of that cluster."""
     token: TokenSource = field(default_factory=TokenSource, repr=False, compare=False)
     verify: bool = True
     ca_file: str | None = None

@@ -1,4 +1,4 @@
-"""How long a cluster lives: from before a run, or the runs of a pipeline, to after it."""
+"""The life of a cluster: from before a run, or the runs of a pipeline, to after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raysweep.threads import on_thread
 
 LOG: Final = logging.getLogger("raysweep.provision")
 REMOVE_S: Final = 30.0
-"""How long the removal of a cluster may take whose run has ended: it ends by itself too."""
+"""The longest removal of a cluster whose run has ended: it ends by itself too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +31,13 @@ class Night:
     run_id: str = ""
     """The run that names it; empty: the run that asks."""
     is_shared: bool = False
-    """Whether it outlives the runs that ask for it, as another call removes it."""
+    """True if it outlives the runs that ask for it, as another call removes it."""
     uses: list[str] = field(default_factory=list, compare=False, repr=False)
     """The runs that have asked for it."""
 
     @classmethod
     def of(cls, address: object) -> Night | None:
-        """What an address means; None where it is of another kind. Raises: SpecError."""
+        """The night of an address; None where it is of another kind. Raises: SpecError."""
         if isinstance(address, Night):
             return address
         cluster = NightCluster.of(address)
@@ -104,7 +104,7 @@ def shared(address: object, run_id: str) -> Iterator[object]:
 
 
 def is_over(error: BaseException) -> bool:
-    """Whether nothing continues on the cluster after this error: not one that a retry may help."""
+    """True if nothing continues on the cluster after this error: not one that a retry may help."""
     stays = ClusterError | SpecChangedError | KeyboardInterrupt
     return isinstance(error, RaysweepError) and not error.retryable and not isinstance(error, stays)
 

@@ -154,7 +154,7 @@ def render(
 
 
 def digest_of_manifest(document: Mapping[str, Any]) -> str:
-    """Which manifest a cluster was brought up from."""
+    """The digest of the manifest that a cluster was brought up from."""
     text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
@@ -181,7 +181,7 @@ def _check(spec: dict[str, Any], path: str) -> None:
 
 
 def _sets_token(cluster: Mapping[str, Any]) -> bool:
-    """Whether a container sets Ray's token by itself: the operator, which watches the keeper, lacks it."""
+    """True if a container sets Ray's token by itself: the operator, which watches the keeper, lacks it."""
     template = (cluster.get("headGroupSpec") or {}).get("template") or {}
     containers = (template.get("spec") or {}).get("containers") or ()
     return any(

@@ -83,7 +83,7 @@ class Leaked:
     run_id: str
     phase: str
     why: str
-    """Why it is left over; empty where it is not."""
+    """The reason why it is left over; empty where it is not."""
 
 
 @asynccontextmanager
@@ -230,7 +230,7 @@ class _Bringing:
 
 
 async def connect(night: NightCluster, run_id: str) -> ClusterConnection:
-    """How to reach a run's cluster that is up; brings up nothing.
+    """Connect to a run's cluster that is up; brings up nothing.
 
     Raises: ClusterLostError where it is not up, with how it ended. ClusterError, SpecError.
     """

@@ -1,4 +1,4 @@
-"""What the status of a RayJob means, as pure functions.
+"""The phases of a RayJob, from its status, as pure functions.
 
 | RayJob | phase |
 |---|---|
@@ -29,7 +29,7 @@ _FIXES: Final = {
     "ValidationFailed": "correct the manifest",
     "JobDeploymentStatusTransitionGracePeriodExceeded": "see the operator's log",
 }
-"""What to do, by the reason that KubeRay gives."""
+"""The fix, by the reason that KubeRay gives."""
 
 
 def phase_of(job: RayJob | None) -> Phase:
@@ -47,12 +47,12 @@ def phase_of(job: RayJob | None) -> Phase:
 
 
 def is_ours(job: RayJob) -> bool:
-    """Whether raysweep made it."""
+    """True if raysweep made it."""
     return ((job.get("metadata") or {}).get("labels") or {}).get(MANAGER_LABEL) == MANAGER
 
 
 def why_ended(job: RayJob) -> str:
-    """How a RayJob ended, in its own words: `Failed, AppFailed: …`."""
+    """The end of a RayJob, in its own words: `Failed, AppFailed: …`."""
     status = job.get("status") or {}
     parts = [str(status.get("jobDeploymentStatus") or "unknown"), str(status.get("reason") or "")]
     head = ", ".join(part for part in parts if part)
@@ -61,7 +61,7 @@ def why_ended(job: RayJob) -> str:
 
 
 def fix_of(job: RayJob) -> str:
-    """What to do about how it ended."""
+    """The fix for its end."""
     reason = str((job.get("status") or {}).get("reason") or "")
     meta = job.get("metadata") or {}
     look = f"kubectl -n {meta.get('namespace', 'default')} describe rayjob {meta.get('name', '')}"
@@ -69,7 +69,7 @@ def fix_of(job: RayJob) -> str:
 
 
 def how_far(job: RayJob) -> str:
-    """How far a cluster is on its way: what of it is there, and what KubeRay says of the rest."""
+    """The progress of a cluster: the parts that are there, and what KubeRay says of the rest."""
     status = job.get("status") or {}
     cluster = status.get("rayClusterStatus") or {}
     text = str(status.get("jobDeploymentStatus") or "not seen by the operator yet")
@@ -89,7 +89,7 @@ def how_far(job: RayJob) -> str:
 
 
 def lease_left_s(job: RayJob, now: float) -> float:
-    """How many seconds of the lease are left since something waited for the cluster to come up; may be < 0.
+    """The seconds left of the lease since something waited for the cluster to come up; may be < 0.
 
     Annotations that are not there, or that a person has edited, leave none.
     """
@@ -101,7 +101,7 @@ def lease_left_s(job: RayJob, now: float) -> float:
 
 
 def why_leaked(job: RayJob, now: float) -> str:
-    """Why a RayJob is left over and can be deleted; empty where it cannot.
+    """The reason why a RayJob is left over and can be deleted; empty where it cannot.
 
     A `ready` one is never left over: its keeper ends it. One that ended, or is still coming, is left over
     once nothing has renewed its lease.
