@@ -1,4 +1,4 @@
-"""Which programs a command may start: the list in `RAYSWEEP_PROGRAMS`, beside `RAYSWEEP_TRAINABLES`.
+"""The allow-list of programs that a command may start (`RAYSWEEP_PROGRAMS`), beside `RAYSWEEP_TRAINABLES`.
 
 Entries are separated by commas or white space: the first item of a command, as it is written there; `*`
 stands for any characters (`/opt/models/*`). Not set, with `RAYSWEEP_TRAINABLES` set: no program may run, as

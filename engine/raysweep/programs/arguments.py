@@ -1,4 +1,4 @@
-"""How a config reaches a program: arguments in several styles, a file, variables; filled-in placeholders."""
+"""A config for a program: arguments in several styles, a file, variables; filled-in placeholders."""
 
 from __future__ import annotations
 

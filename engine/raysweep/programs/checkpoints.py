@@ -49,7 +49,7 @@ class Found:
     path: Path
     number: int | None
     grew: bool = False
-    """Whether it was found before, with a part of its files."""
+    """True if it was found before, with a part of its files."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class _Folder:
     found: Files | None = None
     """The files that it had when it was found; None: it was not found yet."""
     pause_s: float = 0.0
-    """How long nothing had changed before it changed after it was found."""
+    """The time without a change, before it changed after it was found."""
 
 
 class CheckpointWatch:
@@ -146,12 +146,12 @@ class CheckpointWatch:
         return unchanged_s >= self._settled_s and (unchanged_s >= OPEN_S or not self._is_open(path))
 
     def has_changed(self, path: Path) -> bool:
-        """Whether a folder is no more as it was found; it is found again then."""
+        """True if a folder is no more as it was found; it is found again then."""
         seen = self._seen.get(path)
         return seen is not None and self._files(path) != seen.found
 
     def _files(self, path: Path) -> Files:
-        """What stands for the content of a folder: its marker, or all its files."""
+        """The files that stand for the content of a folder: its marker, or all its files."""
         return frozenset(_files_below(path, self._marker))
 
 

@@ -1,4 +1,4 @@
-"""What a reader of a program is not sure of: a note of the sweep, each text once.
+"""Doubts of a reader of a program: a note of the sweep, each text once.
 
 A text has no numbers and no paths of an attempt: a sweep notes what all its trials say alike only once.
 """

@@ -29,7 +29,7 @@ class Request:
     metrics: dict[str, Any]
     checkpoint: str | None
     infeasible: str | None
-    """Why the config cannot work; None: it is a report."""
+    """The reason why the config cannot work; None: it is a report."""
     _sock: socket.socket
 
     def answer(self, **fields: Any) -> None:
@@ -87,7 +87,7 @@ class EmitServer:
         return found
 
     def _receive(self, sock: socket.socket) -> bool | None:
-        """Whether its line is whole; None while that cannot be told."""
+        """True if its line is whole; None while that cannot be told."""
         received = self._partial[sock]
         while not received.endswith(b"\n"):
             try:

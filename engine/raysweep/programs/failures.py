@@ -1,4 +1,4 @@
-"""What the end of a program says: its exit code, the signal that ended it, the last lines of its output."""
+"""The failure of a program: its exit code, the signal that ended it, the last lines of its output."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from raysweep.worker.host.gpu_failures import find_gpu_oom
 
 _SHELL_OF_SIGNAL: Final = 128
 _DEADLY: Final = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
-"""What a shell's exit code above 128 is taken for; programs use others of these codes for themselves."""
+"""The signals that a shell's exit code above 128 is read as; programs use other codes themselves."""
 _OF_HOST: Final = re.compile(
     r"^MemoryError\b|\bMemoryError:|std::bad_alloc|Cannot allocate memory|can't allocate memory"
     r"|numpy\S*\._ArrayMemoryError|java\.lang\.OutOfMemoryError|^Out of memory\b|\boom-kill",
     re.MULTILINE | re.IGNORECASE,
 )
 _KILLED_RANK: Final = re.compile(r"exitcode\s*:?\s*-9\b|Signal 9 \(SIGKILL\)|died with <Signals\.SIGKILL: 9>")
-"""How launchers (torchrun, accelerate) say that a process of theirs was killed."""
+"""The texts by which launchers (torchrun, accelerate) say that a process of theirs was killed."""
 _OF_LAUNCHER: Final = re.compile(
     r"^(?:subprocess\.CalledProcessError: Command '\[.*|torch\.distributed\.\S*ChildFailedError:.*)$",
     re.MULTILINE,
 )
-"""What launchers (accelerate, torchrun) end with, below their traceback, after a process of theirs failed."""
+"""The last lines of launchers (accelerate, torchrun), below their traceback, after their process failed."""
 _RAISED: Final = re.compile(r"(?:\[\w+\]:\s*)?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)")
 
 
@@ -67,7 +67,7 @@ def failure_of(
 
 
 def name_of(command: Sequence[str]) -> str:
-    """What a message calls a program: its script where an interpreter runs it."""
+    """The name of a program in messages: its script where an interpreter runs it."""
     first = command[0].rpartition("/")[2]
     script = next((item for item in command[1:9] if item.endswith((".py", ".sh"))), "")
     return script or first
@@ -85,7 +85,7 @@ def _how(code: int) -> str:
 
 
 def _apart(text: str) -> tuple[str, str]:
-    """What the program itself said, and what the launcher said that saw it fail."""
+    """The output of the program itself, and that of the launcher that saw it fail."""
     found = list(_OF_LAUNCHER.finditer(text))
     if not found:
         return text, ""

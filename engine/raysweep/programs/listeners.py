@@ -1,4 +1,4 @@
-"""What listens at an address of this node: so that no other server is measured in place of a trial's own.
+"""The listeners at an address of this node: no other server is measured in place of a trial's own.
 
 Linux shows the listening sockets of all processes in `/proc/net`, and the sockets of each process that may be
 looked at in `/proc/PID/fd`. Elsewhere a connection tells that something listens, and not what.
@@ -63,7 +63,7 @@ def _address(text: str) -> Address:
 
 
 def _answers(at: Address, address: Address) -> bool:
-    """Whether a socket that listens `at` gets connections to an address: `::` may have those of IPv4, too."""
+    """True if a socket that listens `at` gets connections to an address: `::` may have those of IPv4, too."""
     return at == address or (at.is_unspecified and at.version >= address.version)
 
 
@@ -89,7 +89,7 @@ def find_stranger(addresses: Collection[Address], port: int, own: Collection[int
 
 
 def _is_in_container(pid: int) -> bool:
-    """Whether it has process numbers of its own, below those of this process."""
+    """True if it has process numbers of its own, below those of this process."""
     return _depth(str(pid)) > _depth("self")
 
 
@@ -102,7 +102,7 @@ def _depth(pid: str) -> int:
 
 
 def is_taken(host: str, addresses: Collection[Address], port: int) -> bool:
-    """Whether something listens already."""
+    """True if something listens already."""
     if os.path.exists("/proc/net/tcp"):
         return bool(listeners(addresses, port))
     with suppress(OSError), socket.create_connection((host, port), timeout=1.0):

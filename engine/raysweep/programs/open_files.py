@@ -17,7 +17,7 @@ def open_files(pid: int) -> Iterator[tuple[str, str]]:
 
 
 def is_written(folder: Path, pids: Iterable[int]) -> bool:
-    """Whether one of these processes has a file of a folder open to write to it."""
+    """True if one of these processes has a file of a folder open to write to it."""
     below = os.path.join(os.path.realpath(folder), "")
     return any(
         path.startswith(below) and _is_for_writing(pid, descriptor)

@@ -1,4 +1,4 @@
-"""What the placeholders of one attempt stand for, and the variables that its program gets."""
+"""The values of one attempt's placeholders, and the variables of its program."""
 
 from __future__ import annotations
 

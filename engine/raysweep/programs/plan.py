@@ -1,4 +1,4 @@
-"""What a trial of a command needs to know: plain data, pickled to the workers, built without the specs."""
+"""The plan of a command's trial: plain data, pickled to the workers, built without the specs."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Plan:
     checkpoint_signal: str | None = None
     service: ServicePlan | None = None
     cwd: str = ""
-    """Where the program runs, if there is such a folder on its node."""
+    """The folder in which the program runs, if there is such a folder on its node."""
     has_to_report: bool = True
-    """Whether a program that ends well without a report has failed: not in a sweep without a metric."""
+    """True if a program that ends well without a report has failed: not in a sweep without a metric."""
     ranked: tuple[str, ...] = ()
     """The metrics that rank the trials."""
     allowed: str = ""

@@ -114,14 +114,14 @@ class ProgramProcess:
             os.write(self._writing, b"\0")
 
     def calm(self) -> None:
-        """What woke the waiting one is seen."""
+        """Empty the pipe that woke the waiting one."""
         with suppress(OSError):
             while os.read(self._reading, 4096):
                 pass
 
     @property
     def has_ended(self) -> bool:
-        """Whether the program has; processes that it started may run on until `kill`."""
+        """True if the program has; processes that it started may run on until `kill`."""
         if self._process.returncode is not None:
             return True
         try:
@@ -147,7 +147,7 @@ class ProgramProcess:
                 os.killpg(self._process.pid, signal.Signals[name])
 
     def await_end(self, within_s: float, meanwhile: Callable[[], None]) -> bool:
-        """Whether it ends within so many seconds; `meanwhile` is called again and again."""
+        """True if it ends within so many seconds; `meanwhile` is called again and again."""
         deadline = time.monotonic() + within_s
         while not self.has_ended:
             meanwhile()

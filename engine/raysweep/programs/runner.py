@@ -55,12 +55,12 @@ FOLDERS_S: Final = 0.25
 
 
 def run(config: dict[str, Any]) -> None:
-    """What `trainable` names in a spec with a command; workers are handed a `Program` in its place."""
+    """The `trainable` of a spec with a command; workers are handed a `Program` in its place."""
     raise RaysweepError("a command runs by run_sweep or run_training with a spec that has it")
 
 
 def runnable(spec: SweepSpec | TrainSpec) -> str | Callable[..., Any]:
-    """What the workers run: the spec's trainable, or its command."""
+    """The callable for the workers: the spec's trainable, or its command."""
     return spec.trainable if spec.command is None else Program(plan_of(spec))
 
 

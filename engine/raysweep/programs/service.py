@@ -40,7 +40,7 @@ class ServicePortTaken(ProgramFailedError):
 
 
 class Endpoint:
-    """Where a service says that it is ready: `http://…`, `https://…` or `tcp://…`."""
+    """The address of a service's readiness check: `http://…`, `https://…` or `tcp://…`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -143,7 +143,7 @@ class Service:
 
 
 def _ask(address: str) -> str:
-    """Why the server is not ready; empty: it is."""
+    """The reason why the server is not ready; empty: it is."""
     parts = urlsplit(address)
     try:
         if parts.scheme == "tcp":

@@ -33,7 +33,7 @@ class Steps:
         """The step of each metric's last report."""
 
     def is_repeated(self, record: Record) -> bool:
-        """Whether the record was reported before the checkpoint that the attempt began from."""
+        """True if the record was reported before the checkpoint that the attempt began from."""
         step = step_of(record)
         if step is None:
             return False

@@ -27,7 +27,7 @@ class Reader:
         return []
 
     def missing(self) -> str:
-        """What was looked for and never appeared, for the message of a trial without reports; or nothing."""
+        """The source that never appeared, for the message of a trial without reports; or nothing."""
         return ""
 
     def close(self) -> None:

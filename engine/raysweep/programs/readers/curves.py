@@ -19,7 +19,7 @@ from raysweep.programs.readers.events import Scalar
 
 STEP: Final = "step"
 _SHOWN: Final = 4
-"""How many metrics of a tag a note names."""
+"""The number of metrics of a tag that a note names."""
 _Curve = tuple[str, str, int]
 """A tag, its folder, and the number of its writer."""
 
@@ -50,7 +50,7 @@ class _Tag:
     common: str = ""
     """The path that the folders have in common."""
     is_told: bool = True
-    """Whether the folders are named in a note."""
+    """True if the folders are named in a note."""
 
     def folder(self, name: str) -> _Folder:
         """A folder of the tag, perhaps a new one."""

@@ -28,7 +28,7 @@ class GrowingFile:
         """Why the file cannot be read, if it is there."""
 
     def skip(self) -> None:
-        """What stands in the file now is not read."""
+        """Skip what stands in the file now."""
         if self._open():
             size = os.fstat(self._fd).st_size
             begin = max(size - _KNOWN_BYTES, 0)
@@ -36,7 +36,7 @@ class GrowingFile:
             self._offset, self._tail = size, os.pread(self._fd, size - begin, begin)
 
     def read(self) -> list[tuple[bytes, bool]]:
-        """What is new: pieces, each with whether it begins a file that was written anew."""
+        """The new pieces, each with True if it begins a file that was written anew."""
         found: list[tuple[bytes, bool]] = []
         if self._fd >= 0 and not self._is_same_inode():
             found.append(self._read_on())
@@ -71,7 +71,7 @@ class GrowingFile:
         return True
 
     def _is_same_inode(self) -> bool:
-        """Whether the path leads to the open file; also where it leads to nothing just now."""
+        """True if the path leads to the open file; also where it leads to nothing just now."""
         with suppress(OSError):
             now, then = os.stat(self._path), os.fstat(self._fd)
             return (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)

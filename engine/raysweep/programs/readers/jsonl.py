@@ -24,7 +24,7 @@ _WRITTEN_ANEW: Final = (
 
 
 class JsonlReader(Reader):
-    """What stands in the file before the program starts is of an earlier attempt, and is skipped."""
+    """Reads lines of JSON; skips those of an earlier attempt, in the file before the program starts."""
 
     def __init__(self, path: Path, doubts: Doubts | None = None) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Which lines of a file that was written anew were read before.
+"""The lines of a file that was written anew which were read before.
 
 A program that writes its whole history, or the newest rows of it, repeats lines: those at the beginning that
 were the last ones before. Costs what the versions of the file have lines, however many were read before.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 def count_repeated(before: Sequence[int], now: Sequence[int], newest: int) -> int | None:
-    """How many lines of `now` end `before`; None where `now` may be the beginning of lines that were read.
+    """The number of lines of `now` that end `before`; None where `now` may begin lines that were read.
 
     That is where `before` begins with `now`, or where the newest lines of it have all of `now`.
 

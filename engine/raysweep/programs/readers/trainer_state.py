@@ -84,7 +84,7 @@ class TrainerStateReader(Reader):
 
 
 def _count_shared(one: list[str], other: list[str]) -> int:
-    """How many entries both begin with."""
+    """The number of entries that both begin with."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (mine, yours) in pairs if mine != yours), min(len(one), len(other)))
 
