@@ -25,11 +25,11 @@ from raysweep.hooks.spec import CallbackSpec
 from raysweep.runs.folder import SweepFolder
 
 IDLE_S: Final = 30.0
-"""How long, after the end of a sweep, no callback may get on before the rest is given up."""
+"""The longest time without progress of any callback after a sweep's end; then the rest is given up."""
 MOST_S: Final = 120.0
-"""How long delivery may take after the end of a sweep."""
+"""The longest delivery after the end of a sweep."""
 BEFORE_OUTCOME_S: Final = 2.0
-"""How long the outcome of a sweep waits for its callbacks; what takes longer is delivered after it."""
+"""The longest wait of a sweep's outcome for its callbacks; what takes longer is delivered after it."""
 RESTARTS: Final = 5
 _LEAVE_S: Final = 4.0
 log = logging.getLogger("raysweep")
@@ -121,7 +121,7 @@ class Beside:
                 self._is_deaf = True
 
     def _death(self) -> str:
-        """How the process ended by itself; empty where it has not."""
+        """The end of the process, if it ended by itself; empty where it has not."""
         process = self._process
         if process is None or not self._is_deaf:
             return ""
@@ -151,7 +151,7 @@ class Beside:
             self._answers = None
 
     def _note(self, report: dict[str, Any]) -> str:
-        """What a callback did not get, in one line; empty: it got everything."""
+        """The events that a callback did not get, in one line; empty: it got everything."""
         left, skipped, why = report["left"], report["skipped"], report["error"]
         parts = []
         if left is None or left:
@@ -228,7 +228,7 @@ class Beside:
                 self._spawn()
 
     def _hear(self, within_s: float | None) -> dict[str, Any] | None:
-        """What the process says once it has done what it could; None: nothing in time."""
+        """The answer of the process once it has done what it could; None: nothing in time."""
         until = self._ends_by or 0.0
         if within_s is not None:
             until = min(until, time.monotonic() + within_s)
@@ -248,7 +248,7 @@ class Beside:
 
 
 def _ended(code: int) -> str:
-    """How a process ended, by its exit code; below 0, the number of the signal that ended it."""
+    """The end of a process, by its exit code; below 0, the number of the signal that ended it."""
     if code >= 0:
         return f"ended with exit code {code}"
     names = {each.value: each.name for each in signal.Signals}

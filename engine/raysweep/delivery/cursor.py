@@ -1,4 +1,4 @@
-"""How far a callback has been called: a small object beside the sweep's journal.
+"""The progress of a callback: a small object beside the sweep's journal.
 
 It is written before the first event is delivered, and then about once a second. A process that dies has
 delivered at most what came since; that is delivered again, with the same ids.

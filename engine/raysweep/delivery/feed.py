@@ -27,7 +27,7 @@ from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 
 Key = tuple[int, int]
-"""Where an event comes from: the number of the journal's record, and its number among those of the record."""
+"""The place of an event: the number of the journal's record, and its number among those of the record."""
 START: Final[Key] = (0, 0)
 MIN_ENDED: Final = 5
 """After so many trials the pace is known well enough to compare it with the deadline."""
@@ -85,7 +85,7 @@ class Feed:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the sweep has ended, as far as was read."""
+        """True if the sweep has ended, as far as was read."""
         return self._state.phase == "ended"
 
     def read(self, most: int) -> list[Item]:
@@ -259,7 +259,7 @@ class Feed:
             yield from self._deadline(event.at)
 
     def _deadline(self, at: float) -> Iterator[hk.Notice]:
-        """Whether, at the pace up to now, the deadline cuts the sweep: said once for each deadline."""
+        """A notice if, at the pace up to now, the deadline cuts the sweep: once for each deadline."""
         state = self._state
         deadline, ended = state.clock.deadline_at, len(self._ended)
         if (

@@ -36,7 +36,7 @@ POLL_S: Final = 0.25
 MAX_POLL_S: Final = 2.0
 CHUNK: Final = 1000
 LEAVE_S: Final = 2.0
-"""How long a callback has to come to the end of its present call."""
+"""The time that a callback has to come to the end of its present call."""
 log = logging.getLogger("raysweep")
 
 
@@ -83,7 +83,7 @@ class Delivery:
             time.sleep(0.02)
 
     def reports(self) -> list[SinkReport]:
-        """How each callback fared."""
+        """The report of each callback."""
         made = [sink.report(self.total) for sink in self.sinks]
         known = {report.name for report in made}
         rest = [name for name in names_of(self._callbacks) if name not in known]
@@ -185,7 +185,7 @@ class Delivery:
 
 
 def _place(callback: CallbackSpec, noted: Cursor | None) -> Cursor | None:
-    """Where a callback continues; None: it begins."""
+    """The place from which a callback continues; None: it begins."""
     if noted is not None and getattr(callback.options, "gets_all", False):
         return replace(noted, key=START)
     return noted

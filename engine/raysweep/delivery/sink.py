@@ -30,7 +30,7 @@ TRIES: Final = 3
 PAUSE_S: Final = 0.5
 MAX_PAUSE_S: Final = 30.0
 CURSOR_S: Final = 1.0
-"""How often the place in the journal is noted."""
+"""The seconds between two notes of the place in the journal."""
 _WAIT_S: Final = 0.5
 _PASSING: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ENETUNREACH, errno.EHOSTUNREACH}
@@ -45,7 +45,7 @@ class _Leave(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReport:
-    """How a callback fared; `left`: events that were not delivered, None where that is not known."""
+    """The result of a callback; `left`: events that were not delivered, None where that is not known."""
 
     name: str
     left: int | None
@@ -98,7 +98,7 @@ class Sink:
         self._thread.join(wait_s)
 
     def report(self, total: int | None) -> SinkReport:
-        """How it fared, of `total` events in all."""
+        """Its result, of `total` events in all."""
         left = None if total is None else max(0, total - self._ordinal)
         return SinkReport(name=self.name, left=left, skipped=self._skipped, error=self._error)
 
@@ -223,7 +223,7 @@ class Sink:
 
 
 def is_down(error: Exception) -> bool:
-    """Whether it may work later without a change of the callback."""
+    """True if it may work later without a change of the callback."""
     if isinstance(error, SinkDownError | ConnectionError | TimeoutError | socket.gaierror):
         return True
     if isinstance(error, RaysweepError):

@@ -1,4 +1,4 @@
-"""What a callback is made from, and the options of those that raysweep has."""
+"""The parts of a callback, and the options of those that raysweep has."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from raysweep.hooks.events import (
 
 
 class SinkDownError(RaysweepError):
-    """What a callback writes to does not answer: it is called again later, as long as the sweep runs."""
+    """The target of a callback does not answer: it is called again later, as long as the sweep runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallbackSetup:
-    """What a callback is made with, beside its options."""
+    """The facts that a callback is made with, beside its options."""
 
     sweep_id: str
     name: str
@@ -42,7 +42,7 @@ class CallbackSetup:
     begun_at: float
     """When the sweep began, in Unix seconds: tells it from one of the same id that was put aside."""
     is_resumed: bool = False
-    """Whether events were delivered before, perhaps some of them without a note of it."""
+    """True if events were delivered before, perhaps some of them without a note of it."""
     delivered: str = ""
     """The id of the last event that was noted as delivered, for one that `gets_all`."""
     traceparent: str = ""
@@ -103,13 +103,13 @@ class CallbackOptions(SpecModel):
     """Options of a callback of raysweep's own. An options class is imported with the spec: keep it light."""
 
     hears_of_promotions: ClassVar[bool] = False
-    """Whether it has `on_promoted`, which the process that runs a gate calls."""
+    """True if it has `on_promoted`, which the process that runs a gate calls."""
     is_in_controller: ClassVar[bool] = False
-    """Whether the controller itself does what it asks for; then it gets no events."""
+    """True if the controller itself does what it asks for; then it gets no events."""
     is_traced: ClassVar[bool] = False
-    """Whether it makes a trace."""
+    """True if it makes a trace."""
     gets_all: ClassVar[bool] = False
-    """Whether each process gives it all events from the start: what it took before may be lost with a
+    """True if each process gives it all events from the start: what it took before may be lost with a
     process, and it drops what is stored.
     """
     places: ClassVar[Mapping[str, str]] = {}

@@ -1,4 +1,4 @@
-"""What callbacks receive: one class for each hook. Plain values, the same in every delivery.
+"""The events that callbacks receive: one class for each hook. Plain values, the same in every delivery.
 
 `id` orders the events of a sweep, and is the same when an event is delivered a second time. `at` is when it
 happened, in Unix seconds.
@@ -18,7 +18,7 @@ NoticeKind = Literal["stalled", "deadline"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What all events have."""
+    """The fields of all events."""
 
     id: str
     """`<record of the journal>.<number in it>`, with leading zeros: sorts as the events happened."""
@@ -45,7 +45,7 @@ class SweepStart(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRef(Event):
-    """What all events of a trial have."""
+    """The fields of all events of a trial."""
 
     trial_id: str
     number: int
@@ -80,7 +80,7 @@ class CheckpointSaved(TrialRef):
     checkpoint: int
     """Its number."""
     iteration: int
-    """How many reports lie behind it."""
+    """The number of reports before it."""
     uri: str
     size_bytes: int
 
@@ -98,7 +98,7 @@ class TrialEnd(TrialRef):
     """Its reports that count, over all attempts."""
     started_at: float | None
     failed: int = 0
-    """How many trials of the sweep have failed up to now."""
+    """The number of the sweep's trials that have failed up to now."""
     error: str = ""
     """Of one that failed: class and message, in one line."""
 
@@ -122,7 +122,7 @@ class SweepEnd(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Event):
-    """What a person should know of before the sweep ends."""
+    """A fact that a person should know before the sweep ends."""
 
     kind: NoticeKind
     """`stalled`: nothing can run at present. `deadline`: at this pace the deadline cuts the sweep."""

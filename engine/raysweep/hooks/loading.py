@@ -16,7 +16,7 @@ PLUGINS: Final[Plugins[Callback]] = Plugins("callbacks", Callback, "raysweep.hoo
 
 
 class Called(Protocol):
-    """What callbacks are loaded for: `SweepSpec` has it."""
+    """The fields that callbacks are loaded for: `SweepSpec` has them."""
 
     @property
     def callbacks(self) -> tuple[CallbackSpec, ...]:
@@ -25,7 +25,7 @@ class Called(Protocol):
 
     @property
     def storage_path(self) -> str:
-        """Where the sweep is stored."""
+        """The storage path of the sweep."""
         ...
 
 
@@ -99,7 +99,7 @@ def variables_of(callbacks: Sequence[CallbackSpec], setup: TrialSetup) -> dict[s
 
 
 def openers_of(callbacks: Sequence[CallbackSpec]) -> tuple[str, ...]:
-    """What opens a trial's runs at trackers before it begins: see `CallbackOptions.opener`."""
+    """The openers of a trial's runs at trackers before it begins: see `CallbackOptions.opener`."""
     options = [each.options for each in callbacks if isinstance(each.options, CallbackOptions)]
     return tuple(each.opener for each in options if each.opener)
 

@@ -80,7 +80,7 @@ class MlflowOptions(CallbackOptions):
     experiment: Annotated[str, Field(min_length=1)] | None = None
     """The experiment, made where there is none; default: MLFLOW_EXPERIMENT_NAME, or the sweep's name."""
     shared_runs: bool = False
-    """Whether the trials log to these runs themselves; then a trial opens its run before it begins."""
+    """Let the trials log to these runs themselves; then a trial opens its run before it begins."""
 
     def check(self, storage_path: str) -> None:
         """See that there is an address. Raises: SpecError."""
@@ -135,7 +135,7 @@ class _Run:
         self.newest = event
 
     def takes(self, event: str) -> bool:
-        """Whether an event is new to it; it is from now on the newest."""
+        """True if an event is new to it; it is from now on the newest."""
         if event <= self.newest:
             return False
         self.newest = event
@@ -192,13 +192,13 @@ class Mlflow(Callback):
             ]
 
     def on_checkpoint(self, event: CheckpointSaved) -> None:
-        """Where the newest checkpoint is, as a tag."""
+        """Set the address of the newest checkpoint as a tag."""
         run = self._trial(event)
         if run.takes(event.id):
             run.tags["raysweep.checkpoint"] = event.uri
 
     def on_trial_end(self, event: TrialEnd) -> None:
-        """How it ended."""
+        """Record the end of the trial."""
         run = self._trial(event)
         if run.takes(event.id):
             run.tags["raysweep.state"] = event.state
@@ -207,7 +207,7 @@ class Mlflow(Callback):
             run.end = {"status": _STATUS[event.state], "end_time": int(event.at * 1000)}
 
     def on_sweep_end(self, event: SweepEnd) -> None:
-        """How the sweep ended, and its best trial."""
+        """Record the end of the sweep, and its best trial."""
         run = self._run("", event.at)
         if run.takes(event.id):
             run.tags |= {"raysweep.status": event.status, "raysweep.why": event.why}

@@ -20,7 +20,7 @@ BEGUN_TAG: Final = "raysweep.begun_at"
 TRIAL_TAG: Final = "raysweep.trial_id"
 TIMEOUT_S: Final = 30.0
 IN_TRIAL_TIMEOUT_S: Final = 5.0
-"""How long a trial's start waits for each answer, before it begins without a run."""
+"""The longest wait of a trial's start for each answer, before it begins without a run."""
 _PASSING: Final = frozenset({408, 425, 429})
 _NOT_FOUND: Final = "RESOURCE_DOES_NOT_EXIST"
 

@@ -27,7 +27,7 @@ class Release:
     data: str = ""
     """The data set that it was compared on, as the gate names it."""
     source: str
-    """Where the model is: that of the training, else the trial's checkpoint."""
+    """The address of the model: that of the training, else the trial's checkpoint."""
     run_id: str = ""
     """The training; empty where the model is a trial's checkpoint."""
     sweep_id: str

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from raysweep.documents.json_values import leaves
 
 ODD: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-"""How reports write numbers that JSON has none for."""
+"""The names in reports of numbers that JSON lacks."""
 ITERATION: Final = "iteration"
 
 

@@ -68,7 +68,7 @@ class OtelOptions(CallbackOptions):
     endpoint: Annotated[str, AfterValidator(_check_endpoint)] | None = None
     """The collector, `http://host:4318`; default: OTEL_EXPORTER_OTLP_ENDPOINT, or this machine's."""
     max_reports: Annotated[int, Field(ge=0)] = 1000
-    """How many reports of an attempt are events of its span: the first so many."""
+    """The number of reports of an attempt that are events of its span: the first so many."""
 
     def check(self, storage_path: str) -> None:
         """See that the package is there. Raises: SpecError."""

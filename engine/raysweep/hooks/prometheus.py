@@ -19,7 +19,7 @@ class PrometheusOptions(CallbackOptions):
     is_in_controller: ClassVar[bool] = True
 
     interval_s: Annotated[float, Field(ge=1.0, le=3600.0)] = 5.0
-    """How often they are set. Ray passes them on every 10 s."""
+    """The seconds between two updates. Ray passes them on every 10 s."""
 
     def make(self, setup: CallbackSetup) -> Any:
         """Nothing that is called beside the sweep."""

@@ -59,20 +59,20 @@ class CallbackSpec(KindSpec):
 
 
 def is_callback(given: object) -> bool:
-    """Whether it is an object of raysweep's `Callback`, or of Ray Tune's."""
+    """True if it is an object of raysweep's `Callback`, or of Ray Tune's."""
     if isinstance(given, type | str | Mapping | KindSpec):
         return False
     return isinstance(given, Callback) or is_tune_callback(given)
 
 
 def _looks_like_one(given: object) -> bool:
-    """Whether it is an object with a method of a callback, whatever its class."""
+    """True if it is an object with a method of a callback, whatever its class."""
     has_hook = any(callable(getattr(given, name, None)) for name in HOOKS.values())
     return is_callback(given) or (has_hook and not isinstance(given, type))
 
 
 def is_tune_callback(given: object) -> bool:
-    """Whether it is an object of Ray Tune's `Callback`. Imports no Ray."""
+    """True if it is an object of Ray Tune's `Callback`. Imports no Ray."""
     kind = given if isinstance(given, type) else type(given)
     return any(
         base.__name__ == "Callback" and base.__module__ == "ray.tune.callback" for base in kind.__mro__

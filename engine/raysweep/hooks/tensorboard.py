@@ -136,7 +136,7 @@ class _File:
 
 
 def _stored(folder: Path) -> set[Key]:
-    """What the event files of a trial hold."""
+    """The keys in the event files of a trial."""
     from tensorboardX.proto import event_pb2
 
     found: set[Key] = set()

@@ -76,7 +76,7 @@ class TuneTrial:
 
     @property
     def has_reported_at_least_once(self) -> bool:
-        """Whether there is a result."""
+        """True if there is a result."""
         return bool(self.last_result)
 
     def init_local_path(self) -> None:
@@ -84,7 +84,7 @@ class TuneTrial:
         Path(self.local_path).mkdir(parents=True, exist_ok=True)
 
     def is_finished(self) -> bool:
-        """Whether it has ended."""
+        """True if it has ended."""
         return self.status in ("TERMINATED", "ERROR")
 
     def get_ray_actor_ip(self) -> str | None:
@@ -206,7 +206,7 @@ class TuneCallback(Callback):
 
 
 def _folder(setup: CallbackSetup) -> Path:
-    """Where files of loggers go: in the sweep's folder where that is local."""
+    """The folder for files of loggers: in the sweep's folder where that is local."""
     if "://" not in setup.uri or setup.uri.startswith("file://"):
         return Path(setup.uri.removeprefix("file://")) / FOLDER
     return Path("~/ray_results").expanduser() / setup.sweep_id

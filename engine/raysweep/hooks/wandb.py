@@ -61,7 +61,7 @@ class WandbOptions(CallbackOptions):
     dir: Annotated[str, Field(min_length=1)] | None = None
     """A folder on the machine that runs the sweep, for wandb's files; default: the sweep's own folder."""
     shared_runs: bool = False
-    """Whether the trials log to these runs themselves; then a run is written once its trial has ended."""
+    """Let the trials log to these runs themselves; then a run is written once its trial has ended."""
 
     def check(self, storage_path: str) -> None:
         """See that the package, a folder and a key are there. Raises: SpecError."""
@@ -202,7 +202,7 @@ class _Trial:
     held: int = 0
     """The number of the last report in the run."""
     is_uncertain: bool = False
-    """Whether the run could not be closed: what it holds is seen by the next process."""
+    """True if the run could not be closed: the next process finds what it holds."""
 
 
 class Wandb(Callback):
@@ -229,11 +229,11 @@ class Wandb(Callback):
             trial.rows.append((trial.reports, with_iteration(event.iteration, event.metrics)))
 
     def on_checkpoint(self, event: CheckpointSaved) -> None:
-        """Where the newest checkpoint is."""
+        """Set the address of the newest checkpoint."""
         self._trial(event).summary["raysweep/checkpoint"] = event.uri
 
     def on_trial_end(self, event: TrialEnd) -> None:
-        """How it ended."""
+        """Record the end of the trial."""
         trial = self._trial(event)
         trial.end, trial.config = event, event.config
         trial.summary |= {"raysweep/state": event.state, "raysweep/score": event.score}
@@ -260,7 +260,7 @@ class Wandb(Callback):
         return self._trials.setdefault(event.trial_id, _Trial())
 
     def _is_stored(self, name: str, trial: _Trial) -> bool:
-        """Whether the run was closed with all this by a process before."""
+        """True if the run was closed with all this by a process before."""
         reports, event = self._runs.ended.get(name, (0, ""))
         if trial.end is not None:
             return trial.end.id <= event

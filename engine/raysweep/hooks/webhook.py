@@ -56,7 +56,7 @@ class WebhookOptions(CallbackOptions):
     places: ClassVar[Mapping[str, str]] = {"url": ""}
 
     url: Annotated[str, BeforeValidator(_check_url)] | None = Field(default=None, repr=False)
-    """Where to post to. Stored masked; better is `url_from`."""
+    """The URL to post to. Stored masked; better is `url_from`."""
     url_from: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     """The environment variable, where the sweep runs, that has the address."""
     on: Annotated[tuple[Occasion, ...], BeforeValidator(_check_on)] = (
@@ -175,7 +175,7 @@ def _generic(setup: CallbackSetup, kind: Occasion, event: Event, text: str, repo
 
 
 def _report(setup: CallbackSetup) -> str:
-    """Where the report is, or the command that makes it."""
+    """The address of the report, or the command that makes it."""
     return report_place(setup.sweep_id, setup.uri.rpartition("/")[0])
 
 
