@@ -58,7 +58,7 @@ _DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
-    """Where a process is, as far as faults ask: which trial, attempt and step; which operation on what."""
+    """The place of a process, as far as faults ask: trial, attempt and step; operation, and its key."""
 
     trial: int | None = None
     step: int | None = None
@@ -68,7 +68,7 @@ class Here:
 
 
 def matches(fault: Fault, here: Here) -> bool:
-    """Whether a fault is meant for what happens here."""
+    """True if a fault is meant for what happens here."""
     return (
         fault.trial in (None, here.trial)
         and fault.step in (None, here.step)

@@ -218,7 +218,7 @@ class FaultPlan:
                 os.environ[VARIABLE] = before
 
     def fired(self) -> tuple[int, ...]:
-        """How many times each fault has fired, in the order of `faults`."""
+        """The number of times that each fault has fired, in the order of `faults`."""
         names = [path.name for path in (Path(self.folder) / "fired").glob("*")]
         return tuple(sum(name.startswith(f"{index}-") for name in names) for index in range(len(self.faults)))
 

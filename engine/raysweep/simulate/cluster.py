@@ -96,7 +96,7 @@ class SimulatedCluster:
         self._act()
 
     def flush(self) -> None:
-        """What the fleet has to say goes out."""
+        """Send the messages that the fleet has collected."""
         if not self._is_gone:
             self.fleet.flush()
             self._act()

@@ -79,7 +79,7 @@ class SimulatedController:
             )
 
     def look(self) -> None:
-        """What a controller and its watch look at now and then."""
+        """Do the checks that a controller and its watch do now and then."""
         if self.steady.has_moved(self.state.clock.ahead_s):
             self.emit(ev.ClockMoved(at=self.steady.now(), ahead_s=self.steady.ahead_s()))
         is_stalled = self.writer.is_stalled

@@ -1,4 +1,4 @@
-"""How long things take in a simulation, and when they are due."""
+"""The durations of things in a simulation, and the times when they are due."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raysweep.simulate.clock import Call, Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """How long things take in a simulation, in virtual seconds.
+    """The durations of things in a simulation, in virtual seconds.
 
     `jitter` adds up to that part at random; of `hiccups` in all things, up to `hiccup_s` more.
     """

@@ -17,7 +17,7 @@ KINDS: Final = {
     "snapshot": r"snapshots/.+",
     "checkpoint": r"checkpoints/.+",
 }
-"""What can be deleted, and the keys below the sweep's folder that are of this kind."""
+"""The kinds of objects that can be deleted, and the keys of each below the sweep's folder."""
 
 
 def find(store: Store, sweep_id: str, kind: str) -> list[str]:

@@ -29,7 +29,7 @@ class SimulatedWriter:
 
     @property
     def appends(self) -> int:
-        """How many segments were stored, the claim's left out."""
+        """The number of segments that were stored, without the claim's."""
         return self.policy.segments
 
     @property
@@ -39,12 +39,12 @@ class SimulatedWriter:
 
     @property
     def is_durable(self) -> bool:
-        """Whether everything written is stored."""
+        """True if everything written is stored."""
         return self.policy.is_durable
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the journal lags so far behind that it is to be said."""
+        """True if the journal lags so far behind that the user is told."""
         return self.policy.is_stalled(self._clock.now)
 
     def write(self, record: bytes) -> None:

@@ -48,11 +48,11 @@ class Nodes:
         return (n for n in self.all if n.is_alive and not n.is_draining and n.name not in excluded)
 
     def count_slots(self, excluded: Collection[str] = ()) -> int:
-        """How many groups of the sweep's shape these nodes could hold at once."""
+        """The number of groups of the sweep's shape that these nodes could hold at once."""
         return sum(self._room(node, node.cpus, node.memory_bytes) for node in self.usable(excluded))
 
     def largest_memory(self, excluded: Collection[str] = ()) -> int:
-        """What the largest of them offers a trial."""
+        """The memory that the largest of them offers a trial."""
         return max((node.memory_bytes for node in self.usable(excluded)), default=0)
 
     def ask(self, number: int, needs: Needs, excluded: Collection[str]) -> None:
@@ -98,7 +98,7 @@ class Nodes:
 
 
 def cpus_of(size: Size) -> int:
-    """How many CPUs a trial of this size takes here: members, GPUs and custom resources count as CPUs do."""
+    """The CPUs that a trial of this size takes here: members, GPUs and custom resources count as CPUs do."""
     amounts = amounts_of(size)
     members, _ = amounts.pop("num_workers", 1.0), amounts.pop("memory", 0.0)
     return ceil(members * max(amounts.values(), default=1.0))

@@ -1,4 +1,4 @@
-"""What must hold of a simulated sweep at its end: of its outcome, its times, and its store."""
+"""Checks of a simulated sweep at its end: of its outcome, its times, and its store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROUNDING_S: Final = 1e-3
 
 
 def check_limit(outcome: SweepOutcome) -> None:
-    """What a limit has ended lacks something: a trial was cut, or one that was asked for is not there."""
+    """Check that a sweep ended by a limit lacks something: a trial was cut, or one asked for is not there."""
     if outcome.status not in ENDED_BY_LIMIT:
         return
     was_cut = any(trial.state == "cancelled" for trial in outcome.trials)

@@ -50,11 +50,11 @@ class Job:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether user code waits inside a report: for the answer, or for a stop."""
+        """True if user code waits inside a report: for the answer, or for a stop."""
         return self.awaits is not None and (self.stop_reason is None or self.wants_checkpoint)
 
     def may_report(self, *, has_checkpoint: bool) -> bool:
-        """Whether its next report is taken; else it ends there."""
+        """True if its next report is taken; else it ends there."""
         if self.stop_reason is None or self.wants_checkpoint or self.allows == "report":
             return True
         return has_checkpoint and self.allows != "nothing"

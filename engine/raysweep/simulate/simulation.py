@@ -64,7 +64,7 @@ Disturb = Callable[[Running], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """How a simulated sweep went.
+    """The course of a simulated sweep.
 
     `timeline` is what happened on the cluster, `journal` what was stored of it, `writes` every write of the
     controllers to their store in order, `fired` the kills that happened. `duration_s` is in virtual seconds.
@@ -79,7 +79,7 @@ class Simulated:
 
     @property
     def appends(self) -> int:
-        """How many segments the journal has, claims included."""
+        """The number of the journal's segments, claims included."""
         return max(filter(None, map(appended, self.writes)), default=0)
 
 

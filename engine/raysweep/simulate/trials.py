@@ -65,7 +65,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What trials do: `curve` says what they report, `pace` how many seconds that takes.
+    """The behaviour of trials: `curve` gives their reports, `pace` the seconds that these take.
 
     A checkpoint comes with every `save_every`-th report, and every `wait_every`-th waits for the journal;
     0: none.
@@ -76,7 +76,7 @@ class Work:
     save_every: int
     wait_every: int
     evaluation: Curve | None = None
-    """What an evaluation gives, by config and iteration; what it raises, the evaluation raises."""
+    """The result of an evaluation, by config and iteration; what it raises, the evaluation raises."""
     evaluate_s: float = 1.0
 
 
@@ -135,7 +135,7 @@ class Trials:
             self._note_job("died", actor, job)
 
     def land(self, actor: Actor) -> None:
-        """What is being stored at this moment still lands, whatever becomes of the actor."""
+        """Let a checkpoint that is being stored at this moment land, whatever becomes of the actor."""
         job = actor.process.job if actor.process is not None else None
         if actor.is_alive and job is not None and job.is_saving:
             self._store_checkpoint(job)
@@ -192,7 +192,7 @@ class Trials:
                 self._report(actor, job, metrics)
 
     def _reported(self, job: Job) -> dict[str, JsonValue] | None:
-        """What the trial reports next, as its worker would send it; None: it has returned."""
+        """The next report of the trial, as its worker would send it; None: it has returned."""
         metrics = self._work.curve(job.config, job.iteration + 1)
         return None if metrics is None else {name: to_json(value) for name, value in metrics.items()}
 
