@@ -1,4 +1,4 @@
-"""What comes back: outcomes of sweeps and trainings, and the progress of one under way, as JSON."""
+"""Outcomes of sweeps and trainings, and the progress of one under way, as JSON."""
 
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.gate import Approval, Confirmed, Decision, GateOutcome, Undone

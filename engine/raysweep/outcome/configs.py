@@ -1,4 +1,4 @@
-"""What comes back of a config that ran several times."""
+"""The outcome of a config that ran several times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConfigOutcome(Record):
     std: float | None = None
     """Their standard deviation, as of a sample (n - 1); None for one repeat."""
     completed: int
-    """How many repeats completed."""
+    """The number of repeats that completed."""
     trials: tuple[int, ...]
     """The numbers of its trials."""
     best: int

@@ -1,4 +1,4 @@
-"""How a run stands that has ended: the standing of its outcome."""
+"""The standing of a run that has ended, from its outcome."""
 
 from __future__ import annotations
 

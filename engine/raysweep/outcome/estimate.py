@@ -24,26 +24,26 @@ class Span(Record):
 
 
 class Estimate(Record):
-    """What is expected of a sweep that has not ended, each with an 80 % interval. Times are UTC seconds."""
+    """The estimate of a sweep that has not ended, each value with an 80 % interval. Times are UTC seconds."""
 
     made_at: float
     """When it was made."""
     end_at: Span
     """When the sweep ends."""
     trials: Span
-    """How many trials will have ended by then."""
+    """The number of trials that will have ended by then."""
     cost: Span | None = None
-    """What it will have cost by then, by `stop.cost_per_hour`; None without prices."""
+    """Its cost by then, by `stop.cost_per_hour`; None without prices."""
     completes: float = 1.0
     """The share of the plays in which all trials end by themselves, before any limit of the sweep."""
     plays: int = 0
-    """How often the rest of the sweep was played."""
+    """The number of times that the rest of the sweep was played."""
     is_extended: bool = False
     """The sweep is too large to be played to its end: from where a play stopped, its pace counts."""
 
 
 class Expected(Record):
-    """What is expected of a sweep, and which of its trials are slow."""
+    """The estimate of a sweep, and its slow trials."""
 
     estimate: Estimate | None = None
     slow: tuple[str, ...] = ()

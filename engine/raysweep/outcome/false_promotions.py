@@ -34,7 +34,7 @@ from raysweep.outcome.record import Record
 
 YEAR_S: Final = 365 * 86400.0
 KEPT: Final = 1 / 12
-"""How much of a year's budget is kept at most, and is there on the first night."""
+"""The part of a year's budget that is kept at most, and is there on the first night."""
 PRIOR: Final = 0.1
 """The odds, before any evidence, that a challenger is better: how much is put on it."""
 SHARE: Final = 1 / 30
@@ -65,7 +65,7 @@ class Challenger(Record):
 
 
 class BudgetUse(Record):
-    """What a gate used of the budget of false promotions, and what it was decided by."""
+    """A gate's use of the budget of false promotions, and the facts of its decision."""
 
     per_year: Number
     """The budget."""
@@ -89,7 +89,7 @@ class BudgetUse(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What a line of champions has of its budget, after some of its gates."""
+    """A champion line's account of its budget, after some of its gates."""
 
     per_year: float = 0.0
     """0 before the first gate with a budget."""
@@ -104,15 +104,15 @@ class Account:
     differences: tuple[float, ...] = ()
     """Of all gates that have tested it."""
     staked: float = 0.0
-    """What was put on it."""
+    """The stake on it."""
     value: float = 0.0
-    """What has become of that."""
+    """The present value of that stake."""
     seeds: int = 0
     """With how many seeds the next gate tests it."""
 
     @property
     def spent(self) -> float:
-        """What was lost in the last 365 days."""
+        """The losses of the last 365 days."""
         return math.fsum(lost for _, lost in self.losses)
 
     @property
@@ -196,7 +196,7 @@ class Account:
         return account.finding(use.found, champion) if use.found is not None else account
 
     def flaw_of(self, use: BudgetUse, at: float, champion: tuple[str, float] | None) -> str:
-        """How a stored use differs from what follows from this account, before it; empty: it does not."""
+        """The flaw of a stored use against what follows from this account, before it; empty: none."""
         account = self.opened(at, use.per_year, champion)
         if use.challenger is not None:
             if account.challenger is None or account.challenger != use.challenger:

@@ -1,4 +1,4 @@
-"""What comes back of a gate: its verdict, and the configs that it ran."""
+"""The outcome of a gate: its verdict, and the configs that it ran."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Confirmed(Record):
     spread: Number | None = None
     """The standard deviation over the seeds; 0 for one."""
     n: int = 0
-    """How many seeds gave a score."""
+    """The number of seeds that gave a score."""
     violated: tuple[str, ...] = ()
     """The constraints that it did not satisfy under some seed: it is not promoted."""
     checkpoint_uri: str | None = None
@@ -67,7 +67,7 @@ class Undone(Record):
 
 
 class Approval(Record):
-    """What a candidate that passed its gate waits for, or has."""
+    """The approval that a candidate which passed its gate waits for, or has."""
 
     name: str
     """The champion's name: that of `raysweep approve`."""
@@ -90,7 +90,7 @@ def show_time(at: float) -> str:
 
 
 class GateOutcome(Record):
-    """Whether a night's best config is good enough for the full-scale training, and the evidence."""
+    """The verdict on a night's best config for the full-scale training, and the evidence."""
 
     promoted: bool
     why: str
@@ -111,11 +111,11 @@ class GateOutcome(Record):
     lower_bound: Number | None = None
     """The improvement is above this with 90 % confidence, in a paired test, all candidates considered."""
     common_seeds: int | None = None
-    """How many seeds the improvement comes from; 0: from means over different ones."""
+    """The number of seeds that the improvement comes from; 0: from means over different ones."""
     notes: tuple[str, ...] = ()
-    """What a person should know besides: a champion that does not run any more."""
+    """Other facts that a person should know: a champion that does not run any more."""
     gate_id: str = ""
-    """Which of the sweep's gates."""
+    """The id of this gate among those of the sweep."""
     sweep_id: str = ""
     """The sweep that ran them again."""
     at: float = 0.0
@@ -135,7 +135,7 @@ class GateOutcome(Record):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a candidate passed, and no one has decided yet."""
+        """True if a candidate passed, and no one has decided yet."""
         return self.approval is not None and self.approval.decision is None
 
     def told(self, decision: Decision | None) -> GateOutcome:

@@ -31,7 +31,7 @@ Reason = Literal[
     "cut_judgement",
     "outdated",
 ]
-"""Why a verdict is as it is. `first` and `better` pass; of the others each one keeps a model from it."""
+"""The reasons for a verdict. `first` and `better` pass; of the others each one keeps a model from it."""
 FAILING: Final[frozenset[Reason]] = frozenset(
     ("not_better", "at_least", "worst_slice", "cut_training", "no_model", "changed_data")
 )
@@ -73,7 +73,7 @@ class SliceFigures(Record):
 
 
 class Judgement(Record):
-    """Whether the model of a training may be released."""
+    """The verdict on releasing the model of a training."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...]
@@ -92,9 +92,9 @@ class Judgement(Record):
     test: str = ""
     """`permutation` or `paired t`; empty where one figure of each was compared, without a test."""
     pairs: int = 0
-    """How many rows or folds both models have a figure of."""
+    """The number of rows or folds of which both models have a figure."""
     p_value: Number | None = None
-    """How often chance alone gives such an improvement."""
+    """The probability that chance alone gives such an improvement."""
     lower_bound: Number | None = None
     """The improvement is above this with 90 % confidence."""
     upper_bound: Number | None = None
@@ -107,7 +107,7 @@ class Judgement(Record):
     against: JudgedModel | None = None
     """The one that was released then; None: none was."""
     judge_id: str = ""
-    """Which of the night's judgements."""
+    """The id of this judgement among those of the night."""
     sweep_id: str = ""
     """The sweep that evaluated both; empty where nothing was evaluated."""
     at: float = 0.0
@@ -116,10 +116,10 @@ class Judgement(Record):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the next run of the judge judges again."""
+        """True if the next run of the judge judges again."""
         return any(reason in REPEATED for reason in self.reasons)
 
     @property
     def is_passed(self) -> bool:
-        """Whether the model may be released."""
+        """True if the model may be released."""
         return self.verdict == "passed"

@@ -34,7 +34,7 @@ def sweep_with(outcome: SweepOutcome, change: Change) -> SweepOutcome:
 
 
 def standing_with(standing: Standing, change: Change) -> Standing:
-    """How a sweep stands with each URI in it changed."""
+    """The standing of a sweep with each URI in it changed."""
     update: dict[str, object] = {"uri": change(standing.uri), "error": error_with(standing.error, change)}
     for name in ("top", "failures"):
         update[name] = tuple(trial_with(trial, change) for trial in getattr(standing, name))

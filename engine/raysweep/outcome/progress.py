@@ -1,4 +1,4 @@
-"""What is known of a run while it is under way, and what is asked of it."""
+"""The progress of a run while it is under way, and the requests to it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RunningTrial(Record):
 
 
 class SweepProgress(Record):
-    """What is known of a sweep while it runs: the content of `progress.json`. Times are UTC seconds."""
+    """The progress of a sweep while it runs: the content of `progress.json`. Times are UTC seconds."""
 
     sweep_id: str
     name: str
@@ -61,31 +61,31 @@ class SweepProgress(Record):
     started_at: float
     counts: Counts = Counts()
     num_trials: int | None = None
-    """How many trials there will be; None where that is not known."""
+    """The number of trials that there will be; None where that is not known."""
     metric: str
     mode: Literal["min", "max"]
     others: dict[str, Literal["min", "max"]] = {}
     """In a sweep of several metrics those after the first, each with its mode."""
     constraints: tuple[str, ...] = ()
-    """What the metrics of a trial have to satisfy to be the best."""
+    """The constraints that the metrics of a trial have to satisfy to be the best."""
     best: BestTrial | None = None
     """Of the trials that have ended."""
     ahead: BestTrial | None = None
     """While none of them is the best: of those that run."""
     running: tuple[RunningTrial, ...] = ()
     slots: int = 0
-    """How many trials can run at once."""
+    """The number of trials that can run at once."""
     shared: str = ""
     """Its share of the cluster, as `4 of 8 slots (2 sweeps beside it)`; empty: it has no limit."""
     deadline: float | None = None
     expected_end_at: float | None = None
     """When a limit will end a sweep without a number of samples, if its slots stay as they are."""
     estimate: Estimate | None = None
-    """What was expected of it when that was last looked at, about once a minute; None: not known yet."""
+    """The newest estimate of it, made about once a minute; None: not known yet."""
     slow: tuple[str, ...] = ()
     """A line for each running trial that takes ten times as long as its siblings."""
     opening: int = 0
-    """How many workers are being started."""
+    """The number of workers that are being started."""
     notes: tuple[str, ...] = ()
     usage: Usage | None = None
     """Of a training: what it has used so far."""
@@ -94,12 +94,12 @@ class SweepProgress(Record):
 
     @property
     def is_at_work(self) -> bool:
-        """Whether its holder was at work when it wrote this."""
+        """True if its holder was at work when it wrote this."""
         return self.status in _AT_WORK
 
     @property
     def share(self) -> float:
-        """How far it is, from 0 to 1: by its trials, or by its expected end if their number is unknown."""
+        """Its progress, from 0 to 1: by its trials, or by its expected end if their number is unknown."""
         if not self.is_at_work:
             return 1.0
         if self.num_trials:
@@ -120,16 +120,16 @@ class Cancellation(Record):
     by: str = ""
     """Who asked: a person, a command."""
     reason: str = ""
-    """Why; becomes the outcome's `why`."""
+    """The reason; becomes the outcome's `why`."""
     number: int = 0
     """The number of the job that is to end, even if it has not started; 0: the one that runs now."""
 
     def names(self, number: int) -> bool:
-        """Whether job `number` is to end, however long before its start this was asked for."""
+        """True if job `number` is to end, however long before its start this was asked for."""
         return 0 < number <= self.number
 
     def concerns(self, number: int) -> bool:
-        """Whether it may mean what is at work as job `number` (0: as no job, or one of no known number)."""
+        """True if it may mean what is at work as job `number` (0: as no job, or one of no known number)."""
         return not self.number or not number or self.names(number)
 
 

@@ -1,4 +1,4 @@
-"""Which trial is the best: one rule, for the core, outcomes, statuses and pages.
+"""The rule for the best trial: one for the core, outcomes, statuses and pages.
 
 A trial that may be the best did not fail, satisfies the constraints, has a value of each metric, and its
 score stands: it has ended, and no failure of the sweep cut it. While none has ended, the best of those that
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Ranked(NamedTuple):
-    """Where a trial ranks: the smallest is the best, equal ones keep their order."""
+    """The rank of a trial: the smallest is the best, equal ones keep their order."""
 
     larger_scales: int
     violation: float
@@ -35,7 +35,7 @@ class Ranked(NamedTuple):
 
 
 def is_standing(state: str, sweep_status: str | None) -> bool:
-    """Whether the score of a trial in this state stands, in a sweep with this status (None: it runs).
+    """True if the score of a trial in this state stands, in a sweep with this status (None: it runs).
 
     A limit or a person that ends a sweep leaves the trials that it cuts the scores that they have. A failure
     leaves them none: these trials were not done.
@@ -46,7 +46,7 @@ def is_standing(state: str, sweep_status: str | None) -> bool:
 
 
 def is_allowed(trial: TrialOutcome | TrialRow, modes: Mapping[str, str]) -> bool:
-    """Whether a trial that has a score satisfies the constraints, and has a value of each metric."""
+    """True if a trial that has a score satisfies the constraints, and has a value of each metric."""
     return trial.is_feasible and (len(modes) < 2 or point_of(trial.metrics, modes) is not None)
 
 
@@ -87,7 +87,7 @@ def best_first(
 
 
 def is_better(score: float | None, other: float | None, mode: str) -> bool:
-    """Whether a score beats another one, strictly; any beats None."""
+    """True if a score beats another one, strictly; any beats None."""
     if score is None or other is None:
         return score is not None
     return score > other if mode == "max" else score < other

@@ -1,4 +1,4 @@
-"""What all records have in common, and what went wrong in one."""
+"""The base of all records, and the error in one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ErrorInfo(Record):
     traceback: Annotated[str | None, AfterValidator(lambda text: text and text[:TRACEBACK_CHARACTERS])] = None
     """The first 4 KiB of the traceback."""
     traceback_uri: str | None = None
-    """Where the whole traceback is."""
+    """The address of the whole traceback."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.type, self.message) if part)

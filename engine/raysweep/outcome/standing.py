@@ -1,4 +1,4 @@
-"""How a run stands: one model, for all that show it, store it or list it."""
+"""The standing of a run: one model, for all that show it, store it or list it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from raysweep.outcome.trial import TrialOutcome
 from raysweep.outcome.usage import Usage
 
 TOP: Final = 20
-"""How many of the best trials a status holds."""
+"""The number of the best trials in a status."""
 FAILURES: Final = 5
-"""How many of the newest failed trials a status holds."""
+"""The number of the newest failed trials in a status."""
 MAX_RUNNING: Final = 50
 MAX_NOTES: Final = 20
 MAX_PARETO: Final = 100
-"""How many trials of the Pareto front a status names."""
+"""The number of trials of the Pareto front that a status names."""
 INTERRUPTED: Final = "interrupted"
 """The status of a run that has not ended, and that no process runs."""
 STARTING: Final = "starting"
 """The status of a run that a controller has, and that there is no heartbeat of yet."""
 MAX_VALUES: Final = 20
-"""How many values a row shows of a config."""
+"""The number of values of a config that a row shows."""
 _MAX_TEXT: Final = 60
 _NOT_IN_ROWS: Final = (
     "others", "constraints", "best", "ahead", "pareto", "pareto_size", "curve", "dots", "top", "failures",
@@ -47,7 +47,7 @@ _NOT_IN_ROWS: Final = (
 
 
 class Standing(Record):
-    """How a sweep, or a training run, stands: of bounded size, whatever the number of trials.
+    """The standing of a sweep, or a training run: of bounded size, whatever the number of trials.
 
     Times are UTC seconds. A list holds a `row()` of it: without the trials, the curve and the like.
     """
@@ -56,14 +56,14 @@ class Standing(Record):
     run_id: str
     name: str = ""
     uri: str = ""
-    """Where it is stored."""
+    """The address at which it is stored."""
     key: str = ""
     status: str
     """`starting | running | stopping`, what it ended as (its outcome's `status`), or `interrupted`."""
     has_ended: bool = False
     """It has an outcome."""
     why: str = ""
-    """Why it ended, in a sentence; of a run that cannot be read, the problem."""
+    """The reason why it ended, in a sentence; of a run that cannot be read, the problem."""
     reason: str = ""
     """The same, without counts and best."""
     metric: str = ""
@@ -71,15 +71,15 @@ class Standing(Record):
     others: dict[str, Mode] = Field(default_factory=dict)
     """In a sweep of several metrics those after the first, each with its mode."""
     constraints: tuple[str, ...] = ()
-    """What the metrics of a trial have to satisfy to be the best."""
+    """The constraints that the metrics of a trial have to satisfy to be the best."""
     counts: Counts = Counts()
     """Trials by state; of a training, its reports."""
     num_trials: int | None = None
-    """How many there will be; None where that is not known."""
+    """The number of trials that there will be; None where that is not known."""
     attempts: int = 0
-    """How many attempts the trials took together."""
+    """The number of attempts of the trials together."""
     trial_s: float = 0.0
-    """How long the trials ran together, in seconds."""
+    """The time that the trials ran together, in seconds."""
     score: Number | None = None
     """Of the best trial."""
     trial_id: str = ""
@@ -97,7 +97,7 @@ class Standing(Record):
     pareto: tuple[str, ...] = ()
     """In a sweep of several metrics the ids of the trials on the Pareto front, at most MAX_PARETO of them."""
     pareto_size: int = 0
-    """How many these are in all."""
+    """The number of these in all."""
     curve: tuple[Dot, ...] = ()
     """The best score so far, a point for each time that it was beaten, in the order of time."""
     dots: tuple[Dot, ...] = ()
@@ -114,26 +114,26 @@ class Standing(Record):
     expected_end_at: float | None = None
     """When it is expected to end: by its estimate, else by its pace so far; None: cannot be said."""
     estimate: Estimate | None = None
-    """What is expected of it, with intervals; None: it does not run, or nothing can be said yet."""
+    """The estimate of it, with intervals; None: it does not run, or nothing can be said yet."""
     slow: tuple[str, ...] = ()
     """A line for each running trial that takes ten times as long as its siblings."""
     generation: int = 0
-    """How many controllers have run it."""
+    """The number of controllers that have run it."""
     usage: Usage | None = None
     gate: GateOutcome | None = None
     training: TrainOutcome | None = None
-    """How a training run ended."""
+    """The outcome of a training run."""
     error: ErrorInfo | None = None
-    """What made it fail."""
+    """The error that made it fail."""
     problem: str = ""
-    """What is wrong with its journal; then no more is known than the heartbeat says."""
+    """The problem of its journal; then no more is known than the heartbeat says."""
     notes: tuple[str, ...] = ()
     heartbeat: SweepProgress | None = None
     """The newest one of a run that has not ended."""
     held: HolderState = "gone"
-    """What became of the process that wrote it."""
+    """The state of the process that wrote it."""
     trainable: str = ""
-    """What its trials run, by name; empty where that is not known."""
+    """The name of its trials' trainable; empty where that is not known."""
     per_minute: float | None = None
     """Trials that end in a minute, of one that runs and is watched."""
     read_at: float = 0.0
@@ -146,14 +146,14 @@ class Standing(Record):
         return self
 
     def row(self) -> Self:
-        """What a list holds of it."""
+        """Its row in a list."""
         fields = type(self).model_fields
         plain = {name: fields[name].get_default(call_default_factory=True) for name in _NOT_IN_ROWS}
         return self.model_copy(update=plain | {"notes": () if self.has_ended else self.notes[-1:]})
 
     @property
     def infeasible(self) -> str:
-        """Why there is no best although trials have a score: none satisfies the constraints; else empty."""
+        """The reason for no best although trials have a score: none satisfies the constraints; else empty."""
         nearest = self.top[0] if self.best is None and self.top else None
         if nearest is None:
             return ""
@@ -163,7 +163,7 @@ class Standing(Record):
 
     @property
     def no_best(self) -> str:
-        """Why there is no best trial; empty where there is one."""
+        """The reason why there is no best trial; empty where there is one."""
         if self.best is not None:
             return ""
         first = self.ahead or next(iter(self.top), None)
@@ -173,7 +173,7 @@ class Standing(Record):
 
     @property
     def cause(self) -> str:
-        """Why it ended, without counts and best; of a run that cannot be read, the problem."""
+        """The reason why it ended, without counts and best; of a run that cannot be read, the problem."""
         return self.problem or self.reason or self.why
 
     @property
@@ -192,7 +192,7 @@ class Standing(Record):
 
     @property
     def is_running(self) -> bool:
-        """Whether a process that lives is at work on it."""
+        """True if a process that lives is at work on it."""
         return self.held == "alive"
 
     @property
@@ -219,13 +219,13 @@ class Standing(Record):
 
     @property
     def reports(self) -> int:
-        """How often a training has reported."""
+        """The number of reports of a training."""
         running = max((each.iteration or 0 for each in self.running), default=0)
         return running or self.counts.get("reports", 0)
 
     @property
     def silent_s(self) -> float:
-        """How long ago that was; negative where the holder's clock is ahead."""
+        """The seconds since then; negative where the holder's clock is ahead."""
         return self.read_at - self.seen_at if self.seen_at is not None else 0.0
 
     @property
@@ -235,7 +235,7 @@ class Standing(Record):
 
     @property
     def slots(self) -> int:
-        """How many trials can run at once."""
+        """The number of trials that can run at once."""
         return self.heartbeat.slots if self.heartbeat is not None and self.is_running else 0
 
     @property
@@ -246,7 +246,7 @@ class Standing(Record):
 
     @property
     def ended_ago_s(self) -> float:
-        """How long ago it ended; 0 where it has not."""
+        """The seconds since it ended; 0 where it has not."""
         return self.read_at - self.ended_at if self.ended_at is not None else 0.0
 
     @property
@@ -256,14 +256,14 @@ class Standing(Record):
 
 
 def best_fields(best: TrialOutcome | None) -> dict[str, Any]:
-    """What a row shows of the best trial."""
+    """The fields of the best trial in a row."""
     if best is None:
         return {}
     return {"score": best.score, "trial_id": best.trial_id, "config": first_values(best.config)}
 
 
 def first_values(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a list shows of a config, by paths; its size is bounded."""
+    """The values of a config in a list, by paths; their size is bounded."""
     return {path: _cut(value) for path, value in islice(leaves(config), MAX_VALUES)}
 
 

@@ -1,4 +1,4 @@
-"""What comes back of a sweep: its trials, its gate, its end."""
+"""The outcome of a sweep: its trials, its gate, its end."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ AnyStatus = Literal[
 
 
 def is_empty(text: str) -> bool:
-    """Whether a field is left out of documents."""
+    """True if a field is left out of documents."""
     return not text
 
 
 class EndedBy(Record):
-    """Which rule ended a sweep before its search was done, and the numbers behind it."""
+    """The rule that ended a sweep before its search was done, and the numbers behind it."""
 
     rule: str
     """The field of the spec: `stop.deadline`, `stop.budget.gpu_hours`, `stop.target`, …"""
     limit: Any = None
     """Its value: a number, or the deadline in ISO 8601 (in UTC seconds where it was given so)."""
     value: float | None = None
-    """What it was compared with: UTC seconds, seconds at work, hours, cost, the metric, completed trials."""
+    """The compared value: UTC seconds, seconds at work, hours, cost, the metric, completed trials."""
     best: float | None = None
     """For `stop.plateau`: the metric that was not improved on."""
     trial: int | None = None
@@ -69,30 +69,30 @@ class SweepOutcome(Record):
     name: str
     key: str = ""
     status: AnyStatus
-    """How it ended; `running` or `interrupted`: it has not."""
+    """The status that it ended with; `running` or `interrupted`: it has not."""
     why: str = ""
     """One line on how it ended: the counts of its trials, `reason`, the best, the gate's verdict."""
     own_why: Annotated[str, Field(exclude_if=is_empty)] = ""
     """`why` without the gate's verdict; empty where it has none."""
     reason: str = ""
-    """Why it ended, without the counts and the best; where none is stored, `why`."""
+    """The reason why it ended, without the counts and the best; where none is stored, `why`."""
     ended_by: EndedBy | None = None
     """The limit that ended it; None where it came to its own end, failed, or was cancelled."""
     usage: Usage | None = None
-    """What it used."""
+    """The resources that it used."""
     min_trials: int = 0
     """The spec's `stop.min_trials`."""
     promoted: bool | None = None
-    """Whether the gate let its best config pass; None where there was no gate."""
+    """True if the gate let its best config pass; None where there was no gate."""
     gate: GateOutcome | None = None
     """The gate's evidence."""
     metric: str
-    """What ranks the trials; empty: nothing does, and there is no `best`."""
+    """The metric that ranks the trials; empty: nothing does, and there is no `best`."""
     mode: Literal["min", "max"]
     others: dict[str, Literal["min", "max"]] = {}
     """In a sweep of several metrics those after the first, each with its mode; see `pareto`."""
     constraints: tuple[str, ...] = ()
-    """What the metrics of a trial had to satisfy."""
+    """The constraints that the metrics of a trial had to satisfy."""
     best: TrialOutcome | None = None
     """The best trial, of several metrics the first of `pareto`; None: no trial has a score. Raises
     SweepFailedError where the sweep failed or no trial satisfies the constraints, RaysweepError without a
@@ -102,27 +102,27 @@ class SweepOutcome(Record):
     configs: tuple[ConfigOutcome, ...] = ()
     """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
     counts: Counts = Counts()
-    """How many trials ended in each state."""
+    """The number of trials that ended in each state."""
     tuples: list[list[Any]] = []
     """The tuples of the search space, which configs have in Python; in JSON these are lists."""
     num_trials: int | None = None
-    """How many were to run; None: as many as there was time for."""
+    """The number that were to run; None: as many as there was time for."""
     is_open_ended: bool = False
-    """Whether no number of samples was asked for, so that a limit is its proper end."""
+    """True if no number of samples was asked for, so that a limit is its proper end."""
     seed: int | None = None
     started_at: float
     ended_at: float
     """When it ended; of one that has not, when it was last seen at work."""
     uri: str = ""
-    """Where the sweep is stored."""
+    """The address at which the sweep is stored."""
     generation: int = 1
-    """How many controllers have run it."""
+    """The number of controllers that have run it."""
     error: ErrorInfo | None = None
     spec_digest: str = ""
     code_digest: str = ""
     """Of the trainable's own code, as it ran last; empty where that is not known."""
     notes: tuple[str, ...] = ()
-    """What a person should know besides: nodes that were excluded, checkpoints that were not stored, ..."""
+    """Other facts that a person should know: excluded nodes, checkpoints that were not stored, ..."""
     nothing_ran: Annotated[str, Field(exclude_if=is_empty)] = ""
     """Of an outcome of earlier that was handed on, why nothing ran, and what can be done; also in `notes`."""
     raysweep_version: str = ""
@@ -227,7 +227,7 @@ class SweepOutcome(Record):
         return {self.metric: self.mode, **self.others}
 
     def may_be_best(self, trial: TrialOutcome | TrialRow) -> bool:
-        """Whether the score of a trial stands, satisfies the constraints, and has a value of each metric."""
+        """True if the score of a trial stands, satisfies the constraints, and has a value of each metric."""
         return is_standing(trial.state, self.status) and is_allowed(trial, self.modes)
 
     def _ranked(self) -> Iterable[Ranked]:
@@ -235,7 +235,7 @@ class SweepOutcome(Record):
 
     @property
     def wanted_trials(self) -> int | None:
-        """How many were to run; of an outcome that does not say, what it had.
+        """The number that were to run; of an outcome that does not say, what it had.
 
         None: as many as there was time for.
         """
@@ -259,7 +259,7 @@ class SweepOutcome(Record):
 
     @property
     def no_best(self) -> str:
-        """Why there is no best trial; empty where there is one."""
+        """The reason why there is no best trial; empty where there is one."""
         if self.found_best is not None:
             return ""
         has_failed = any(row.state == "failed" and row.score is not None for row in rows_of(self.trials))
@@ -275,17 +275,17 @@ class SweepOutcome(Record):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended: False for a sweep that runs, or that can be resumed."""
+        """True if it has ended: False for a sweep that runs, or that can be resumed."""
         return self.status not in ("running", "interrupted")
 
     @property
     def has_run_out(self) -> bool:
-        """Whether a deadline or a budget ended it."""
+        """True if a deadline or a budget ended it."""
         return self.status in ("deadline", "budget")
 
     @property
     def is_partial(self) -> bool:
-        """Whether a deadline or a budget ended it before its search was done: one without an end never is."""
+        """True if a deadline or a budget ended it before its search was done: one without an end never is."""
         return self.has_run_out and not self.is_open_ended
 
     def raise_for_status(self, *, accept_partial: bool = True) -> Self:

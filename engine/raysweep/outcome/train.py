@@ -1,4 +1,4 @@
-"""What comes back of a training, and of a whole pipeline."""
+"""The outcomes of a training, and of a whole pipeline."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ class TrainReport(Record):
     metrics: Metrics = {}
     """Rank 0's; of more than 1 KiB what fits."""
     workers: int | None = None
-    """How many trained together then."""
+    """The number of workers that trained together then."""
 
 
 class DataDigest(Record):
-    """What was found at one of the spec's `data`."""
+    """The data that were found at one of the spec's `data`."""
 
     name: str
     uri: str
     digest: str
     """64 hex digits (BLAKE3)."""
     of: Literal["content", "listing"]
-    """What was hashed: all bytes with their names, or, above 256 MiB, names, sizes and modification times."""
+    """The hashed part: all bytes with their names, or, above 256 MiB, names, sizes and modification times."""
     objects: int
     size_bytes: int
     is_cut: bool = False
     """There are more objects than the first 100,000, and of these nothing is known."""
     has_changed: bool | None = None
-    """Whether it was another at the training's end; None: that could not be told."""
+    """True if it was another at the training's end; None: that could not be told."""
 
 
 class TrainOutcome(Record):
@@ -65,37 +65,37 @@ class TrainOutcome(Record):
     key: str = ""
     status: Literal["completed", "failed"]
     ended_by: Literal["", "deadline", "time_budget", "below_prediction"] = ""
-    """Which limit ended it before its function returned; its last checkpoint is the model, or it failed.
+    """The limit that ended it before its function returned; its last checkpoint is the model, or it failed.
 
     One that fell below its prediction has no model: `model_uri` is None, and nothing is registered.
     """
     metrics: Metrics = {}
-    """What was reported last; of a run that a limit ended, with its last checkpoint."""
+    """The last report; of a run that a limit ended, that of its last checkpoint."""
     config: dict[str, Any] = {}
     model_uri: str | None = None
     """The folder with the trained model: the last checkpoint."""
     checkpoint_uri: str | None = None
     uri: str = ""
-    """Where the run is stored."""
+    """The address at which the run is stored."""
     started_at: float
     ended_at: float
     error: ErrorInfo | None = None
     resumed: bool = False
-    """Whether it continued from an earlier run's checkpoint."""
+    """True if it continued from an earlier run's checkpoint."""
     source: TrainSource | None = None
-    """Where the config comes from; None where no sweep handed it on."""
+    """The origin of the config; None where no sweep handed it on."""
     carried: CarriedConfig | None = Field(default=None, exclude_if=lambda given: given is None)
-    """How the config came from that of the sweep's trial at another scale; None: it was not carried."""
+    """The way the config came from that of the sweep's trial at another scale; None: it was not carried."""
     predicted: Predicted | None = Field(default=None, exclude_if=lambda given: given is None)
     """The score that the law predicted, and the one that came; None: there was no law."""
     versions: dict[str, str] = {}
     """Of Python and of the packages that trained, by their names on the package index."""
     history: tuple[TrainReport, ...] = ()
-    """What was reported, oldest first, in all attempts: of more than 1,000 reports every second, fourth, …"""
+    """The reports, oldest first, of all attempts: of more than 1,000 reports every second, fourth, …"""
     usage: Usage | None = None
-    """What all attempts used; workers count from their start to their end."""
+    """The use of all attempts; workers count from their start to their end."""
     data: tuple[DataDigest, ...] = ()
-    """What the spec's `data` were when the training began."""
+    """The spec's `data` as they were when the training began."""
     raysweep_version: str = ""
     format_version: int = 1
 
@@ -119,7 +119,7 @@ class TrainOutcome(Record):
 
     @property
     def model_line(self) -> str:
-        """Where the model is, or why there is none."""
+        """The address of the model, or the reason why there is none."""
         fell = "none: the run fell below its prediction"
         none = fell if self.ended_by == "below_prediction" else "none: the trainable reported no checkpoint"
         return self.model_uri or none
@@ -132,7 +132,7 @@ class TrainOutcome(Record):
 
 
 class PipelineOutcome(Record):
-    """What a night gave."""
+    """The outcome of a night."""
 
     sweep: SweepOutcome
     gate: GateOutcome | None = None
@@ -140,13 +140,13 @@ class PipelineOutcome(Record):
     train: TrainOutcome | None = None
     """The training; None where there was none, or it was skipped."""
     skipped: str = ""
-    """Why the training was skipped; empty where it was not."""
+    """The reason why the training was skipped; empty where it was not."""
     judgement: Judgement | None = None
     """The judgement of the trained model; None where there was none."""
     released: bool | None = None
-    """Whether that model was released; None where none was judged."""
+    """True if that model was released; None where none was judged."""
     registered: str = ""
-    """How the registry stands: `registered: version 4`, or what is pending and why; empty without one."""
+    """The state of the registry: `registered: version 4`, or what is pending and why; empty without one."""
 
     def __str__(self) -> str:
         # The sweep's own text ends with the verdict, and a training is skipped for no other reason.

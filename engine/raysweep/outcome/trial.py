@@ -1,4 +1,4 @@
-"""What comes back of one trial: its state, config, metrics, attempts, checkpoint."""
+"""The outcome of one trial: its state, config, metrics, attempts, checkpoint."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class AttemptOutcome(Record):
     started_at: float
     ended_at: float | None = None
     end: str = ""
-    """How it ended: `completed`, `stopped`, `failed`, `lost`, `preempted`, `paused`, `exploited`, ..."""
+    """The kind of end: `completed`, `stopped`, `failed`, `lost`, `preempted`, `paused`, `exploited`, ..."""
     error: ErrorInfo | None = None
     config: dict[str, Any] | None = None
-    """What it ran with, where the trial continued with another config; else the trial's own."""
+    """The config that it ran with, where the trial continued with another; else the trial's own."""
     donor: int | None = None
     """The number of the trial from whose checkpoint this one continued afterwards."""
 
     @property
     def took_s(self) -> float | None:
-        """How long it ran, in seconds; None before its end."""
+        """The time that it ran, in seconds; None before its end."""
         return _took_s(self)
 
 
@@ -54,7 +54,7 @@ class TrialOutcome(Record):
     scale: dict[str, int | float] = Field(default_factory=dict, exclude_if=_is_empty)
     """The size at which it ran, by name; empty in a sweep without scales."""
     larger_scales: int = Field(default=0, exclude_if=_is_empty)
-    """How many scales of the sweep are larger: only of the largest one is a trial the best."""
+    """The number of the sweep's scales that are larger: only of the largest one is a trial the best."""
     metrics: Metrics = {}
     """The last report."""
     best_metrics: Metrics = {}
@@ -71,7 +71,7 @@ class TrialOutcome(Record):
     attempts: tuple[AttemptOutcome, ...] = ()
     checkpoint_uri: str | None = None
     max_t: float | None = None
-    """How far it goes, or went, beyond its scheduler's end; None where it was not extended."""
+    """The time to which it goes, or went, beyond its scheduler's end; None where it was not extended."""
     started_at: float | None = None
     ended_at: float | None = None
     error: ErrorInfo | None = None
@@ -92,17 +92,17 @@ class TrialOutcome(Record):
 
     @property
     def is_feasible(self) -> bool:
-        """Whether it satisfies all constraints."""
+        """True if it satisfies all constraints."""
         return not self.violations or not self.violated
 
     @property
     def violation(self) -> float:
-        """How far it is from satisfying all of them: 0, it does; infinite: it cannot be told."""
+        """Its distance from satisfying all of them: 0, it does; infinite: it cannot be told."""
         return sum(math.inf if far is None else max(far, 0.0) for far in self.violations.values())
 
     @property
     def num_attempts(self) -> int:
-        """How many attempts were begun, one that runs included."""
+        """The number of attempts that were begun, one that runs included."""
         return len(self.attempts) + (self.state == "running")
 
     @property
@@ -112,7 +112,7 @@ class TrialOutcome(Record):
 
     @property
     def failure(self) -> ErrorInfo | None:
-        """What made it fail; None for one that did not."""
+        """The error that made it fail; None for one that did not."""
         error = self.error or (self.attempts[-1].error if self.attempts else None)
         return error if self.state == "failed" else None
 

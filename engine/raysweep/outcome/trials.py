@@ -38,12 +38,12 @@ class AttemptRow(Struct, frozen=True, kw_only=True):
 
     @property
     def took_s(self) -> float | None:
-        """How long it ran, in seconds; None before its end."""
+        """The time that it ran, in seconds; None before its end."""
         return None if self.ended_at is None else self.ended_at - self.started_at
 
 
 class TrialRow(Struct, frozen=True, kw_only=True):
-    """What ranks and counts a trial; the fields mean the same as those of `TrialOutcome`."""
+    """The fields that rank and count a trial; they mean the same as those of `TrialOutcome`."""
 
     trial_id: str
     state: str
@@ -139,7 +139,7 @@ class Trials(Sequence[TrialOutcome]):
         return found
 
     def rows(self) -> Iterator[TrialRow | TrialOutcome]:
-        """What ranks and counts each trial, in order: a tenth of the time that the trials take."""
+        """The rows that rank and count each trial, in order: a tenth of the time that the trials take."""
         if self._records is not None:
             return iter(self._records)
         return map(Decoder(TrialRow).decode, self._lines())
@@ -200,7 +200,7 @@ class Trials(Sequence[TrialOutcome]):
 
 
 class TrialsOf:
-    """How a record's field of trials is validated and dumped."""
+    """Validates and dumps a record's field of trials."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def take(value: Any, inner: core_schema.ValidatorFunctionWrapHandler) -> Trials:
@@ -213,7 +213,7 @@ class TrialsOf:
 
 
 def rows_of(trials: Sequence[TrialOutcome]) -> Iterator[TrialRow | TrialOutcome]:
-    """What ranks and counts each of some trials, in order."""
+    """The rows that rank and count each of some trials, in order."""
     return trials.rows() if isinstance(trials, Trials) else iter(trials)
 
 
@@ -227,7 +227,7 @@ def _unpickled(text: bytes, base: str, tuples: Tuples) -> Trials:
 
 
 def _starts_of(data: bytes | bytearray, start: int, end: int) -> array[int]:
-    """Where each trial begins, and where one behind the last one would."""
+    """The start of each trial, and that of one behind the last one."""
     starts = array("Q")
     if start < end:
         starts.append(start)

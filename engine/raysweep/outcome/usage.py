@@ -6,11 +6,11 @@ from raysweep.outcome.record import Record
 
 
 class Usage(Record):
-    """What a sweep used: workers count from their start to their end, idle or not."""
+    """The use of a sweep: workers count from their start to their end, idle or not."""
 
     cpu_hours: float = 0.0
     gpu_hours: float = 0.0
     cost: float = 0.0
     """By the prices of `stop.cost_per_hour`."""
     active_s: float = 0.0
-    """How long its controllers were at work, in seconds."""
+    """The time that its controllers were at work, in seconds."""

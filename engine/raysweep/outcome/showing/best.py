@@ -26,7 +26,7 @@ def show_rule(metric: str, mode: str, others: Mapping[str, str], constraints: Se
 
 
 def why_no_best(metric: str, first: TrialOutcome | None, status: str, *, has_failed: bool) -> str:
-    """Why no trial is the best, where that is no matter of constraints.
+    """The reason why no trial is the best, where that is no matter of constraints.
 
     Args:
         metric: Of the sweep; empty: it has none.

@@ -44,7 +44,7 @@ def _show_cell(value: object, decimals: int | None) -> str:
 
 
 def _digits_before_point(value: float) -> int:
-    """How many digits it has before its point; of 0.00123, less than none."""
+    """The number of digits before its point; of 0.00123, less than none."""
     return 1 + math.floor(math.log10(abs(rounded(value)))) if value else 0
 
 
@@ -132,7 +132,7 @@ def show_expected(estimate: Estimate, now: float) -> str:
 
 
 def show_conclusion(outcome: SweepOutcome) -> list[str]:
-    """How a sweep ended, line by line: status, counts and best; what failed first; the next command."""
+    """The end of a sweep, line by line: status, counts and best; what failed first; the next command."""
     head = f"{outcome.status} {outcome.sweep_id}: {show_counts(outcome.counts, outcome.wanted_trials)}"
     best = outcome.found_best
     if best is not None:
@@ -161,5 +161,5 @@ def show_failure(outcome: SweepOutcome) -> list[str]:
 
 
 def is_notebook() -> bool:
-    """Whether what is printed goes to a cell of a notebook: IPython's kernel is no dependency."""
+    """True if what is printed goes to a cell of a notebook: IPython's kernel is no dependency."""
     return type(sys.stdout).__module__.split(".")[0] == "ipykernel"

@@ -10,14 +10,14 @@ from raysweep.documents.json_values import leaves
 from raysweep.numeric.shown import show_number
 
 TOP: Final = 5
-"""How many of the best trials are shown."""
+"""The number of the best trials that are shown."""
 _CHARS: Final = 200
 _CELL: Final = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
 Row = Sequence[Any]
 
 
 def outcome_html(name: str, status: str, why: str, heads: Sequence[str], rows: Iterable[Row]) -> str:
-    """What ended the sweep, its best trials as a table (without rows: none), and how to see more."""
+    """The end of the sweep, its best trials as a table (without rows: none), and how to see more."""
     shown = list(rows)
     head = f"<div><strong>{_text(name)}</strong> {_text(status)}</div><div>{_text(why)}</div>"
     more = "<div><code>.report()</code> writes all of it to one HTML file.</div>"

@@ -15,7 +15,7 @@ VALUE: Final = 200
 
 
 def short_repr(record: BaseModel) -> str:
-    """What a record says beyond its defaults, long values cut: `TrialOutcome(trial_id='00007', …)`."""
+    """The fields of a record beyond its defaults, long values cut: `TrialOutcome(trial_id='00007', …)`."""
     fields = type(record).model_fields
     said = {name: value for name, value in record.__dict__.items() if value != fields[name].default}
     return f"{type(record).__name__}({', '.join(f'{name}={short(value)}' for name, value in said.items())})"
