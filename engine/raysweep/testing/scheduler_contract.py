@@ -31,7 +31,7 @@ class SchedulerContract:
     trials: ClassVar[int] = 16
     slots: ClassVar[int] = 4
     reports: ClassVar[int] = 12
-    """How many reports a trial makes where nothing ends it earlier."""
+    """The number of reports of a trial that nothing ends earlier."""
     resumes_every: ClassVar[int] = 5
     """After how many calls its state is read back and the rest decided again, all that follow each time."""
 
@@ -44,7 +44,7 @@ class SchedulerContract:
         return {"lr": 0.1 * (trial + 1)}
 
     def value(self, chance: random.Random, trial: int, time: int) -> float:
-        """What a trial reports; some trials are better than others, and all get better."""
+        """The report of a trial; some trials are better than others, and all get better."""
         return (trial * 7 % self.trials + chance.random()) / time
 
     def test_it_says_what_the_engine_wants_to_know(self) -> None:
@@ -136,7 +136,7 @@ class SchedulerContract:
 
 @dataclass(kw_only=True)
 class _Sweep:
-    """What the engine does with the verdicts, in a few lines."""
+    """The engine's part in a scheduler's verdicts, in a few lines."""
 
     suite: SchedulerContract
     chance: random.Random
@@ -149,7 +149,7 @@ class _Sweep:
     has_asked: bool = False
 
     def next_call(self, max_t: float | None) -> Call | None:
-        """What the engine tells the scheduler next; None: the sweep is over."""
+        """The engine's next call of the scheduler; None: the sweep is over."""
         if self.calls:
             return self.calls.pop(0)
         if len(self.times) < self.suite.trials:

@@ -26,7 +26,7 @@ class SearcherContract:
     """Inherit it, name the class `Test...`, and fill in `make_searcher`."""
 
     trials: ClassVar[int] = 24
-    """How many configs are asked for, if the searcher has that many."""
+    """The number of configs that are asked for, if the searcher has that many."""
 
     def make_searcher(self) -> Searcher:
         """A searcher before its first ask, made from the same options, setup and seed each time."""
@@ -37,7 +37,7 @@ class SearcherContract:
         return sum(orjson.dumps(config, option=orjson.OPT_SORT_KEYS)) % 997 / 997
 
     def violations(self, config: dict[str, Any]) -> tuple[float, ...]:
-        """How far a trial with this config is from satisfying each constraint; override it to have some."""
+        """A trial's distance from satisfying each constraint; override it to have some."""
         return ()
 
     def others(self, config: dict[str, Any]) -> tuple[float, ...]:
@@ -45,11 +45,11 @@ class SearcherContract:
         return ()
 
     def cost(self, config: dict[str, Any]) -> float | None:
-        """What a trial with this config costs; override it where the searcher goes by that."""
+        """The cost of a trial with this config; override it where the searcher goes by that."""
         return None
 
     def spread(self, config: dict[str, Any]) -> float | None:
-        """How far the repeats of this config lie apart; override it to play a sweep with `repeat`."""
+        """The spread of this config's repeats; override it to play a sweep with `repeat`."""
         return None
 
     def test_it_says_what_the_engine_wants_to_know(self) -> None:
@@ -157,7 +157,7 @@ class SearcherContract:
 
 
 def _end(number: int, result: Result) -> Told:
-    """How trial `number` ends: every seventh fails, of these every second by its config; every fifth is
+    """The end of trial `number`: every seventh fails, of these every second by its config; every fifth is
     stopped, the ninth before any report.
     """
     if number % 7 == 6:

@@ -37,7 +37,7 @@ class AttemptRun:
     end: str
     error: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
-    """What a sweep's outcome would note of it."""
+    """The notes of it that a sweep's outcome would have."""
 
 
 def run_trial(

@@ -25,7 +25,7 @@ PRUNE_FIX: Final = "`raysweep verify --prune` deletes it"
 
 @dataclass(slots=True)
 class _Stored:
-    """What lies in the store of one checkpoint number of one trial."""
+    """The stored objects of one checkpoint number of one trial."""
 
     manifest: ObjectInfo | None = None
     folders: dict[str, list[ObjectInfo]] = field(default_factory=lambda: defaultdict(list))
@@ -96,7 +96,7 @@ class CheckpointCheck:
         yield from self._temporary_files()
 
     def _orphans(self, who: tuple[str, int], *, is_wanted: bool) -> Iterator[Finding]:
-        """What lies there of one number, and no checkpoint that is wanted refers to."""
+        """The objects of one number to which no wanted checkpoint refers."""
         stored = self._stored[who]
         if who[0] in self._unreadable:
             return  # what its damaged manifest refers to may be all that is left to restore it from
@@ -193,7 +193,7 @@ class CheckpointCheck:
                 yield index, problem
 
     def _read(self, manifest: Manifest, index: int, key: str) -> str | None:
-        """What is wrong with an object's content. What several checkpoints share is read once."""
+        """The problem of an object's content. What several checkpoints share is read once."""
         if key not in self._problems:
             self._checked.hashed_bytes += manifest.objects[index].size_bytes
             if self._on_read is not None:
@@ -206,7 +206,7 @@ class CheckpointCheck:
         return self._problems[key]
 
     def _temporary_files(self) -> Iterator[Finding]:
-        """What a process that was killed while it wrote left on a local disk; no listing shows it."""
+        """The files that a process killed while it wrote left on a local disk; no listing shows them."""
         top = self._folder.store.local_path(self._folder.sweep_id)
         for path in sorted(top.rglob(f"{TEMPORARY_MARK}*")) if top is not None else ():
             if path.name.startswith(LOCK_MARK):
@@ -240,7 +240,7 @@ class CheckpointCheck:
 
 
 def _consequence(trial: Trial | None, owner: str, number: int) -> tuple[str, str]:
-    """What is lost with checkpoint `number` of trial `owner`, which `trial` needs, and what is left."""
+    """The loss with checkpoint `number` of trial `owner`, which `trial` needs, and what is left."""
     if trial is None:
         return f"checkpoint {number}", "restore the object from a backup"
     what = f"checkpoint {number} of trial {int(owner)}"

@@ -123,7 +123,7 @@ def check_outcome(
 
 
 def check_listed(folder: SweepFolder) -> Iterator[Finding]:
-    """What the catalog has of a sweep that has ended. Without it, lists read the head of its outcome."""
+    """Check the catalog's row of a sweep that has ended. Without it, lists read the head of its outcome."""
     try:
         ended = folder.read_standing()
     except SweepDamagedError:

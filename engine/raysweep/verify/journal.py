@@ -24,7 +24,7 @@ OnSegmentEnd = Callable[[int, SweepState], None]
 
 @dataclass(slots=True, kw_only=True)
 class JournalCheck:
-    """What came of reading the journal. `state` is as of the last record that could be read.
+    """The result of reading the journal. `state` is as of the last record that could be read.
 
     `is_whole`: it could be read to its end, and `state` is that of the sweep. `unsealed`: by trial id
     and number, the checkpoints that its last segment alone makes needless: should that be torn, they are

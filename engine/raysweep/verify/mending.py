@@ -1,4 +1,4 @@
-"""What may be mended by hand of this program: orphans deleted, caches and the outcome made anew.
+"""Mending by the program: orphans deleted, caches and the outcome made anew.
 
 Pruning is safe beside a controller that starts meanwhile: objects are listed before the journal is read, so
 whatever a later controller refers to was not listed, or is in the journal. A worker that outlives its
@@ -76,7 +76,7 @@ def _store_time(folder: SweepFolder) -> float:
 
 
 def _check_not_held(folder: SweepFolder) -> float:
-    """How long something must have been left alone to be deleted, in seconds."""
+    """The time for which something must have been left alone to be deleted, in seconds."""
     living = find_living(folder.read_progress)
     if living is not None:
         raise SweepHeldError(folder.sweep_id, living.holder)

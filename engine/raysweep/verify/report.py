@@ -1,4 +1,4 @@
-"""What a check of a sweep found."""
+"""The findings of a check of a sweep."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Finding:
     """Its path in the sweep's folder; of a checkpoint without the suffixes of its manifest and files."""
     problem: str
     lost: str = NOTHING
-    """What cannot be had any more because of it."""
+    """The data that are lost because of it."""
     fix: str = ""
-    """What is left, and the command that brings it back."""
+    """The data that are left, and the command that brings the object back."""
     size_bytes: int = 0
-    """How much space an orphan takes."""
+    """The space that an orphan takes."""
     mending: Mending | None = None
     """`prune`: delete the `keys`; `drop`: delete what is rebuilt by itself; `rewrite`: replay the journal."""
     keys: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ OnRead = Callable[[str, int, int], None]
 
 @dataclass(slots=True, kw_only=True)
 class Checked:
-    """How much was looked at."""
+    """The number of things that were looked at."""
 
     journal_objects: int = 0
     segments: int = 0
@@ -60,18 +60,18 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What a check of one sweep found; `is_sound` where nothing is damaged."""
+    """The findings of a check of one sweep; `is_sound` where nothing is damaged."""
 
     sweep_id: str
     uri: str
     status: str
     """As the journal gives it: `completed`, `failed`, …; `unfinished`; `unreadable`."""
     is_running: bool
-    """Whether a controller that lives has it: what it is writing just now may look like an orphan."""
+    """True if a controller that lives has it: what it is writing just now may look like an orphan."""
     is_quick: bool
     generation: int
     trials: Counts
-    """How many trials are in each state, as far as the journal can be read."""
+    """The number of trials in each state, as far as the journal can be read."""
     readable: str
     """One sentence on how far the journal can be read."""
     checked: Checked
@@ -79,22 +79,22 @@ class VerifyReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is damaged."""
+        """True if nothing is damaged."""
         return not self.damage
 
     @property
     def damage(self) -> tuple[Finding, ...]:
-        """What is damaged."""
+        """The damaged objects."""
         return self._of("damage")
 
     @property
     def orphans(self) -> tuple[Finding, ...]:
-        """What nothing refers to."""
+        """The objects to which nothing refers."""
         return self._of("orphan")
 
     @property
     def orphaned_bytes(self) -> int:
-        """How much space the orphans take."""
+        """The space that the orphans take."""
         return sum(finding.size_bytes for finding in self.orphans)
 
     def to_dict(self) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class SnapshotCheck:
                 self._damage(f"{each:012d}.json", f"is not the state that the journal gives ({names})")
 
     def check_rest(self, journal: JournalCheck) -> None:
-        """What could not be compared: the journal ends, or is damaged, before it."""
+        """Note the snapshots that could not be compared: the journal ends, or is damaged, before them."""
         for number in self._waiting if journal.is_whole and journal.state is not None else ():
             problem = f"ends at segment {journal.last_number}, but there is a snapshot of segment {number}"
             lost = f"segments {journal.last_number + 1} to {number}, and what came after"

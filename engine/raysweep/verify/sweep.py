@@ -79,7 +79,7 @@ def verify_sweep(
 
 
 def _pinned(folder: SweepFolder, findings: list[Finding]) -> dict[tuple[str, int], tuple[str, ...]] | None:
-    """What else than the sweep needs its checkpoints; None: a damaged champion's file may name one.
+    """Checkpoints needed by others than the sweep; None: a damaged champion's file may name one.
 
     Raises: StorageError: The storage does not answer.
     """
