@@ -1,4 +1,4 @@
-"""How a class of Ray Tune runs, in Ray Tune's own words."""
+"""Options of a class of Ray Tune, in Ray Tune's own words."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from raysweep.documents.base import SpecModel
 
 
 class TuneOptions(SpecModel):
-    """How a `tune.Trainable` class runs; of no effect on a function."""
+    """The options of a `tune.Trainable` class; of no effect on a function."""
 
     checkpoint_frequency: int = Field(default=0, ge=0)
     """`save_checkpoint` is called after every so many steps; 0: only where one is asked for."""
     checkpoint_at_end: bool = False
-    """Whether it is called after a trial's last step, too. Not of one that the scheduler stops: that
+    """Call it after a trial's last step, too. Not after that of a trial that the scheduler stops: that
     is learnt of when the trial has continued."""
     reuse_actors: bool = False
-    """Whether a warm worker calls `reset_config` for its next trial, not `cleanup` and a new `setup`."""
+    """Let a warm worker call `reset_config` for its next trial, not `cleanup` and a new `setup`."""

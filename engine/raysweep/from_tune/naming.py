@@ -24,7 +24,7 @@ def name_of(held: Any) -> str:
 
 
 def storage_path_of(run_config: Any) -> str | None:
-    """Where the experiment is stored; None for the folder that Tune takes where nothing is said."""
+    """The storage path of the experiment; None for the folder that Tune takes where nothing is said."""
     path = str(run_config.storage_path)
     constants = loaded_module("ray.train.constants")
     default = getattr(constants, "DEFAULT_STORAGE_PATH", os.path.expanduser(_HOME))
@@ -32,7 +32,7 @@ def storage_path_of(run_config: Any) -> str | None:
 
 
 def registered(trainable: Any) -> Any:
-    """What is registered with Tune under a name; anything else, and unknown names, as they are."""
+    """The trainable registered with Tune under a name; anything else, and unknown names, as they are."""
     registry = loaded_module("ray.tune.registry")
     if not isinstance(trainable, str) or registry is None:
         return trainable

@@ -20,12 +20,12 @@ _CONNECTED: Final = frozenset({"ActorClass", "ActorHandle", "Dataset", "ObjectRe
 
 
 def uses_ray(trainable: Any) -> bool:
-    """Whether it, or what it holds, uses Ray itself: not only `ray.tune` and `ray.train`."""
+    """True if it, or what it holds, uses Ray itself: not only `ray.tune` and `ray.train`."""
     return any(map(_is_connected, _held_by(trainable)))
 
 
 def returns_a_number(trainable: Any) -> bool:
-    """Whether it is a function that reports nothing by a call of `report`."""
+    """True if it is a function that reports nothing by a call of `report`."""
     if isinstance(trainable, str) or is_tune_class(trainable):
         return False
     codes = [code for found in _held_by(trainable) for code in _codes(found)]
@@ -85,7 +85,7 @@ def _is_connected(found: Any) -> bool:
 
 
 def _calls_ray(code: types.CodeType, known: dict[str, Any]) -> bool:
-    """Whether it names the module `ray`, of its globals or imported in it, and one of the calls of that."""
+    """True if it names the module `ray`, of its globals or imported in it, and one of the calls of that."""
     is_ray = "ray" not in known or known["ray"] is loaded_module("ray")
     return is_ray and ("ray.data" in code.co_names or ("ray" in code.co_names and _names_call(code)))
 

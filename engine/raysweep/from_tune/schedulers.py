@@ -18,11 +18,11 @@ from raysweep.space.parsed import is_domain, normalise
 from raysweep.space.perturbation import bounded_leaves
 
 ANOTHER: Final = 'give scheduler="asha", or another of raysweep\'s schedulers'
-"""What to do about a scheduler of which nothing better is known."""
+"""The fix for a scheduler of which nothing better is known."""
 
 
 class Objection(NamedTuple):
-    """What of a scheduler has no counterpart (empty: all of it), why, and what to do."""
+    """A part of a scheduler that has no counterpart (empty: all of it), the problem, and the fix."""
 
     part: str
     problem: str
@@ -37,7 +37,7 @@ class Read(NamedTuple):
 
 
 def read_scheduler(scheduler: Any, param_space: Mapping[str, Any]) -> Read:
-    """What a `ray.tune.schedulers` object asks for.
+    """The spec of a `ray.tune.schedulers` object.
 
     Args:
         scheduler: the object, or None.
@@ -200,7 +200,7 @@ def _object_to(name: str, domain: Any, there: Any) -> Iterator[Objection]:
 
 
 def _object_to_bounds(name: str, bounds: Any, param_space: Mapping[str, Any]) -> Iterator[Objection]:
-    """What is explored between bounds is a number of the space, between the same."""
+    """Object where what is explored between bounds is no number of the space, between the same."""
     part, fix = f"hyperparam_bounds.{name}", "give param_space a domain of numbers between these bounds"
     try:
         ((_, domain),) = bounded_leaves(normalise(param_space), (name,))

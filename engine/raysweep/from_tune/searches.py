@@ -1,4 +1,4 @@
-"""What the searches of a tuner hold, as options of ours. Imports nothing of Ray, Optuna or NumPy."""
+"""Options of ours from the searches of a tuner. Imports nothing of Ray, Optuna or NumPy."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def space_of(space: Mapping[Any, Any], objects: Objects) -> dict[str, Any]:
 
 
 def holds_grid(value: Any) -> bool:
-    """Whether a value of Tune's space is walked, or a part of it."""
+    """True if a value of Tune's space is walked, or a part of it."""
     if is_tune_domain(value):
         return "Grid" in {base.__name__ for base in type(value.get_sampler()).__mro__}
     return _is_grid(value) or any(map(holds_grid, _parts(value)))

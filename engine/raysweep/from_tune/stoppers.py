@@ -35,7 +35,7 @@ class Stops(NamedTuple):
 
 
 def read_stop(stop: Any, time_budget_s: Any) -> Stops:
-    """What `RunConfig(stop=…)` and `TuneConfig(time_budget_s=…)` ask for; the lower of two limits counts."""
+    """The limits of `RunConfig(stop=…)` and `TuneConfig(time_budget_s=…)`; the lower of two limits counts."""
     fields: dict[str, Any] = {} if time_budget_s is None else {"time_budget_s": time_budget_s}
     objections: list[Objection] = []
     rules: list[Rule] = []

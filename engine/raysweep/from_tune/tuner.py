@@ -88,7 +88,7 @@ def _own_process(spec: SweepSpec) -> Isolation:
 
 
 def _problems_of(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """What would be wrong with the spec besides, were the rest as it should be."""
+    """The other problems of the spec, were the rest as it should be."""
     known = {"metric": "loss", "mode": "min", **fields, "num_samples": 1}
     try:
         SweepSpec.model_validate(known)
@@ -153,7 +153,7 @@ class _Reading:
 
     @property
     def _count(self) -> int:
-        """How many samples; none where they have no end."""
+        """The number of samples; 0 where they have no end."""
         return self._given.get("num_samples", self._config.num_samples) or 0
 
     def _begin_alike(self, points: Collection[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -404,7 +404,7 @@ class _Reading:
         return {"callbacks": [each for each in found if is_tune_callback(each)]} if found else {}
 
     def _refuse_the_rest(self) -> None:
-        """What is neither a field of a spec nor without an effect on what comes out."""
+        """Refuse what is neither a field of a spec nor without an effect on what comes out."""
         if getattr(self._held, "_is_restored", False):
             fix = "make a new one with ray.tune.Tuner(…); or from_tuner(…, ignore=['tuner'])"
             self._refuse("tuner", "was restored from a run of Tune's", fix)
@@ -431,18 +431,18 @@ def _layers(search: Any) -> Iterator[tuple[Any, int]]:
 
 
 def _own_limit(search: Any) -> int:
-    """How many of its configs it lets run at once; 0: no limit. TuneBOHB has another name for it."""
+    """The number of its configs that it lets run at once; 0: no limit. TuneBOHB has another name for it."""
     return getattr(search, "max_concurrent", 0) or max(getattr(search, "_max_concurrent", 0), 0)
 
 
 def _tells_in_batches(search: Any) -> bool:
-    """Whether it is a ConcurrencyLimiter that holds results back until a batch of trials has ended."""
+    """True if it is a ConcurrencyLimiter that holds results back until a batch of trials has ended."""
     is_limit = kind_of(search) == "ConcurrencyLimiter" and getattr(search, "_limit_concurrency", True)
     return bool(is_limit and search.batch and search.max_concurrent > 1)
 
 
 def _asks_by_config(trainable: Callable[..., Any]) -> str:
-    """What of it gives its resources as a function of the config; empty where nothing does."""
+    """The part of it that gives its resources as a function of the config; empty where nothing does."""
     asked = tune_objects.resources_of(trainable)
     if asked is not None:
         return "" if hasattr(asked, "bundles") else "trainable.with_resources"

@@ -1,4 +1,4 @@
-"""What raysweep uses of Ray that Ray does not promise to keep: every private import has its home here.
+"""Uses of Ray that Ray does not promise to keep: every private import has its home here.
 
     cluster     state of the cluster: demand, placement groups, draining nodes, what an autoscaler could add
     machine     what Ray finds on this machine
@@ -22,4 +22,4 @@ and tests/engine/test_raycompat.py: after an upgrade of Ray they fail first, and
 from typing import Final
 
 TRAIN_WORKER_MODULE: Final = "ray.train.v2._internal.execution.worker_group.worker"
-"""What a worker of Ray Train imports. A name only: Ray Train itself takes seconds to import."""
+"""The module that a worker of Ray Train imports. A name only: Ray Train itself takes seconds to import."""

@@ -72,7 +72,7 @@ def _accessor() -> Any:
 
 
 def read_load() -> Load:
-    """What waits for resources at present."""
+    """The demand that waits for resources at present."""
     usage: Any = gcs_pb2.ResourceUsageBatchData.FromString(  # type: ignore[attr-defined]
         _accessor().get_all_resource_usage()
     )
@@ -97,13 +97,13 @@ def read_load() -> Load:
 
 
 def free_by_node() -> dict[str, Bundle]:
-    """What each live node has free, with the names that Ray makes for placement groups and nodes."""
+    """The free resources of each live node, with the names that Ray makes for placement groups and nodes."""
     found: dict[str, Bundle] = state.available_resources_per_node()  # type: ignore[no-untyped-call]
     return found
 
 
 def total_by_node() -> dict[str, Bundle]:
-    """What each live node has in all."""
+    """The resources of each live node in all."""
     return dict(state.total_resources_per_node())
 
 
@@ -136,7 +136,7 @@ def node_kinds() -> list[NodeKind]:
 
 
 def can_grow() -> bool:
-    """Whether an autoscaler could add nodes."""
+    """True if an autoscaler could add nodes."""
     return bool(state.get_max_resources_from_cluster_config())
 
 

@@ -35,7 +35,7 @@ _EPSILON: Final = 1e-6
 
 
 def count_workers(bundle: Mapping[str, float], nodes: Sequence[Mapping[str, float]], strategy: str) -> int:
-    """How many workers of this bundle the nodes have room for."""
+    """The number of workers of this bundle for which the nodes have room."""
     room = [
         int(min((node.get(name, 0.0) / amount + _EPSILON for name, amount in bundle.items()), default=0))
         for node in nodes
@@ -80,7 +80,7 @@ class ElasticSize(FixedSize):
 
     @property
     def is_ending(self) -> bool:
-        """Whether the run ends with its next checkpoint."""
+        """True if the run ends with its next checkpoint."""
         return self._time_left() <= 0
 
     def make_decision_for_non_running_worker_group(self) -> Any:
@@ -104,7 +104,7 @@ class ElasticSize(FixedSize):
         return self._resize(room)
 
     def count_room(self) -> int:
-        """How many workers have room, those at work included; at most the larger bound."""
+        """The number of workers that have room, those at work included; at most the larger bound."""
         bundle = self.scaling_config._resources_per_worker_not_none
         needed = {name: amount for name, amount in bundle.items() if amount}
         nodes = {node: dict(free) for node, free in self._nodes().items()}
@@ -122,7 +122,7 @@ class ElasticSize(FixedSize):
 
 
 def nodes_that_stay(selector: Mapping[str, str] | None = None) -> dict[str, Mapping[str, float]]:
-    """What each live node with these labels has free that is not announced to go."""
+    """The free resources of each live node with these labels that is not announced to go."""
     left_out = set(draining_nodes())
     if selector:
         labels = labels_by_node()

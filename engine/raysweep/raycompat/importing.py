@@ -1,4 +1,4 @@
-"""What Ray says while it is imported. Imports nothing of Ray itself."""
+"""The messages of Ray while it is imported, kept quiet. Imports nothing of Ray itself."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    """Whether a node with these labels is meant: by a value, `!value`, `in(a,b)` or `!in(a,b)`."""
+    """True if a node with these labels is meant: by a value, `!value`, `in(a,b)` or `!in(a,b)`."""
     return all(_matches(labels.get(key), wanted) for key, wanted in selector.items())
 
 

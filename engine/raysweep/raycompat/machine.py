@@ -1,4 +1,4 @@
-"""What an embedded Ray will find on this machine."""
+"""The resources that an embedded Ray will find on this machine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from ray._private.utils import get_num_cpus
 
 
 def count_cpus() -> float:
-    """How many CPUs Ray offers by default: cores, or what the container may use of them."""
+    """The number of CPUs that Ray offers by default: cores, or what the container may use of them."""
     return float(get_num_cpus())
 
 
 def count_gpus() -> float:
-    """How many GPUs Ray finds."""
+    """The number of GPUs that Ray finds."""
     manager = get_accelerator_manager_for_resource("GPU")
     return float(manager.get_current_node_num_accelerators()) if manager else 0.0

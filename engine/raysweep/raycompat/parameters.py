@@ -15,7 +15,7 @@ from typing import Any
 from raysweep.threads import loaded_module
 
 Objects = Mapping[str, Any]
-"""What one call of `with_parameters` was given: by its names, references or values."""
+"""The objects given to one call of `with_parameters`: by its names, references or values."""
 
 
 class Registry:
@@ -61,7 +61,7 @@ def load(pickled: bytes, parameters: Sequence[Objects]) -> Any:
 
 
 def references(registries: Sequence[Any]) -> tuple[Objects, ...]:
-    """What they hold, put into the object store of the Ray that this process is connected to, once."""
+    """Their objects, put into the object store of the Ray that this process is connected to, once."""
     for registry in registries:
         registry.flush()
     return tuple(dict(registry.references) for registry in registries)
@@ -74,7 +74,7 @@ def fetch(parameters: Sequence[Objects]) -> tuple[Objects, ...]:
 
 @contextmanager
 def kept(registries: Sequence[Any]) -> Iterator[None]:
-    """What they hold outlives a Ray that begins and ends in here: the next one is given it anew."""
+    """Keep their objects beyond a Ray that begins and ends in here: the next one is given them anew."""
     import ray
 
     held = [dict(registry.to_flush) for registry in registries]

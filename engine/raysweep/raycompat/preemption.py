@@ -31,4 +31,4 @@ PreemptionInfo: Final[Any] = _find("api.preemption", "PreemptionInfo", None)
 PreemptionError: Final[Any] = _find("api.exceptions", "PreemptionError", _NeverError)
 PreemptingState: Final[Any] = _find("_internal.execution.controller.state", "PreemptingState", _NeverState)
 HAS_NOTICES: Final = PreemptionInfo is not None
-"""Whether workers can be told that they are about to be ended."""
+"""True if workers can be told that they are about to be ended."""

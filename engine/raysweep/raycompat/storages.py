@@ -1,4 +1,4 @@
-"""How Ray Tune and Ray Train V2 store a checkpoint, to be measured beside. Imports Ray Train."""
+"""The ways in which Ray Tune and Ray Train V2 store a checkpoint, to compare with. Imports Ray Train."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this process and a cluster agree about tokens (`RAY_AUTH_MODE`)."""
+"""The agreement of this process and a cluster about tokens (`RAY_AUTH_MODE`)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ ANSWER_S: Final = 5.0
 
 
 def refuses_calls_without() -> bool:
-    """Whether this process answers only those who know its token. Before Ray 2.52 none does."""
+    """True if this process answers only calls with its token. Before Ray 2.52 none does."""
     core: Any = import_module("ray._raylet")
     mode = getattr(core, "get_authentication_mode", None)
     return mode is not None and bool(mode() == core.AuthenticationMode.TOKEN)
 
 
 def is_open(gcs_address: str) -> bool:
-    """Whether a cluster's control store answers a call without a token. False where it cannot be told."""
+    """True if a cluster's control store answers a call without a token. False where it cannot be told."""
     try:
         grpc: Any = import_module("grpc")  # it has no types
     except ImportError:

@@ -80,7 +80,7 @@ class Signal(Protocol):
     """Such as a `threading.Event`."""
 
     def is_set(self) -> bool:
-        """Whether the run is to end."""
+        """True if the run is to end."""
         ...
 
 
@@ -99,20 +99,20 @@ def own_logging_left_alone() -> Iterator[None]:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """What the controller wrapped in its own error, if it did."""
+    """The error that the controller wrapped in its own, if it did."""
     cause: BaseException = error.controller_failure if isinstance(error, ControllerError) else error
     return cause
 
 
 def user_exception(error: BaseException) -> tuple[BaseException, str] | None:
-    """What the user's function raised in a worker, and its traceback; None for any other error."""
+    """The exception of the user's function in a worker, and its traceback; None for any other error."""
     if isinstance(error, UserExceptionWithTraceback):
         return error._base_exc, error._traceback_str.strip()
     return None
 
 
 def worker_death(error: BaseException) -> BaseException | None:
-    """What a worker died of; None for any other error."""
+    """The death of a worker; None for any other error."""
     if isinstance(error, WorkerHealthCheckFailedError | RayActorError):
         death: BaseException = getattr(error, "health_check_failure", error)
         return death
@@ -120,7 +120,7 @@ def worker_death(error: BaseException) -> BaseException | None:
 
 
 def is_death(error: BaseException) -> bool:
-    """Whether workers died, and none of them raised."""
+    """True if workers died, and none of them raised."""
     failures: dict[int, BaseException] = getattr(error, "worker_failures", {})
     causes = tuple(failures.values()) or (error,)
     return any(map(worker_death, causes)) and not any(map(user_exception, causes))
@@ -144,17 +144,17 @@ def start_problem(error: BaseException) -> str:
 
 
 def is_of_workers(error: BaseException) -> bool:
-    """Whether the controller told the listener already: it is what the workers raised, or died of."""
+    """True if the controller told the listener already: it is what the workers raised, or died of."""
     return isinstance(error, WorkerGroupError)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether new workers may do better."""
+    """True if new workers may do better."""
     return isinstance(error, WorkerGroupError | RayActorError)
 
 
 def is_preemption(error: BaseException, announced: frozenset[int] = frozenset()) -> bool:
-    """Whether a node was taken away; `announced` are the ranks on nodes that were said to go.
+    """True if a node was taken away; `announced` are the ranks on nodes that were said to go.
 
     Ray itself counts a node that goes before the time that was announced as one that failed.
     """
@@ -290,7 +290,7 @@ class LocalController(TrainController):
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there is a checkpoint to continue from."""
+        """True if there is a checkpoint to continue from."""
         return self.newest_checkpoint is not None
 
     def begin_from(self, name: str, metrics: Mapping[str, Any]) -> None:
@@ -380,7 +380,7 @@ def make_controller(
 
 
 def _datasets(trainer: DataParallelTrainer) -> list[Any]:
-    """What splits the data sets among the workers; nothing without any, as it imports Ray Data."""
+    """The callback that splits the data sets among the workers; none without any, as it imports Ray Data."""
     if not trainer.datasets:
         return []
     from ray.train.v2._internal.callbacks.datasets import DatasetsCallback

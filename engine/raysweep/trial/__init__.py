@@ -138,7 +138,7 @@ def new_checkpoint() -> AbstractContextManager[Path]:
 
 
 def get_context() -> TrialContext:
-    """Which sweep, trial and attempt this is, its seed and its resources.
+    """The context of this trial: its sweep, number and attempt, its seed and its resources.
 
     Raises:
         RaysweepError: Called outside a trial.
@@ -147,7 +147,7 @@ def get_context() -> TrialContext:
 
 
 def should_checkpoint() -> bool:
-    """Whether the trial has been asked for a checkpoint: its node is about to go, or the sweep is ending.
+    """True if the trial has been asked for a checkpoint: its node is about to go, or the sweep is ending.
 
     Or its slot is wanted by a sweep with a nearer deadline, on a cluster that they share.
 

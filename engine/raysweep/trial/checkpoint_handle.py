@@ -81,7 +81,7 @@ def end_attempt() -> None:
 
 @contextmanager
 def local_folder(checkpoint: Any) -> Iterator[str | PathLike[str]]:
-    """What was given as a checkpoint, as a directory: a path as it is, one of Ray's wherever it lies.
+    """A directory of a given checkpoint: a path as it is, one of Ray's wherever it lies.
 
     A `ray.train.Checkpoint` in a remote storage is fetched into a temporary directory for the while.
     """

@@ -31,7 +31,7 @@ def find_owner() -> Any:
 
 
 def is_foreign() -> bool:
-    """Whether a library in C has started the calling thread: for which trial, is not known."""
+    """True if a library in C has started the calling thread: for which trial, is not known."""
     return isinstance(threading.current_thread(), threading._DummyThread)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialContext:
-    """Where the calling code runs.
+    """The context of the calling code.
 
     `iteration` is the number of reports that lie behind the checkpoint this attempt began from (0 without
     one); `seed` is at least 0 and below 2**31; `rank`, also `world_rank`, of `world_size`, is that of the
@@ -42,7 +42,7 @@ class TrialContext:
     trackers: Mapping[str, str] = field(default_factory=dict)
 
     def config_at(self, step: int, config: Mapping[str, Any]) -> dict[str, Any]:
-        """What to train the step after `step` steps with: the schedule's config; without one, `config`.
+        """The config for the step after `step` steps: the schedule's; without one, `config`.
 
         Args:
             step: How many steps lie behind, counted as the trial of the sweep counted its reports.
@@ -58,7 +58,7 @@ class TrialContext:
 
 
 class RayCheckpoint(Protocol):
-    """What `ray.train.Checkpoint` is to `report`."""
+    """The part of `ray.train.Checkpoint` that `report` uses."""
 
     def as_directory(self) -> AbstractContextManager[str]:
         """A local directory with it."""
@@ -73,11 +73,11 @@ class StoredAt:
 
 
 Reported = Union["str | PathLike[str]", StoredAt, None]
-"""What comes with a report as its checkpoint."""
+"""The checkpoint of a report."""
 
 
 class TrialSession(Protocol):
-    """What stands behind these calls: a trial's session, or a training worker's."""
+    """The session behind these calls: a trial's, or a training worker's."""
 
     @property
     def context(self) -> TrialContext: ...

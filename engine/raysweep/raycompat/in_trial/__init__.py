@@ -1,1 +1,1 @@
-"""What the calls of Ray Tune, Ray Train and Ray Data do inside a trial."""
+"""The calls of Ray Tune, Ray Train and Ray Data inside a trial."""

@@ -1,4 +1,4 @@
-"""What `ray.tune.report`, `ray.train.report` and their siblings talk to, put in place for a trial.
+"""The session behind `ray.tune.report`, `ray.train.report` and their siblings, put in place for a trial.
 
 Ray Tune's calls look for a session in one module, those of Ray Train V2 for its utilities in another. Neither
 module is imported here: a trial that does without Ray Tune starts without it, which takes seconds to import.

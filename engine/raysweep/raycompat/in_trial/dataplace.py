@@ -43,7 +43,7 @@ _LEFT_OUT: Final = ("memory", "label_selector", "fallback_strategy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPlace:
-    """Where Ray Data runs for a trial. Goes to other processes."""
+    """The place where Ray Data runs for a trial. Goes to other processes."""
 
     group: Any
     """The trial's placement group."""
@@ -75,7 +75,7 @@ def enter_data(place: DataPlace) -> None:
 
 
 def leave_data() -> None:
-    """What Ray Data still does in this process is ended. From now on it runs as it did before."""
+    """End what Ray Data still does in this process. From now on it runs as it did before."""
     for executor in list(_executors):
         with suppress(Exception):  # it was ending already
             executor.shutdown(force=True)
@@ -88,7 +88,7 @@ def leave_data() -> None:
 
 
 def placed_indexer(place: DataPlace, state: dict[str, Any]) -> Any:
-    """What a task gets in place of Ray Data's own indexer of Parquet files, of which this is the state.
+    """The indexer of a task, in place of Ray Data's own of Parquet files, of which this is the state.
 
     Its actors go to the bundle, too, and are as many as it has CPUs and not 32.
     """
@@ -111,7 +111,7 @@ def placed_indexer(place: DataPlace, state: dict[str, Any]) -> Any:
 
 
 def total(place: DataPlace) -> Any:
-    """What Ray Data counts on: its CPUs, and as large a part of what the cluster has for data."""
+    """The total for Ray Data: its CPUs, and as large a part of what the cluster has for data."""
     from ray.data import ExecutionResources
 
     cluster: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]

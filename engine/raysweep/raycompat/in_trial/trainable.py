@@ -28,7 +28,7 @@ FILLED_IN: Final = frozenset(
         "trial_id",
     }
 )
-"""What Tune adds to each result that says where and when, not what came out."""
+"""The fields that Tune adds to each result about place and time, not about the result itself."""
 
 
 class _NoLogger:
@@ -40,7 +40,7 @@ class _NoLogger:
 
 
 def can_save(cls: type[Any]) -> bool:
-    """Whether the class has a `save_checkpoint` of its own."""
+    """True if the class has a `save_checkpoint` of its own."""
     return cls.save_checkpoint is not Trainable.save_checkpoint
 
 
@@ -62,7 +62,7 @@ def make(cls: type[Any], config: dict[str, Any], info: SimpleNamespace, folder: 
 
 
 def make_info(trial_name: str, trial_id: str, resources: dict[str, float]) -> SimpleNamespace:
-    """What the instance knows of its trial."""
+    """The facts about its trial that the instance knows."""
     bundles = PlacementGroupFactory([resources]) if resources else None
     return SimpleNamespace(trial_name=trial_name, trial_id=trial_id, trial_resources=bundles)
 

@@ -1,4 +1,4 @@
-"""Where the checkpoints of a Ray Train V2 worker go, and where they come from. Imports Ray Train.
+"""The store for checkpoints of a Ray Train V2 worker, to write and to read. Imports Ray Train.
 
 All ways of reporting (`ray.train.report`, ours, callbacks of frameworks, in the background or not) come
 through the `StorageContext` of the worker's context. It is changed in one process, whose only task is to

@@ -1,4 +1,4 @@
-"""What the calls of Ray Train V2 do in a trial of a sweep. Imports Ray Train."""
+"""The calls of Ray Train V2 in a trial of a sweep. Imports Ray Train."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def heard_of_end() -> Any:
 
 
 def count_reports() -> int:
-    """How many reports this worker of a Ray Train run has made."""
+    """The number of reports that this worker of a Ray Train run has made."""
     return int(get_train_context().report_call_index)
 
 

@@ -1,4 +1,4 @@
-"""What the calls of Ray Tune and Ray Train need of a trial."""
+"""The interface of a trial for the calls of Ray Tune and Ray Train."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TrialCalls(Protocol):
 
     @property
     def resources(self) -> dict[str, float]:
-        """What the trial takes, in Ray's keys."""
+        """The resources of the trial, in Ray's keys."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class TrialCalls(Protocol):
 
     @property
     def world_size(self) -> int:
-        """How many processes the trial has."""
+        """The number of processes of the trial."""
         ...
 
     def folder(self) -> Path:

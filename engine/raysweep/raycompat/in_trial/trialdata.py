@@ -43,7 +43,7 @@ class EndsRun(BaseException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How the CPUs for data are divided, so that no data set waits for CPUs that another one keeps."""
+    """The division of the CPUs for data, so that no data set waits for CPUs that another one keeps."""
 
     split: tuple[int, ...]
     """Of each data set that is split among the workers."""
@@ -158,7 +158,7 @@ class TrialDatasets(WorkerGroupCallback):
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """What one worker has of the data sets: Ray Train's `DatasetShardProvider`."""
+    """The data sets of one worker: Ray Train's `DatasetShardProvider`."""
 
     iterators: dict[str, Any]
 

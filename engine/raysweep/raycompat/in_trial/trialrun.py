@@ -58,7 +58,7 @@ _LEFT_OUT: Final = ("PlacementGroupCleanerCallback", "StateManagerCallback", "Da
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a trainer asks for. `refused`: what a trial cannot give: field, what, what to do."""
+    """The request of a trainer. `refused`: the parts that a trial cannot give: field, what, what to do."""
 
     num_workers: int
     bundle: dict[str, float]
@@ -66,27 +66,27 @@ class Asked:
     min_workers: int | None = None
     """Fewer would do, down to so many; None: it has to be that number."""
     split: int = 0
-    """How many data sets are split among the workers."""
+    """The number of data sets that are split among the workers."""
     whole: int = 0
-    """How many each worker reads for itself."""
+    """The number that each worker reads for itself."""
     refused: tuple[tuple[str, str, str], ...] = ()
     validation: ValidationAsked | None = None
-    """What its `validation_config` asks for; None: it has none."""
+    """The request of its `validation_config`; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlace:
-    """Where a run keeps its checkpoints while the attempt lasts: a folder that all nodes reach."""
+    """The place where a run keeps its checkpoints while the attempt lasts: a folder that all nodes reach."""
 
     storage_path: str
     folder: str
     """Its name in `storage_path`."""
     is_given: bool = False
-    """Whether the trainer has said the storage, and with it perhaps a file system of its own."""
+    """True if the trainer has given the storage, and with it perhaps a file system of its own."""
 
 
 def asked_by(trainer: DataParallelTrainer) -> Asked:
-    """What this trainer asks for."""
+    """The request of this trainer."""
     scaling: Any = trainer.scaling_config
     split = len(split_names(trainer)) if trainer.datasets else 0
     validation = trainer.validation_config
@@ -120,7 +120,7 @@ def asked_by(trainer: DataParallelTrainer) -> Asked:
 
 
 def place_run(trainer: DataParallelTrainer, storage_path: str, sweep: str, folder: str) -> RunPlace:
-    """Where this run keeps its checkpoints.
+    """The place where this run keeps its checkpoints.
 
     Args:
         trainer: Whose own storage path is used where it has one, below it a folder of this sweep's.

@@ -20,7 +20,7 @@ _AMOUNTS: Final = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationAsked:
-    """What a ValidationConfig asks Ray for."""
+    """The request of a ValidationConfig to Ray."""
 
     bundle: Mapping[str, float]
     """Amounts by Ray's names, as far as it says any."""
@@ -29,7 +29,7 @@ class ValidationAsked:
 
 
 def validation_asked_by(config: Any) -> ValidationAsked:
-    """What this ValidationConfig asks for."""
+    """The request of this ValidationConfig."""
     options = dict(config.ray_remote_kwargs)
     custom = dict(options.pop("resources", None) or {})
     own = {name: options.pop(given, None) for given, name in _AMOUNTS.items()}
