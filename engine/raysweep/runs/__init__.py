@@ -1,1 +1,1 @@
-"""What the storage knows of a run: its folder, who holds it, its state, how it stands. Needs no Ray."""
+"""The storage's knowledge of a run: its folder, its holder, its state, its standing. Needs no Ray."""

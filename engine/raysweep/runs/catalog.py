@@ -46,7 +46,7 @@ def stem_of(run_id: str) -> str:
 
 
 def catalog_key(run_id: str) -> str:
-    """Where the catalog lies that has this run's entry."""
+    """The key of the catalog that has this run's entry."""
     return f"{FOLDER}/{stem_of(run_id)}.json"
 
 
@@ -58,12 +58,12 @@ class Catalog:
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def run(self, run_id: str) -> Standing | None:
-        """What lists show of a run."""
+        """The row of a run in lists."""
         found = _read(Standing, self.entries.get(run_id, {}).get("run"))
         return found.model_copy(update={"uri": f"{self.url}/{run_id}"}) if found is not None else None
 
     def verdict(self, sweep_id: str, gate: str) -> GateOutcome | None:
-        """What a gate of a sweep decided; one that was to be approved is not here."""
+        """The verdict of a sweep's gate; one that was to be approved is not here."""
         found = _read(GateOutcome, self.entries.get(sweep_id, {}).get("verdicts", {}).get(gate))
         return gate_with(found, lambda name: to_uri(self.url, name)) if found is not None else None
 

@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 """Of sweep.json: raise it with any change after which an older version would misread the folder."""
 
 OUTCOME_GIVE_UP_AFTER_S = 600.0
-"""How long the outcome is tried to be written: as long as the journal's records before it."""
+"""The limit for the tries to write the outcome: as long as for the journal's records before it."""
 
 SWEEP: Final = "sweep.json"
 TRAIN: Final = "train.json"
@@ -63,7 +63,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRecord:
-    """What sweep.json holds: the frozen spec and where it came from."""
+    """The content of sweep.json: the frozen spec and where it came from."""
 
     digest: str
     key: str
@@ -73,7 +73,7 @@ class SweepRecord:
     scheduled_at: float | None = None
     """When the sweep was scheduled, in UTC seconds: a deadline like `06:00 Europe/Berlin` comes after it."""
     warm: Mapping[str, Any] | None = None
-    """What the sweep began with from earlier ones, if its spec asked for that."""
+    """The warm start of the sweep from earlier ones, if its spec asked for that."""
     train: Mapping[str, Any] | None = None
     """Of a training, which is a sweep of one trial: its own spec, decoded."""
     leaving: Leaving | None = None
@@ -92,7 +92,7 @@ class SweepFolder:
 
     @property
     def uri(self) -> str:
-        """Where the sweep lies, for people and outcomes."""
+        """The address of the sweep, for people and outcomes."""
         return f"{self.store.url}/{self.sweep_id}"
 
     @property
@@ -105,7 +105,7 @@ class SweepFolder:
         return Journal.open(self.store, self.sweep_id)
 
     def read_spec(self) -> SweepRecord | None:
-        """What the sweep was started with. Raises: SweepDamagedError."""
+        """The record of the sweep's start. Raises: SweepDamagedError."""
         for name in RECORDS:
             fields = self._read_json(name)
             if fields is not None:
@@ -195,16 +195,16 @@ class SweepFolder:
         self.store.put(self._key("cancel.json"), cancellation.to_json().encode(), durable=True)
 
     def has_outcome(self) -> bool:
-        """Whether the sweep has an outcome, readable or not. Raises: StorageError."""
+        """True if the sweep has an outcome, readable or not. Raises: StorageError."""
         return self.store.exists(self._key(OUTCOME))
 
     def read_standing(self) -> Standing | None:
-        """How the sweep ended, without its trials; None before its end. Raises: SweepDamagedError."""
+        """The end of the sweep, without its trials; None before its end. Raises: SweepDamagedError."""
         data = self.store.get(self._key(OUTCOME))
         return standing_of(self._head(data), self.uri) if data is not None else None
 
     def read_outcome(self) -> SweepOutcome | None:
-        """How the sweep ended. Raises: SweepDamagedError."""
+        """The outcome of the sweep. Raises: SweepDamagedError."""
         data = self.store.get(self._key(OUTCOME))
         while data is not None:
             fields = self._head(data)

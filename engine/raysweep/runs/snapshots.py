@@ -32,7 +32,7 @@ class Snapshot:
 
 
 def decode_snapshot(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """What a stored snapshot says before its state, and the state as text; nothing where it is damaged."""
+    """The fields of a stored snapshot before its state, and the state as text; empty where it is damaged."""
     start = sealed_start(data)
     if start is None:
         return {}, b""

@@ -76,7 +76,7 @@ def decode_head(data: bytes) -> dict[str, Any]:
 
 
 def standing_of(fields: dict[str, Any], base: str) -> Standing:
-    """How the sweep stands, by the head that is stored below `base`."""
+    """The standing of the sweep, by the head that is stored below `base`."""
     named = {"run_id": fields["sweep_id"], "num_trials": fields["wanted_trials"], "has_ended": True}
     standing = standing_with(Standing.from_fields(fields | named), partial(to_uri, base))
     update: dict[str, Any] = {"read_at": time.time(), "uri": base, "notes": standing.notes[-MAX_NOTES:]}

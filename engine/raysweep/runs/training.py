@@ -48,7 +48,7 @@ class RunFolder:
 
     @property
     def uri(self) -> str:
-        """Where the run lies, for people and outcomes."""
+        """The address of the run, for people and outcomes."""
         return f"{self.store.url}/{self.run_id}"
 
     def check_spec(self, spec: TrainSpec) -> None:
@@ -77,7 +77,7 @@ class RunFolder:
         return str(self._read_json("train.json").get("key", ""))
 
     def has(self, spec: TrainSpec) -> bool:
-        """Whether there is a run, of this spec. Raises: StorageError."""
+        """True if there is a run, of this spec. Raises: StorageError."""
         try:
             self.check_spec(spec)
         except SpecChangedError:
@@ -85,7 +85,7 @@ class RunFolder:
         return self.store.exists(self._key("train.json"))
 
     def read_outcome(self) -> TrainOutcome | None:
-        """How the run ended; None before its end. Raises: StorageError if it is damaged."""
+        """The outcome of the run; None before its end. Raises: StorageError if it is damaged."""
         data = self.store.get(self._key("train_outcome.json"))
         if data is None:
             return None
@@ -149,7 +149,7 @@ class RunFolder:
         return fields
 
     def damaged(self, name: str, problem: str) -> StorageError:
-        """What to raise where an object of the folder cannot be read."""
+        """The error to raise where an object of the folder cannot be read."""
         return StorageError(
             f"{self.uri}/{name}", f"is damaged ({problem})", "use another key to start a new run"
         )
@@ -196,7 +196,7 @@ def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
 
 
 def _are_same(each: Difference) -> bool:
-    """Whether both are the same in other words."""
+    """True if both are the same in other words."""
     from raysweep.documents.code.trainable import are_same
 
     if each.field == "warm_start_checkpoint":  # the store may have been moved, or have several names

@@ -1,1 +1,1 @@
-"""What one run takes from others of its name: champions, warm starts, the budget of checkpoints."""
+"""Uses of other runs of its name by a run: champions, warm starts, the budget of checkpoints."""

@@ -1,4 +1,4 @@
-"""How much the checkpoints of all sweeps of one name may take up: what goes, and how it goes.
+"""The budget for the checkpoints of all sweeps of one name: what is released, and in which order.
 
 All that these sweeps have stored counts; only those that have ended give something up, the oldest first, of
 each the worst trial first, of each the oldest checkpoint first. What is pinned stays. Only the journals of
@@ -65,7 +65,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetPlan:
-    """What a budget takes of the sweeps of a name.
+    """The checkpoints that a budget takes of the sweeps of a name.
 
     `pinned`: what would have gone next, by URI, and what needs it. `notes`: what was left out of account.
     """
@@ -142,7 +142,7 @@ def asked_budget(store: Store, name: str) -> int | None:
 
 
 def plan_budget(store: Store, name: str, budget_bytes: int, pins: PinReader | None = None) -> BudgetPlan:
-    """What goes, so that the checkpoints of the sweeps of this name take up no more than that; only reads.
+    """The releases after which the checkpoints of this name's sweeps take up no more than that; only reads.
 
     `pins`: what reads them; `keep_budget` with the same one reads less.
 
@@ -253,7 +253,7 @@ def _replay(folder: SweepFolder, record: SweepRecord) -> _Ended:
 
 
 def _pin_best(newest: _Ended, planning: _Planning) -> None:
-    """What is done next with a sweep that has just ended (a gate, a training) begins from its best trial."""
+    """Pin the best trial of a sweep that has just ended: a gate or a training begins from it."""
     best = best_shown(newest.state)
     if best is not None and best.checkpoint is not None:
         checkpoints = CheckpointStore(newest.folder.store, newest.folder.sweep_id)

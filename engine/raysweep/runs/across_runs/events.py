@@ -38,7 +38,7 @@ class _Event(BaseModel):
 
 
 class Judged(_Event):
-    """What a gate decided."""
+    """The decision of a gate."""
 
     kind: Literal["judged"] = "judged"
     by: str = ""
@@ -135,7 +135,7 @@ def encode_event(url: str, line: Line, event: Event, previous: str) -> bytes:
 
 
 def decode_event(url: str, number: int, record: bytes) -> Stored:
-    """What `encode_event` made. Raises OtherFormatError, ValueError: the problem."""
+    """The event that `encode_event` made. Raises OtherFormatError, ValueError: the problem."""
     fields: Any = orjson.loads(record)
     version = fields.get("format_version") if isinstance(fields, dict) else None
     if version != FORMAT_VERSION:
@@ -156,7 +156,7 @@ def decode_event(url: str, number: int, record: bytes) -> Stored:
 
 
 def facts_of(event: Event) -> Facts | None:
-    """What a gate knew; of another event None. Raises: SpecError: They are damaged."""
+    """The facts that a gate knew; of another event None. Raises: SpecError: They are damaged."""
     if not isinstance(event, Judged) or event.facts is None:
         return None
     return Facts.model_validate(event.facts)

@@ -76,7 +76,7 @@ def find_lines(store: Store, name: str) -> tuple[Line, ...]:
 
 
 def read_line(store: Store, path: str) -> Line:
-    """Which line lies at this path. Raises StorageError: no event of it can be read."""
+    """The line at this path. Raises StorageError: no event of it can be read."""
     journal = LineJournal(store, path)
     for item in journal.objects.list_objects():
         for segment in _segments(journal, item, []):
@@ -120,11 +120,11 @@ class _Looked:
         return found
 
     def key(self, number: int) -> str:
-        """Where an event lies."""
+        """The key of an event."""
         return self._journal.key(number)
 
     def _look_beyond(self) -> None:
-        """What no listing shows yet, and what should be there by its mark."""
+        """Look at what no listing shows yet, and at what should be there by its mark."""
         journal, number = self._journal, max(self._copies, default=0) + 1
         while (data := journal.store.get(journal.key(number))) is not None or journal.store.exists(
             journal.mark(number)
@@ -174,7 +174,7 @@ class _Looked:
             )
 
     def _is_repaired(self, number: int) -> bool:
-        """Whether the event after one that was cut short says so."""
+        """True if the event after one that was cut short says so."""
         headers = (read_header(segment) for _, segment in self._copies.get(number + 1, ()))
         return any(header is not None and header.repaired == number for header in headers)
 

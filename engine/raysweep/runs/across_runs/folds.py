@@ -1,4 +1,4 @@
-"""What the events of a line of champions come to. Pure functions: events in, the line as it stands out.
+"""The state of a line of champions, from its events. Pure functions: events in, the line as it stands out.
 
 | event | champion | nights | models |
 |---|---|---|---|
@@ -158,7 +158,7 @@ class _Standing:
                 self._registered = event.registered
 
     def record(self) -> ChampionRecord:
-        """How the line stands now."""
+        """The present state of the line."""
         return ChampionRecord(
             line=self._line,
             stack=tuple(self._stack),
@@ -172,7 +172,7 @@ class _Standing:
         )
 
     def budget_flaw(self, stored: Stored) -> str:
-        """What is wrong with the next event's use of the budget; empty: nothing."""
+        """The flaw in the next event's use of the budget; empty: there is none."""
         event = stored.event
         if not isinstance(event, Judged) or event.night.budget is None:
             return ""

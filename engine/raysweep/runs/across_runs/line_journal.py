@@ -65,7 +65,7 @@ class LineJournal:
         self._is_marked = True
 
     def read(self) -> ChampionRecord:
-        """How the line stands.
+        """The state of the line.
 
         Raises:
             StorageError: A part of it is damaged, has another format, or is missing: it is an older copy; or
@@ -83,7 +83,7 @@ class LineJournal:
 
     @property
     def record(self) -> ChampionRecord:
-        """How the line stands after what was read and written."""
+        """The state of the line after what was read and written."""
         return fold(self.events)
 
     def append(self, line: Line, event: Event) -> None:
@@ -106,11 +106,11 @@ class LineJournal:
             self._compact()
 
     def key(self, number: int) -> str:
-        """Where an event lies in the store."""
+        """The key of an event in the store."""
         return self.objects.key(SegmentObject(first=number, last=number))
 
     def mark(self, number: int) -> str:
-        """Where an event's mark lies in the store."""
+        """The key of an event's mark in the store."""
         return f"{DECIDED}/{self.path}/{number:06d}"
 
     def source(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""What else than its own sweep needs a checkpoint: no policy, budget or collection takes it then.
+"""Pins: needs for a checkpoint beyond its own sweep. No policy, budget or collection takes it then.
 
 | pin | from | to |
 |---|---|---|
@@ -26,7 +26,7 @@ Pins = dict[str, tuple[str, ...]]
 
 
 def find_pins(store: Store) -> Pins:
-    """What the champions and the trainings at a storage path need.
+    """The pins of the champions and the trainings at a storage path.
 
     Raises: StorageError: it cannot be read, so that it is unknown what may be deleted.
     """
@@ -70,7 +70,7 @@ class PinReader:
 
 
 def champion_pins(store: Store) -> Pins:
-    """What champions need, those before them, and candidates that wait. Raises: StorageError."""
+    """The pins of champions, those before them, and candidates that wait. Raises: StorageError."""
     found: dict[str, list[str]] = defaultdict(list)
     for record in list_records(store):
         champion = record.champion

@@ -28,7 +28,7 @@ Kind = Literal["gate", "approval", "judgement", "rollback"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Which champions can be compared: those of one name, metric, mode and data set."""
+    """A line of champions that can be compared: those of one name, metric, mode and data set."""
 
     name: str
     metric: str
@@ -79,7 +79,7 @@ class Champion(_Model):
     spread: float
     """The standard deviation over the seeds."""
     n: int
-    """How many seeds."""
+    """The number of seeds."""
     metrics: dict[str, Any] = {}
     sweep_id: str
     """The sweep that found it."""
@@ -109,7 +109,7 @@ class Champion(_Model):
 
 
 def identity_of(champion: Champion | None) -> tuple[str, float] | None:
-    """Which champion it is; None for none."""
+    """The identity of a champion; None for none."""
     return champion.identity if champion is not None else None
 
 
@@ -132,28 +132,28 @@ class Night(_Model):
     sweep_id: str
     key: str = ""
     gate: str = ""
-    """Which of the sweep's gates."""
+    """The id of this gate among those of the sweep."""
     at: float
     promoted: bool
     mean: float | None = None
     """Of the night's best candidate."""
     why: str = ""
     budget: BudgetUse | None = None
-    """What its gate used of a budget of false promotions: the account is made of these."""
+    """The use of a budget of false promotions by its gate: the account is made of these."""
     waiting: Waiting | None = None
     """Of a night whose candidate passed, where approval is required."""
     decision: Decision | None = None
-    """What was decided about that candidate; in the journal an event of its own."""
+    """The decision about that candidate; in the journal an event of its own."""
     to_judge: Champion | None = None
     """The candidate, where it is champion only once its model has passed a judgement."""
     judgement: Judgement | None = None
     """The newest judgement of that model; in the journal an event of its own."""
     has_released: bool = False
-    """Whether that model was released."""
+    """True if that model was released."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its candidate waits for approval."""
+        """True if its candidate waits for approval."""
         return self.waiting is not None and self.decision is None
 
 
@@ -165,7 +165,7 @@ class Model(Record):
     run_id: str = ""
     """The training; empty where it is a trial's checkpoint."""
     carried: CarriedConfig | None = Field(default=None, exclude_if=lambda given: given is None)
-    """How the config came from that of the champion's trial; None: it was trained as it was."""
+    """The way the config came from that of the champion's trial; None: it was trained as it was."""
     predicted: Predicted | None = Field(default=None, exclude_if=lambda given: given is None)
     """The score that a law predicted of the training, beside the one that came."""
     digest: str = ""
@@ -177,13 +177,13 @@ class Registered(Record):
 
     release: str = ""
     version: str = ""
-    """What the registry calls it."""
+    """The registry's name for it."""
     registry_digest: str = ""
     """Of the registry that has it so: another one does not have it yet."""
 
 
 class Drift(Record):
-    """How the champion's score has changed since the night in which it became champion."""
+    """The change of the champion's score since the night in which it became champion."""
 
     then: Number
     """Its mean in that night."""
@@ -199,7 +199,7 @@ class Drift(Record):
 
 
 class Facts(Record):
-    """What a gate knew when it decided."""
+    """The facts that a gate knew when it decided."""
 
     verdict: GateOutcome
     """Candidates and champion with the score of every seed, the test, its interval."""
@@ -207,7 +207,7 @@ class Facts(Record):
     """None without a champion, or where it did not run."""
     constraints: tuple[str, ...] = ()
     usage: dict[str, Usage] = Field(default_factory=dict)
-    """What `sweep` and `gate` used."""
+    """The use of `sweep` and `gate`."""
     code_digest: str = ""
     """Of the trainable's own code, as it ran in the sweep; empty where that is not known."""
     gate_code_digest: str = ""
@@ -243,7 +243,7 @@ class Evidence(Record):
     key: str = ""
     gate: str = ""
     promoted: bool
-    """Whether there is another champion after it."""
+    """True if there is another champion after it."""
     before: Champion | None = None
     """The champion before it."""
     after: Champion | None = None
@@ -258,14 +258,14 @@ class Evidence(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ChampionRecord:
-    """How a line stands after some events of its journal."""
+    """The state of a line after some events of its journal."""
 
     line: Line | None = None
     """None before the first event."""
     stack: tuple[Champion, ...] = ()
     """The champions, each on the one that it replaced: the last one is champion, a rollback goes back."""
     is_rolled_back: bool = False
-    """Whether it was a rollback that changed the champion last."""
+    """True if it was a rollback that changed the champion last."""
     known: Mapping[tuple[str, float], Champion] = field(default_factory=lambda: MappingProxyType({}))
     """All that ever were champion, by `identity`."""
     history: tuple[Night, ...] = ()
@@ -277,7 +277,7 @@ class ChampionRecord:
     account: Account = field(default_factory=Account)
     """Of false promotions, after the newest night."""
     registered: Registered | None = None
-    """What a registry was brought to last; None: nothing yet."""
+    """The state to which a registry was brought last; None: nothing yet."""
 
     @property
     def champion(self) -> Champion | None:
@@ -308,7 +308,7 @@ class ChampionRecord:
         return self.models.get(release_id(champion.line, champion.sweep_id, champion.at))
 
     def night(self, sweep_id: str, gate: str = "") -> Night | None:
-        """What a gate of a sweep decided."""
+        """The decision of a sweep's gate."""
         nights = (
             night for night in reversed(self.history) if (night.sweep_id, night.gate) == (sweep_id, gate)
         )

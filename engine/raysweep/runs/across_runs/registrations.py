@@ -1,4 +1,4 @@
-"""Which models the champions of a line have, and which of them the registry has as its champion.
+"""The models of a line's champions, and the one that the registry has as its champion.
 
 The line's journal says who is champion, where its model is, and what the registry was brought to. `sync`
 brings the registry to where these are: after a promotion, a rollback, or a night in which the registry did
@@ -42,12 +42,12 @@ _LONGEST_WAIT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synced:
-    """How the registry stands."""
+    """The state of the registry."""
 
     version: str = ""
     """The version that is champion; empty while there is none."""
     pending: str = ""
-    """Why the registry is not where it is to be; empty where it is."""
+    """The reason why the registry is not where it is to be; empty where it is."""
 
     def __str__(self) -> str:
         return f"registry pending: {self.pending}" if self.pending else f"registered: version {self.version}"

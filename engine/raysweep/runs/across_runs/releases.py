@@ -30,7 +30,7 @@ class Rollback:
     entry: Evidence
     """Who brought it back, when and why; without a rollback, the entry that made it champion."""
     is_new: bool
-    """Whether this call changed the champion."""
+    """True if this call changed the champion."""
     lost_checkpoint: str = ""
     """The URI of the champion's checkpoint, where that was deleted meanwhile: it has none now."""
 
@@ -109,7 +109,7 @@ def roll_back(store: Store, line: Line, to: str | None = None, *, by: str = "", 
 
 
 def verdict_of(store: Store, line: Line, sweep_id: str, gate: str) -> GateOutcome | None:
-    """What a gate decided, as the line's journal has it; None where that is not known.
+    """The verdict of a gate, as the line's journal has it; None where that is not known.
 
     Raises: StorageError: It cannot be read, or is damaged.
     """

@@ -25,12 +25,12 @@ _Kept = TypeVar("_Kept", bound=Record)
 
 
 def verdict_key(sweep_id: str, gate: str) -> str:
-    """Where a gate's verdict lies in the store."""
+    """The key of a gate's verdict in the store."""
     return f"{sweep_id}/{FOLDER}/{gate}/{VERDICT}"
 
 
 def read_verdict(store: Store, sweep_id: str, gate: str) -> GateOutcome | None:
-    """What a gate of a sweep has decided, with the approval, if that is required; None before that.
+    """The verdict of a sweep's gate, with the approval, if that is required; None before that.
 
     Raises: StorageError.
     """
@@ -77,7 +77,7 @@ def _read(store: Store, key: str, model: type[_Kept]) -> _Kept | None:
 
 
 def newest_verdict(store: Store, sweep_id: str) -> GateOutcome | None:
-    """What the last of the sweep's gates decided. Raises: StorageError."""
+    """The verdict of the last of the sweep's gates. Raises: StorageError."""
     names = store.list_folders(f"{sweep_id}/{FOLDER}")
     verdicts = (read_verdict(store, sweep_id, name) for name in names)
     found = [verdict for verdict in verdicts if verdict is not None]

@@ -1,4 +1,4 @@
-"""What a sweep remembers of the nights before it: `warm_start` of its spec, looked up at its first start."""
+"""The warm start of a sweep from the nights before it: `warm_start`, looked up at its first start."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger("raysweep")
 
 
 def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
-    """What the sweep begins with; None where its spec asks for nothing.
+    """The warm start of the sweep; None where its spec asks for none.
 
     Raises:
         StorageError: What earlier nights left cannot be read.
@@ -125,7 +125,7 @@ def _anchors(
 
 
 def _judged(spec: SweepSpec, trial: TrialOutcome) -> tuple[float, ...]:
-    """How far an earlier trial is from satisfying tonight's constraints. Raises ValueError: unknown."""
+    """An earlier trial's distance from satisfying tonight's constraints. Raises ValueError: unknown."""
     report = trial.best_metrics if spec.score == "best" else trial.metrics
     found = []
     for constraint in spec.parsed_constraints:
@@ -199,7 +199,7 @@ def warm_to_json(warm: WarmStart) -> dict[str, Any]:
 
 
 def warm_from_json(fields: Mapping[str, Any] | None) -> WarmStart | None:
-    """What `warm_to_json` made."""
+    """The warm start that `warm_to_json` wrote."""
     if fields is None:
         return None
     return WarmStart(

@@ -14,10 +14,10 @@ from raysweep.outcome import Holder, SweepProgress
 from raysweep.outcome.progress import HolderState
 
 STALE_AFTER_S = 30.0
-"""How old a heartbeat may be, if nothing better is known. progress.json is written every 2 s."""
+"""The oldest heartbeat of a live holder, if nothing better is known. progress.json is written every 2 s."""
 
 STALE_WATCH_S = 6.0
-"""How long one that looks old is watched: after an outage of the storage every heartbeat looks old, and so it
+"""The time for watching one that looks old: after an outage of the storage every heartbeat does, and so it
 does where clocks differ. One that is still written is seen to move within this time."""
 
 POLL_S = 0.2
@@ -47,7 +47,7 @@ def current_holder() -> Holder:
 
 
 def holder_state(progress: SweepProgress | None, now: float) -> HolderState:
-    """Whether the holder named in `progress` lives and is at work. `now` is in seconds since the epoch.
+    """The state of the holder named in `progress`. `now` is in seconds since the epoch.
 
     On the same boot of the same host (and, in containers, with the same view of processes) the process table
     decides: "alive" or "gone", however old the heartbeat. Elsewhere the heartbeat's age does: "alive" or
@@ -63,7 +63,7 @@ def holder_state(progress: SweepProgress | None, now: float) -> HolderState:
 
 
 def known_state(progress: SweepProgress) -> HolderState | None:
-    """What is certain at one look; None where only the heartbeat can tell."""
+    """The state that is certain at one look; None where only the heartbeat can tell."""
     if progress.has_left or not progress.is_at_work:
         return "gone"
     holder = progress.holder

@@ -18,7 +18,7 @@ from raysweep.storage.objects.store import Store
 SHORTEST_S = 5.0
 """A driver takes a lease to be at least this long: storage may be slow."""
 POLLS = 4
-"""How often within one lease the driver looks."""
+"""The number of looks of the driver within one lease."""
 
 
 def renew_lease(store: Store, run_id: str, ttl_s: float, holder: str = "") -> None:
@@ -57,7 +57,7 @@ class LeaseWatch:
 
     @property
     def interval_s(self) -> float:
-        """How long to wait between two looks."""
+        """The seconds to wait between two looks."""
         return self.ttl_s / POLLS
 
     def is_over(self) -> bool:

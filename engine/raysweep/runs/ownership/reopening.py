@@ -1,4 +1,4 @@
-"""Whether a stored sweep is the one asked for, and continues: by a moved limit, or for more samples."""
+"""Reopening a stored sweep if it is the one asked for: by a moved limit, or for more samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIMITS: Final = frozenset({"deadline", "budget"})
 
 
 def reopens(outcome: SweepOutcome, diff: Changes, continuing: Continue) -> bool:
-    """Whether an ended sweep continues, given the changes of its spec.
+    """True if an ended sweep continues, given the changes of its spec.
 
     - `deadline` or `budget`: when that limit was moved.
     - `cancelled`: when `continuing.resume_cancelled` is set.
@@ -54,7 +54,7 @@ def _rule_of(outcome: SweepOutcome) -> str:
 
 
 def has_retries(outcome: SweepOutcome, continuing: Continue) -> bool:
-    """Whether some of its trials are to run again."""
+    """True if some of its trials are to run again."""
     if continuing.retry is None or outcome.status not in ("completed", "failed"):
         return False
     wanted = None if continuing.retry == "failed" else set(continuing.retry)
@@ -64,7 +64,7 @@ def has_retries(outcome: SweepOutcome, continuing: Continue) -> bool:
 
 
 def has_extensions(outcome: SweepOutcome, extend: Extension) -> bool:
-    """Whether some of its trials are to go further than they have been told to.
+    """True if some of its trials are to go further than they have been told to.
 
     Raises: SpecError where some should, and none can: the search is not over, or no trial has a checkpoint.
     """
@@ -127,7 +127,7 @@ def check_same(
 def stored_changes(
     folder: SweepFolder, record: SweepRecord | None, spec: SweepSpec, outcome: SweepOutcome | None
 ) -> Changes:
-    """What differs between the sweep as it is stored and the spec that is asked for."""
+    """The differences between the sweep as it is stored and the spec that is asked for."""
     ran = outcome.spec_digest if outcome is not None else ""
     if record is None or (spec.digest() in (record.digest, ran)):
         return Changes()

@@ -158,7 +158,7 @@ def catch_up(
 
 
 def damaged_record(number: int, error: ValueError) -> JournalDamagedError:
-    """What to raise for a record that is no event of this version."""
+    """The error to raise for a record that is no event of this version."""
     lost = "nothing" if isinstance(error, OtherBehaviourError) else "everything after it"
     return JournalDamagedError(f"journal, record {number} of those read", str(error), lost, OTHER_FIX)
 
@@ -175,7 +175,7 @@ def _snapshot_if_long(
 
 
 def _check_journal_end(folder: SweepFolder, journal: Journal, progress: SweepProgress | None) -> None:
-    """Whether a journal that was read reaches as far as the rest of the folder says that it did.
+    """Check that a journal that was read reaches as far as the rest of the folder says that it did.
 
     A journal that lost its last objects has no gap. `progress` must have been read before the journal.
 

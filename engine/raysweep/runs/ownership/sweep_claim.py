@@ -48,7 +48,7 @@ log = logging.getLogger("raysweep")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRequest:
-    """Which sweep to run, and how; the `RunRequest` with its seed and schedule settled."""
+    """The request for a sweep; the `RunRequest` with its seed and schedule settled."""
 
     spec: SweepSpec
     key: str
@@ -56,7 +56,7 @@ class SweepRequest:
     scheduled_at: float | None = None
     """When the run was scheduled, in UTC seconds; None: when it starts."""
     continuing: Continue = NOT_CONTINUED
-    """What is wanted of it if it has ended."""
+    """The continuation that is wanted if it has ended."""
     job_number: int = 0
     """The number of the job that runs it; 0: no job, or none of known number."""
     code: str = ""
@@ -67,7 +67,7 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """What owning a sweep gives: its state as replayed before the claim (`started`), its searcher rebuilt.
+    """A claimed sweep: its state as replayed before the claim (`started`), its searcher rebuilt.
 
     `old_cancellation` was meant for a controller before this one: who runs the sweep anew wants it to
     continue. One that names this controller's job counts, however old it is.
@@ -136,7 +136,7 @@ def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
 
 
 def _has_ended_in(folder: SweepFolder, generation: int) -> bool:
-    """Whether that controller ended the sweep: then it has no heartbeat."""
+    """True if that controller ended the sweep: then it has no heartbeat."""
     try:
         ended = folder.read_standing()
     except SweepDamagedError:
@@ -357,7 +357,7 @@ def _write_or_read_record(folder: SweepFolder, asked: SweepRequest, at: float) -
 
 
 def check_not_lost(folder: SweepFolder, generation: int) -> None:
-    """Whether a sweep without a sweep.json may be begun: not where controllers have run it already.
+    """Check that a sweep without a sweep.json may be begun: not where controllers have run it already.
 
     Raises:
         SweepDamagedError: sweep.json is gone, and with it what the journal can be replayed under.

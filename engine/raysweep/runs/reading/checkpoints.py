@@ -47,14 +47,14 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a trial needs a checkpoint; `is_pin`: it continues from it."""
+    """The reason why a trial needs a checkpoint; `is_pin`: it continues from it."""
 
     text: str
     is_pin: bool = False
 
 
 def list_kept(folder: SweepFolder, state: SweepState) -> tuple[StoredCheckpoint, ...]:
-    """What the trials need, and what else is pinned, by trial and number. Reads each one's manifest.
+    """Checkpoints that the trials need, or that are pinned, by trial and number. Reads each one's manifest.
 
     Raises: StorageError: the storage does not answer. A damaged manifest is told, and raises nothing.
     """
@@ -78,7 +78,7 @@ def list_kept(folder: SweepFolder, state: SweepState) -> tuple[StoredCheckpoint,
 
 
 def list_trained(folder: RunFolder) -> tuple[StoredCheckpoint, ...]:
-    """What a training run keeps in the store, by number; not plain folders that user code has named.
+    """The checkpoints of a training run in the store, by number; not plain folders that user code has named.
 
     Raises: StorageError: the storage does not answer. A damaged manifest is told, and raises nothing.
     """
@@ -112,7 +112,7 @@ def list_trained(folder: RunFolder) -> tuple[StoredCheckpoint, ...]:
 
 
 def pinned_numbers(folder: SweepFolder) -> dict[tuple[str, int], tuple[str, ...]]:
-    """What else than the sweep needs its checkpoints, each by trial id and number. Raises: StorageError."""
+    """The pins of the sweep's checkpoints by others, by trial id and number. Raises: StorageError."""
     found = {}
     for reference, reasons in pins_of(find_pins(folder.store), folder.sweep_id).items():
         trial, _, number = reference.removeprefix("checkpoints/").partition("/")

@@ -44,7 +44,7 @@ class Estimating:
         curves: Mapping[int, Sequence[float]],
         now: float,
     ) -> Expected:
-        """What is expected of a sweep that runs; `now` in UTC seconds."""
+        """The estimate of a sweep that runs; `now` in UTC seconds."""
         if heartbeat is None or not heartbeat.is_at_work:
             return NOTHING
         there = heartbeat.estimate

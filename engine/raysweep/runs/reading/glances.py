@@ -1,4 +1,4 @@
-"""How a run stands by its outcome or its heartbeat alone: no journal is read."""
+"""The standing of a run by its outcome or its heartbeat alone: no journal is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def first_seen_at(folder: SweepFolder) -> float:
 
 
 def read_training(storage_path: str, run_id: str) -> Standing | None:
-    """How a training run stands; None where nothing of it is stored yet. Raises: StorageError."""
+    """The standing of a training run; None where nothing of it is stored yet. Raises: StorageError."""
     folder = RunFolder(open_store(storage_path), run_id)
     found = _ended_training(folder)
     if found is None and folder.store.exists(f"{run_id}/{TRAIN}"):
@@ -46,7 +46,7 @@ def _unended_training(folder: RunFolder) -> Standing:
 
 
 def glance(folder: SweepFolder) -> Standing:
-    """What a sweep's outcome or its heartbeat says; the journal is not read. Raises: StorageError."""
+    """The standing of a sweep by its outcome or its heartbeat; no journal is read. Raises: StorageError."""
     ended, now = folder.read_standing(), time.time()
     if ended is not None:
         return ended

@@ -22,7 +22,7 @@ from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 
 COLUMNS: Final = ("trial_id", "number", "attempt", "iteration", "at", "overrun")
-"""What each report has beside its metrics; a metric of such a name is `metrics/<name>`."""
+"""The columns of each report beside its metrics; a metric of such a name is `metrics/<name>`."""
 TIMES: Final = frozenset({"at"})
 
 
@@ -96,7 +96,7 @@ class TakenRows:
     """The iteration of the first of them."""
     rows: tuple[Row, ...]
     counted: int
-    """How many of them count; the rest came after their trial was to end."""
+    """The number of them that count; the rest came after their trial was to end."""
 
 
 def take_reports(state: SweepState, event: TrialReported) -> TakenRows:

@@ -1,4 +1,4 @@
-"""What the trials of a sweep printed, read from its folder."""
+"""The output of a sweep's trials, read from its folder."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def find_log(folder: SweepFolder, trial: int, attempt: int | None = None) -> Log
 
 
 def read_log(folder: SweepFolder, log: LogInfo) -> LogText | None:
-    """What is kept of a log now; None where it is gone."""
+    """The kept text of a log now; None where it is gone."""
     names = [log_name(f"{log.trial:05d}", log.attempt, is_final=is_final) for is_final in (True, False)]
     for name in names:
         data = folder.store.get(f"{folder.sweep_id}/{name}")
@@ -84,7 +84,7 @@ def read_log(folder: SweepFolder, log: LogInfo) -> LogText | None:
 def follow_log(
     folder: SweepFolder, log: LogInfo, is_running: Callable[[], bool], *, poll_s: float = POLL_S
 ) -> Iterator[bytes]:
-    """What a log holds, then what comes, until its attempt is over or the sweep does not run any more."""
+    """The content of a log, then what comes, until its attempt is over or the sweep does not run any more."""
     position = 0
     while True:
         # Asked before reading: what came in between is read.

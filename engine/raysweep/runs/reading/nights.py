@@ -26,7 +26,7 @@ from raysweep.storage.objects.store import Store
 
 _STEP: Final = re.compile(r"(.*)/(gate|judge)-([0-9a-f]{12})(?:/.*)?", re.DOTALL)
 _USUAL: Final = 10
-"""How many nights before say what is usual."""
+"""The number of earlier nights that show what is usual."""
 _LONGER: Final = 1.25
 _MORE: Final = 1.15
 
@@ -39,7 +39,7 @@ class Night(Record):
     gate_run: Standing | None = None
     """The sweep of its newest gate."""
     gate: GateOutcome | None = None
-    """What that gate decided; None before that, and without a gate."""
+    """The verdict of that gate; None before that, and without a gate."""
     training: Standing | None = None
     """The training of what it handed on, the newest."""
     judge_run: Standing | None = None
@@ -47,7 +47,7 @@ class Night(Record):
     judgement: Judgement | None = None
     """The newest judgement of its model; None before that, and without a judge."""
     released: bool = False
-    """Whether its config, and with a judge its model, was released, and no rollback took it away since."""
+    """True if its config, and with a judge its model, was released, and no rollback took it away since."""
 
     @property
     def parts(self) -> tuple[Standing, ...]:
@@ -57,24 +57,24 @@ class Night(Record):
 
     @property
     def promoted(self) -> bool | None:
-        """Whether the gate promoted its best; None where it has not decided."""
+        """True if the gate promoted its best; None where it has not decided."""
         return self.gate.promoted if self.gate is not None else None
 
     @property
     def took_s(self) -> float | None:
-        """How long its parts took together, in seconds; None while one has not ended."""
+        """The time of its parts together, in seconds; None while one has not ended."""
         times = [each.took_s for each in self.parts]
         known = [each for each in times if each is not None]
         return sum(known) if len(known) == len(times) else None
 
     @property
     def cost(self) -> float | None:
-        """What its parts cost together; None where no prices were given."""
+        """The cost of its parts together; None where no prices were given."""
         return sum(each.usage.cost for each in self.parts if each.usage is not None) or None
 
     @property
     def failures(self) -> int:
-        """How many of its trials failed, those of the gate included."""
+        """The number of its trials that failed, those of the gate included."""
         return sum(each.counts.get("failed", 0) for each in self.parts if each.kind == "sweep")
 
     @property
@@ -180,7 +180,7 @@ def _night(
 
 
 def why_longer(night: Night, before: Sequence[Night]) -> str:
-    """Why a night took a quarter longer than usual: what there was more of; empty where it did not.
+    """The reasons why a night took a quarter longer than usual: what there was more of; empty: it did not.
 
     Args:
         night: The night.

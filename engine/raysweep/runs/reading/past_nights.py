@@ -14,7 +14,7 @@ from raysweep.specs.identity import slug
 from raysweep.storage.objects.store import Store
 
 LAST: Final = 3
-"""How many of the newest nights an estimate looks at."""
+"""The number of the newest nights that an estimate looks at."""
 MAX_TRIALS: Final = 20_000
 """An outcome with more trials is not read: it is large, and says no more."""
 

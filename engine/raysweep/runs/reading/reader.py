@@ -67,7 +67,7 @@ class SweepReader:
         self._known_running: RunningSweep | None = None
 
     def read(self, *, is_fresh: bool = False) -> Standing | None:
-        """How the sweep stands now; None where nothing of it is stored yet.
+        """The present standing of the sweep; None where nothing of it is stored yet.
 
         `is_fresh`: whatever was read before, however short ago: for the last word on a sweep.
 

@@ -71,7 +71,7 @@ class RunningSweep:
         return list_kept(self._folder, state)
 
     def read(self, record: SweepRecord) -> Standing:
-        """How it stands now."""
+        """The present standing of the sweep."""
         uri, key = self._folder.uri, record.key
         # The heartbeat first: what it knows is in the journal by then.
         heartbeat = self._folder.read_progress()
@@ -112,7 +112,7 @@ class RunningSweep:
 
 
 def is_starting(folder: SweepFolder, state: SweepState, heartbeat: SweepProgress | None, now: float) -> bool:
-    """Whether a controller has claimed the sweep, or is about to, and has had no time for a heartbeat."""
+    """True if a controller has claimed the sweep, or is about to, and has had no time for a heartbeat."""
     if state.controller.generation <= (heartbeat.generation if heartbeat is not None else -1):
         return False
     began_at = state.controller.started_at if state.controller.generation else first_seen_at(folder)
@@ -122,7 +122,7 @@ def is_starting(folder: SweepFolder, state: SweepState, heartbeat: SweepProgress
 def unread_status(
     record: SweepRecord, heartbeat: SweepProgress | None, uri: str, problem: str, held: HolderState
 ) -> Standing:
-    """What is known where the journal cannot be read."""
+    """The standing where the journal cannot be read."""
     now = time.time()
     if heartbeat is not None:
         return status_of_heartbeat(heartbeat, uri=uri, key=record.key, now=now, held=held, problem=problem)

@@ -1,4 +1,4 @@
-"""How a sweep without an outcome stands, by its state: a `Standing`.
+"""The standing of a sweep without an outcome, by its state: a `Standing`.
 
 A module of its own, as most looks are at sweeps that have ended, and need no core.
 """

@@ -1,4 +1,4 @@
-"""How a run without an outcome stands by its heartbeat alone.
+"""The standing of a run without an outcome, by its heartbeat alone.
 
 `state_status.py` makes it of a sweep's state, and `reader.py` reads both from the storage. All times are UTC
 seconds.

@@ -1,4 +1,4 @@
-"""What the storage tells of one sweep or training run, for those who look at it from outside the cluster."""
+"""The storage's view of one sweep or training run, for those who look at it from outside the cluster."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class RunView:
 
     @property
     def uri(self) -> str:
-        """Where it lies."""
+        """The address of the run."""
         return f"{self.store.url}/{self.run_id}"
 
     def outcome(self) -> Outcome | None:
-        """How it ended; None before its end."""
+        """The outcome of the run; None before its end."""
         return self._sweep.read_outcome() if self._sweep is not None else self._train.read_outcome()
 
     def progress(self) -> SweepProgress | None:
@@ -59,19 +59,19 @@ class RunView:
         return False
 
     def has_spec(self) -> bool:
-        """Whether its spec is there: a driver of it has started."""
+        """True if its spec is there: a driver of it has started."""
         name = "sweep.json" if self._sweep is not None else "train.json"
         return self.store.exists(f"{self.run_id}/{name}")
 
     def spec(self) -> SweepSpec | TrainSpec | None:
-        """What it was started with; None before its driver has stored that."""
+        """The spec of its start; None before its driver has stored that."""
         if self._sweep is None:
             return self._train.read_spec()
         record = self._sweep.read_spec()
         return SweepSpec.from_any(dict(record.spec)) if record is not None else None
 
     def has(self, request: AnyRequest) -> bool:
-        """Whether a training run with this very spec was begun here. Raises: StorageError."""
+        """True if a training run with this very spec was begun here. Raises: StorageError."""
         return isinstance(request.spec, TrainSpec) and self._train.has(request.spec)
 
     def put_aside(self, outcome: Outcome) -> None:
@@ -105,7 +105,7 @@ class RunView:
         self.store.put(self._step_key, orjson.dumps(dict(fields)))
 
     def kept_step(self) -> Mapping[str, Any] | None:
-        """What `keep_step` kept last; None for nothing that can be read."""
+        """The step that `keep_step` kept last; None for nothing that can be read."""
         try:
             found = orjson.loads(self.store.get(self._step_key) or b"")
         except orjson.JSONDecodeError:

@@ -71,7 +71,7 @@ class StorageWatch:
 
 
 def event_of(row: Standing) -> str:
-    """What happened last, in one line: the newest note, why it ended, what is wrong."""
+    """The last event, in one line: the newest note, why it ended, what is wrong."""
     if row.has_ended or row.problem:
         return row.cause
     if not row.is_running and row.holder is not None:

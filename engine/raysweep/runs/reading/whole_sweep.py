@@ -40,7 +40,7 @@ from raysweep.specs import SweepSpec
 MAX_METRICS: Final = 8
 """Of this many metrics the curves are kept: those that rank the trials, then the first that came up."""
 TOLD_EVERY: Final = 2000
-"""How many records of the journal are read between two calls of `on_progress`."""
+"""The records of the journal that are read between two calls of `on_progress`."""
 OnProgress = Callable[[str, int, int], None]
 """Told what is done, how much of it is done, and how much there is; 0: not known."""
 _NAN: Final = float("nan")
@@ -108,7 +108,7 @@ class WholeSweep:
     runs: tuple[SlotRun, ...]
     checkpoints: CheckpointCounts
     problem: str = ""
-    """Why there are no curves: the journal could not be read."""
+    """The reason why there are no curves: the journal could not be read."""
 
 
 def read_whole(folder: SweepFolder, on_progress: OnProgress | None = None) -> WholeSweep:
@@ -228,7 +228,7 @@ class WholeReader:
 
 @dataclass(slots=True, kw_only=True)
 class _Collected:
-    """What a journal gave; nothing, where it could not be read."""
+    """The content of a journal; empty where it could not be read."""
 
     state: SweepState | None = None
     curves: dict[int, Curve] = field(default_factory=dict)
@@ -357,7 +357,7 @@ def number_of(value: Any) -> float:
 
 
 def fit_32_bits(values: Sequence[float]) -> bool:
-    """Whether none of them would be infinite, zero or coarse as a float of 32 bits."""
+    """True if none of them would be infinite, zero or coarse as a float of 32 bits."""
     # Most are positive: two calls tell. A NaN that is first fails both comparisons.
     if not values or (min(values) > _SMALLEST and max(values) < _LARGEST):
         return True

@@ -1,1 +1,1 @@
-"""What names a run, and the runs that a name means."""
+"""References to a run, and the runs that a name means."""

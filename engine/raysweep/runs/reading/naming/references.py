@@ -37,13 +37,13 @@ _KEY_CHARACTERS: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a person gave to name a run."""
+    """A person's reference to a run."""
 
     store: Store
     name: str
     """An id, its beginning, or a name."""
     which: str = ""
-    """What stands behind `@`; empty for nothing."""
+    """The text behind `@`; empty for none."""
 
     @property
     def text(self) -> str:
@@ -60,7 +60,7 @@ def read_reference(text: str, storage: str | None) -> Reference:
 
 
 def split_night(text: str) -> tuple[str, str]:
-    """What stands before the `@` that divides name and night, and behind it; empty for none.
+    """The text before the `@` that divides name and night, and behind it; empty for none.
 
     That is an `@` behind the last `/`. In `NAME@KEY` the key may hold `/` too.
     """
@@ -73,7 +73,7 @@ def split_night(text: str) -> tuple[str, str]:
 
 
 def key_has(key: str, which: str) -> bool:
-    """Whether a key is what stands behind `@`: itself, a date in it, or the night that it is below."""
+    """True if a key is what stands behind `@`: itself, a date in it, or the night that it is below."""
     is_dated = _DATE.fullmatch(which) is not None and which in _DATE.findall(key)
     return key == which or key.startswith(f"{which}/best-") or is_dated
 

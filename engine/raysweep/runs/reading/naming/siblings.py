@@ -14,7 +14,7 @@ from raysweep.specs.changes import changes
 from raysweep.storage.objects.opening import open_store
 
 SPEC_KEY = "spec-"
-"""How the key of a sweep begins that was given none."""
+"""The beginning of the key of a sweep that was given none."""
 _SHOWN = 3
 
 
