@@ -1,4 +1,4 @@
-"""What a user asks for, as frozen data: `SweepSpec`, `TrainSpec` and their parts.
+"""Specs as frozen data: `SweepSpec`, `TrainSpec` and their parts.
 
 Names are imported when they are first used: a look at a stored run needs no models of specs.
 """

@@ -64,7 +64,7 @@ def run_again(
 
 
 def full_length(spec: SweepSpec, reached: Iterable[Any]) -> dict[str, float]:
-    """How far the sweep's scheduler lets a trial go, as a limit for each trial; empty: as far as it goes.
+    """The scheduler's limit for a trial, as a limit for each trial; empty: it has none.
 
     Args:
         spec: Of the sweep.

@@ -29,11 +29,11 @@ class ApprovalSpec(SpecModel):
     """Who passes the gate is promoted, and trained, once a person has approved."""
 
     timeout: Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)] = 12 * 3_600.0
-    """How long it waits, from the verdict on: `4h`, `90min`, or seconds."""
+    """The longest wait, from the verdict on: `4h`, `90min`, or seconds."""
     on_silence: Literal["reject", "promote"] = "reject"
-    """What it means that no one has decided by then."""
+    """The decision if no one has decided by then."""
     after: Literal["gate", "judge"] = "gate"
-    """What a person approves: the config that passed the gate, or the model that passed its judgement."""
+    """The object of approval: the config that passed the gate, or the model that passed its judgement."""
 
 
 def approval_of(given: Any) -> Any:

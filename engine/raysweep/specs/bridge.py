@@ -21,12 +21,12 @@ class BridgeSpec(SpecModel):
     """Runs the carried config, the copied one and two neighbours before the training; the best is trained."""
 
     scale: ScaleField = Field(default_factory=dict)
-    """Where they run: between the sweep's largest scale and the training's. Default with `until`: the
+    """Their scale: between the sweep's largest scale and the training's. Default with `until`: the
     training's scale."""
     until: dict[str, Limit] = Field(default_factory=dict)
     """Or how far each runs at the training's scale: the first part of the run, `{training_iteration: 5}`."""
     seeds: int = Field(default=2, ge=2)
-    """How many seeds each config runs with; all get the same."""
+    """Seeds that each config runs with; all get the same."""
     seed_param: Annotated[str, Field(min_length=1)] | None = None
     """A parameter of the config that gets the seed; default: the trainable uses the seed of its context."""
 
@@ -41,7 +41,7 @@ class BridgedConfig(SpecModel):
     """One config of a bridge, and its scores."""
 
     way: Way
-    """How it came from the sweep's best config; `lower` and `upper` have the ends of the law's intervals."""
+    """Its way from the sweep's best config; `lower` and `upper` have the ends of the law's intervals."""
     config: dict[str, Any] = Field(default_factory=dict)
     """As it ran."""
     scores: list[float | None] = Field(default_factory=list)
@@ -55,20 +55,20 @@ class BridgedConfig(SpecModel):
 
 
 class Bridged(SpecModel):
-    """What a bridge ran, what won, and why."""
+    """The trials of a bridge, the winner, and the reason."""
 
     scale: dict[str, int | float] = Field(default_factory=dict)
-    """Where its trials ran."""
+    """The scale at which its trials ran."""
     sweep_id: str = ""
     """Its sweep, stored beside the training; empty where there was nothing to compare."""
     ran: list[BridgedConfig] = Field(default_factory=list)
     won: Way = "copied"
-    """How the config was carried that is trained."""
+    """The way in which the trained config was carried."""
     why: str = ""
     began_at: float = 0.0
     """When it began, in UTC seconds: a time of day as the training's deadline counts from then."""
     active_s: float = 0.0
-    """How long it was at work: that much less of `stop.time_budget_s` is left to the training."""
+    """The time that it was at work: that much less of `stop.time_budget_s` is left to the training."""
     asked: dict[str, Any] = Field(default_factory=dict)
     """`config` and `carried` of the training's spec before the bridge: what the law said without it."""
 

@@ -1,4 +1,4 @@
-"""How the config of a training came from that of a sweep's trial at another scale."""
+"""The way a training's config came from that of a sweep's trial at another scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CarriedConfig(SpecModel):
     config: dict[str, Any] = Field(default_factory=dict)
     """The config that was trained."""
     transfer: dict[str, str] = Field(default_factory=dict)
-    """How the parameters were carried that are not `same`."""
+    """The rules by which the parameters were carried that are not `same`."""
     verdict: Literal["", "carries", "edge", "does not carry", "too few"] = ""
     """Of the law; empty without one. On any but `carries`, its parameters stay as they were."""
     reasons: list[str] = Field(default_factory=list)
@@ -33,7 +33,7 @@ class CarriedConfig(SpecModel):
     intervals: dict[str, list[Any]] = Field(default_factory=dict)
     """By parameter of the law, the ends of 80 % of the optimum's probability."""
     score: float | None = None
-    """What the law predicts of `config`; None without a law."""
+    """The prediction of the law for `config`; None without a law."""
     score_low: float | None = None
     score_high: float | None = None
     """The ends of 80 % of the probability of the score."""
@@ -41,17 +41,17 @@ class CarriedConfig(SpecModel):
     """Of the sweep, whose score is predicted; empty without a law."""
     mode: Mode = "max"
     score_of: Literal["last", "best"] = "last"
-    """Which report of a trial was its score."""
+    """The report of a trial that was its score."""
     steps: int | None = None
-    """How many reports the completed trials made, where all made equally many."""
+    """The number of reports of the completed trials, where all made equally many."""
     curve: list[list[float]] = Field(default_factory=list)
     """By part of the steps, how much worse than its end a good trial was; with `stop.below_prediction`."""
     bridge: Bridged | None = Field(default=None, exclude_if=lambda given: given is None)
-    """What ran at a scale between, and decided; the law is then that of its trials too."""
+    """The trials that ran at a scale between, and decided; the law is then that of its trials too."""
 
     @property
     def is_predicted(self) -> bool:
-        """Whether the law says enough of the score for a run to be judged by it."""
+        """True if the law says enough of the score for a run to be judged by it."""
         has_score = None not in (self.score, self.score_low, self.score_high)
         return has_score and bool(self.metric) and self.verdict in ("carries", "edge")
 

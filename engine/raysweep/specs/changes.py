@@ -1,4 +1,4 @@
-"""What differs between two specs of one sweep, and which of it does not mix two searches."""
+"""Differences of two specs of one sweep, and which of them do not mix two searches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Changes:
 
 
 def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -> Changes:
-    """What differs from `old` to `new`.
+    """The differences from `old` to `new`.
 
     A trainable is known by its name: whether its code is another is no matter here. Nor are the callbacks.
     Nor is the storage path: a store may have several names, and be moved. A search that `new` leaves open is
@@ -89,7 +89,7 @@ class Difference:
 
     @classmethod
     def between(cls, field: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Self | None:
-        """Where two mappings of values by path do not agree on this one; None where they do."""
+        """The difference of two mappings of values by path on this one; None: there is none."""
         was, now = before.get(field, _ABSENT), after.get(field, _ABSENT)
         return cls(field, was, now) if was != now else None
 
@@ -100,7 +100,7 @@ def differences(
     *,
     is_leaf: Callable[[Mapping[str, Any]], bool] = lambda _: False,
 ) -> Iterator[Difference]:
-    """Where the data of two specs differ; an empty mapping is as good as none."""
+    """The differences in the data of two specs; an empty mapping is as good as none."""
     before, after = (
         {path: value for path, value in leaves(fields, is_leaf=is_leaf) if value != {}}
         for fields in (old, new)
@@ -123,17 +123,17 @@ def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, An
 
 
 def is_free(field: str) -> bool:
-    """Whether a field may change in any way."""
+    """True if a field may change in any way."""
     return field.split(".")[0] in _ALWAYS_SAFE or field in _SAFE_FIELDS
 
 
 def is_limit(field: str) -> bool:
-    """Whether a field says how much: it may grow."""
+    """True if a field is an amount: it may grow."""
     return field in ("num_samples", "stop.deadline", "stop.time_budget_s") or field.startswith("stop.budget.")
 
 
 def is_safe(each: Difference, scheduled_at: float | None, *, is_opened: bool) -> bool:
-    """Whether a sweep may continue with this difference (see `changes`).
+    """True if a sweep may continue with this difference (see `changes`).
 
     Args:
         each: The difference.
@@ -170,7 +170,7 @@ def _moment(text: str, scheduled_at: float) -> datetime:
 
 
 def _is_said_otherwise(each: Difference) -> bool:
-    """Whether both are the same in other words."""
+    """True if both are the same in other words."""
     if each.field.startswith("param_space."):
         # A list in YAML is a tuple in Python.
         return bool(_without_tuples(each.was) == _without_tuples(each.now))

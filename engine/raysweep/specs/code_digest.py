@@ -1,4 +1,4 @@
-"""Which code a trainable had: a digest of its source, by which a change can be told. Imports no user code."""
+"""The code of a trainable: a digest of its source, by which a change can be told. Imports no user code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from raysweep.specs.train import TrainSpec
 
 _MAX_SCRIPT_BYTES: Final = 16 * 1024 * 1024
-"""What is larger is data and no script."""
+"""The largest script; a larger file is data."""
 
 
 def code_digest(trainable: str | Callable[..., Any]) -> str:
@@ -61,7 +61,7 @@ def code_digest_of(spec: SweepSpec | TrainSpec) -> str:
 
 
 def is_other_code(was: str, now: str) -> bool:
-    """Whether two digests are of two codes. What cannot be compared counts as the same."""
+    """True if two digests are of two codes. Digests that cannot be compared count as the same."""
     return was != now and bool(was and now) and was.partition(":")[0] == now.partition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""How to continue a sweep that exists: resume it, retry its failed trials, extend its best ones."""
+"""Continuing a sweep that exists: resume it, retry its failed trials, extend its best ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def _as_tuple(given: object) -> object:
 
 Numbers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_tuple)]
 Retry = Literal["failed"] | Numbers
-"""Which failed trials run again: all of them, or these numbers."""
+"""The failed trials that run again: all of them, or these numbers."""
 
 
 class Extension(SpecModel):
     """Trials that go further than their own end, each from its newest checkpoint."""
 
     max_t: float = Field(gt=0)
-    """How far, in the scheduler's unit of time; that scheduler is not asked about them any more."""
+    """The new limit, in the scheduler's unit of time; that scheduler is not asked about them any more."""
     top: int | None = Field(default=None, ge=1)
     """The so many best, of those that have a checkpoint."""
     trials: Numbers = ()
@@ -41,7 +41,7 @@ class Extension(SpecModel):
 
 
 class Continue(SpecModel):
-    """How a run continues the stored sweep of its name and key.
+    """Options to continue the stored sweep of a run's name and key.
 
     With the defaults an ended sweep returns its outcome, and one that was interrupted resumes.
     """

@@ -1,4 +1,4 @@
-"""What a whole spec can do beyond its fields: come from and go to files, and be told apart from another."""
+"""The abilities of a whole spec beyond its fields: reading and writing files, and its digest."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ Trainable = Annotated[
     WithJsonSchema({"type": "string", "minLength": 1}),
 ]
 ImportPath = Annotated[str, Field(min_length=1)]
-"""What stands in a JSON Schema for a model that reads an import path too."""
+"""The JSON Schema of an import path, for a model that reads one too."""
 
 
 def as_given(given: Any) -> Any:

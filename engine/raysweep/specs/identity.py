@@ -90,7 +90,7 @@ class Identified(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunId:
-    """Which run this is: made once, where a spec and a key come in, and passed on from there.
+    """The identity of a run: made once, where a spec and a key come in, and passed on from there.
 
     Raises SpecError for a name without a letter or digit.
     """
@@ -122,7 +122,7 @@ class RunId:
 
 
 def is_id_of(run_id: str, kind: Kind, key: str) -> bool:
-    """Whether a text from outside is the id of a run of this kind and key, whatever its name."""
+    """True if a text from outside is the id of a run of this kind and key, whatever its name."""
     name, _, digest = run_id.rpartition("-")
     return _SLUG.fullmatch(name) is not None and digest == _key_digest(kind, key)
 

@@ -26,7 +26,7 @@ WHOLE: Final = "all"
 
 
 class JudgeSpec(SpecModel):
-    """What the model of a training has to show before it is released."""
+    """The requirements for releasing the model of a training."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
         "function": "evaluate",
@@ -43,13 +43,13 @@ class JudgeSpec(SpecModel):
     of slices to either. `all` in such a mapping has the numbers of the whole; default: those of all slices.
     """
     data: Text | None = None
-    """What both models are measured on: passed to `evaluate` as it is."""
+    """The data on which both models are measured: passed to `evaluate` as it is."""
     metric: Text
     """The name of the figure."""
     mode: Mode
-    """Whether less or more of it is better."""
+    """The direction that is better: `min` or `max`."""
     min_improvement: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """How much better than the released model the new one has to be, at the mean."""
+    """The least improvement of the new model over the released one, at the mean."""
     at_least: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """The figure that the new model has to reach; with mode: min, that it may not exceed. All that counts
     where no model is released yet."""
@@ -58,13 +58,13 @@ class JudgeSpec(SpecModel):
     slices: Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)] = ()
     """The slices that `evaluate` has to return; default: those that it returns."""
     resources: ProcessResources = ProcessResources()
-    """What the evaluation of one model takes."""
+    """The resources for the evaluation of one model."""
     retries: int = Field(default=1, ge=0)
-    """How often an evaluation that fails is tried again."""
+    """The number of times that an evaluation is retried after a failure."""
     deadline: Deadline = None
     """When the judgement ends, as a pipeline's; one that is cut releases nothing. Default: the pipeline's."""
     allow_changed_data: bool = False
-    """Whether a model may be released whose training's data changed while it trained."""
+    """Let a model be released although its training's data changed while it trained."""
 
     @model_validator(mode="after")
     def _check(self) -> JudgeSpec:

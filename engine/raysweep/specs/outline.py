@@ -61,7 +61,7 @@ def outline(spec: SweepSpec | TrainSpec) -> Outline:
 
 
 def outline_changes(old: Outline, new: Outline, scheduled_at: float | None = None) -> Changes:
-    """What differs between the specs of two outlines, as `changes` names it where the values are known.
+    """The differences between the specs of two outlines, as `changes` names them where the values are known.
 
     Args:
         old: Of the run as it is.

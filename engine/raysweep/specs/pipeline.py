@@ -29,21 +29,21 @@ from raysweep.specs.train import TrainSpec
 
 
 class GateSpec(SpecModel):
-    """What a sweep's best config has to show before the full-scale training."""
+    """The requirements for a sweep's best config before the full-scale training."""
 
     renamed_fields: ClassVar[dict[str, str]] = {"top_k": "confirm_top_k", "k": "confirm_top_k"}
 
     confirm_top_k: int = Field(default=3, ge=1)
-    """How many of the best configs are run again, beside the champion."""
+    """The number of the best configs that are run again, beside the champion."""
     seeds: int = Field(default=3, ge=1)
-    """How many new seeds each is run with; all get the same."""
+    """The number of new seeds that each is run with; all get the same."""
     min_improvement: float = Field(default=0.0, ge=0)
-    """How much better than the champion the best of them has to be."""
+    """The least improvement of the best of them over the champion."""
     test: Literal["paired", "mean"] = "paired"
     """`mean`: the mean improvement is enough. `paired`: and, seed by seed, above 0 with 90 % confidence,
     however many candidates there are; takes two seeds at least."""
     false_promotions_per_year: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """How many configs that are no better than the champion may be promoted in a year, on average: instead of
+    """Configs no better than the champion that may be promoted in a year, on average: instead of
     90 % confidence in each gate. A config that looks better is promoted once further gates have confirmed it.
     Requires `test: paired`. Default: none, 90 % confidence in each gate."""
     seed_param: Annotated[str, Field(min_length=1)] | None = None
@@ -51,10 +51,10 @@ class GateSpec(SpecModel):
     champion: Annotated[str, Field(min_length=1)] | None = None
     """The champion's name; default: the sweep's."""
     metric: Annotated[str, Field(min_length=1)] | None = None
-    """What is compared, in the last report of each trial; default: the sweep's metric. With several metrics
+    """The compared value, in the last report of each trial; default: the sweep's metric. With several metrics
     it has to be named."""
     mode: Mode | None = None
-    """Whether less or more of it is better; default: as the sweep says of that metric."""
+    """The direction that is better: `min` or `max`; default: as the sweep says of that metric."""
     data: Annotated[str, Field(min_length=1)] | None = None
     """Names the data set that is measured on: champions of another one are not compared. Default: none."""
 
@@ -70,7 +70,7 @@ class GateSpec(SpecModel):
         return self
 
     def goal(self, sweep: SweepSpec) -> tuple[str, Mode]:
-        """What is compared, and which way; for a pair that `check_gate` has let pass."""
+        """The compared metric and its mode; for a pair that `check_gate` has let pass."""
         if self.metric is None:
             return sweep.metric, sweep.mode
         return self.metric, self.mode or sweep.objectives.get(self.metric, sweep.mode)
@@ -116,7 +116,7 @@ class PipelineSpec(SpecDocument):
     sweep: Annotated[SweepSpec, _model(SweepSpec)]
     """The sweep: its fields, or the path of its file."""
     gate: GateSpec | None = None
-    """What its best config has to show; default: none, it is always trained."""
+    """The requirements for its best config; default: none, it is always trained."""
     approval: Annotated[ApprovalSpec | None, BeforeValidator(approval_of)] = None
     """`required`, or its timeout and what silence means: whether what passes the gate is promoted and trained
     is a person's decision. Default: none is asked."""
@@ -125,11 +125,11 @@ class PipelineSpec(SpecDocument):
     the sweep began. Gate and training end by then; a training that would not is not begun. The sweep has a
     deadline of its own, `stop.deadline`. Default: none."""
     registry: RegistrySpec | None = None
-    """Where champions are registered with their models: `mlflow`, or `module:Class`. Default: nowhere."""
+    """The registry of champions and their models: `mlflow`, or `module:Class`. Default: none."""
     train: Annotated[TrainSpec | None, _model(TrainSpec)] = None
     """The full-scale training: its fields, or the path of its file; default: none."""
     judge: JudgeSpec | None = Field(default=None, exclude_if=lambda given: given is None)
-    """What the trained model has to show before it is released; default: none, what the gate promotes is."""
+    """The requirements for releasing the trained model; default: none, what the gate promotes is released."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -72,14 +72,14 @@ Deadline = Annotated[datetime | str | None, BeforeValidator(_deadline)]
 
 
 class FailurePolicy(SpecModel):
-    """What is done when trials fail."""
+    """The policy for failures of trials."""
 
     renamed_fields: ClassVar[dict[str, str]] = {"max_retries": "max_failures", "retries": "max_failures"}
 
     max_failures: int = Field(default=1, ge=0)
-    """How many times a trial is retried after its own code failed."""
+    """The number of times that a trial is retried after its own code failed."""
     max_worker_deaths: int = Field(default=3, ge=0)
-    """How many times a trial is retried after its worker or node died."""
+    """The number of times that a trial is retried after its worker or node died."""
     backoff_initial_s: Seconds = 1.0
     """Seconds before the first retry; doubles with each."""
     backoff_max_s: Seconds = 60.0
@@ -89,9 +89,9 @@ class FailurePolicy(SpecModel):
     breaker_trials: int = Field(default=3, ge=0)
     """The sweep fails at once when its first `breaker_trials` trials all fail in user code; 0: never."""
     non_finite: Literal["fail", "ignore"] = "fail"
-    """What a NaN or infinite metric does: fails the trial, or is passed over."""
+    """The effect of a NaN or infinite metric: it fails the trial, or is ignored."""
     max_ooms: int = Field(default=3, ge=0)
-    """How many times a trial is retried after it ran out of the host's memory."""
+    """The number of times that a trial is retried after it ran out of the host's memory."""
     oom_memory_factor: float = Field(default=2.0, ge=1)
     """Each of these retries asks for this many times the memory, where a node has it; 1: for no more."""
     memory_limit_factor: Annotated[float, Field(ge=1)] | None = None
@@ -101,7 +101,7 @@ class FailurePolicy(SpecModel):
     """A trial that has not reported for this many seconds hangs: it is killed, and retried as after a
     worker's death. The time in which a checkpoint is stored counts too. Default: no limit."""
     start_timeout_s: PositiveSeconds = 600.0
-    """How long a worker may take to load the trainable, in seconds; None: for ever."""
+    """The longest time for a worker to load the trainable, in seconds; None: no limit."""
     placement_timeout_s: Annotated[float, BeforeValidator(_seconds), Field(gt=0)] = 300.0
     """After this many seconds without a place for a worker, or for what a trial has asked Ray for, the reason
     is said. With nothing running and no node that could hold a trial, the sweep is left, resumable."""
@@ -120,14 +120,14 @@ class FailurePolicy(SpecModel):
 
 
 class BestCheckpoints(SpecModel):
-    """Which of a trial's checkpoints are its best: those of the reports that are best by a metric."""
+    """The best checkpoints of a trial: those of the reports that are best by a metric."""
 
     metric: Annotated[str, Field(min_length=1)] | None = None
     """The reported metric that ranks them; default: the sweep's."""
     mode: Literal["min", "max"] | None = None
-    """Whether less or more of it is better; default: as for the sweep's metric. Another metric needs one."""
+    """The better direction: `min` or `max`; default: as for the sweep's metric. Required for another."""
     num: int = Field(default=1, ge=1)
-    """How many are kept. A report without a number under the metric is not ranked."""
+    """The number that are kept. A report without a number under the metric is not ranked."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -164,7 +164,7 @@ KeepBest = Annotated[
 
 
 class CheckpointPolicy(SpecModel):
-    """How the checkpoints of a trial are stored, and which are kept."""
+    """The way a trial's checkpoints are stored, and those that are kept."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
         "keep": "keep_last",
@@ -174,9 +174,9 @@ class CheckpointPolicy(SpecModel):
     }
 
     keep_last: int = Field(default=1, ge=1)
-    """How many of the newest checkpoints are kept."""
+    """The number of the newest checkpoints that are kept."""
     keep_best: KeepBest = True
-    """Whether the checkpoint of the best report is kept too; or `{metric, mode, num}`: by any metric."""
+    """Keep the checkpoint of the best report too; or `{metric, mode, num}`: by any metric."""
     every_n: Annotated[int, Field(ge=1)] | None = None
     """Every n-th checkpoint of a trial is kept besides."""
     keep_top_k: Annotated[int, Field(ge=1)] | None = None
@@ -185,7 +185,7 @@ class CheckpointPolicy(SpecModel):
     What may still continue keeps its own: trials that run, wait, are paused, failed, or were cut by the end.
     """
     storage_budget: Annotated[Bytes, Field(ge=0)] | None = None
-    """How much the checkpoints of all ended sweeps of this name may take up, in bytes or as `50GiB`.
+    """The most that the checkpoints of all ended sweeps of this name take up, in bytes or as `50GiB`.
 
     Applied when a sweep has ended, and by `raysweep gc NAME`: what nothing pins goes, oldest and worst first.
     """
@@ -193,11 +193,11 @@ class CheckpointPolicy(SpecModel):
     """When a trial makes checkpoints faster than they can be stored: it waits (`block`), or those that wait
     are skipped for the newest one (`latest`). One that it waits for is never skipped, nor is its last."""
     upload_limit: BytesPerSecond | None = None
-    """How much a worker uploads per second, over time: bytes, or as `50MiB/s`; default: no limit."""
+    """The most that a worker uploads per second, over time: bytes, or as `50MiB/s`; default: no limit."""
     parallel_puts: int = Field(default=4, ge=1, le=64)
-    """How many parts of a checkpoint (4 MiB or less each) a worker stores at once."""
+    """The number of parts of a checkpoint (4 MiB or less each) that a worker stores at once."""
     node_cache: Annotated[Bytes, Field(ge=0)] = 2**31
-    """How much of checkpoints on S3, GCS or Azure a node keeps on its disk: bytes, or as `2GiB`; 0: nothing.
+    """The most of checkpoints on S3, GCS or Azure that a node keeps on disk: bytes, or as `2GiB`; 0: none.
 
     A retry, a clone or another trial on that node fetches only the rest. All sweeps of a user share it."""
     on_damage: Literal["fall_back", "fail"] = "fall_back"
@@ -206,7 +206,7 @@ class CheckpointPolicy(SpecModel):
 
 
 class Budget(SpecModel):
-    """What the sweep may use in all, counted from a worker's start to its end, idle or not."""
+    """The budget of the sweep in all, counted from a worker's start to its end, idle or not."""
 
     renamed_fields: ClassVar[dict[str, str]] = {"money": "cost", "gpus": "gpu_hours", "cpus": "cpu_hours"}
 
@@ -222,7 +222,7 @@ class Plateau(SpecModel):
     """No more progress: the sweep ends when `window` completed trials in a row have not moved the best."""
 
     window: int = Field(default=10, ge=1)
-    """How many completed trials."""
+    """The number of completed trials."""
     min_improvement: float = Field(default=0.0, ge=0)
     """By how much the best has to improve, over these trials together, to count."""
     min_trials: int = Field(default=0, ge=0)
@@ -253,7 +253,7 @@ class TrialPlateau(SpecModel):
     """One trial makes no more progress: its last reports hardly differ (Ray Tune's TrialPlateauStopper)."""
 
     metric: Annotated[str, Field(min_length=1)] | None = None
-    """Which reported value is looked at; default: the sweep's metric."""
+    """The reported value that is looked at; default: the sweep's metric."""
     std: float = Field(default=0.01, gt=0)
     """The trial ends when the standard deviation of its last values is below this."""
     num_results: int = Field(default=4, ge=2)
@@ -263,7 +263,7 @@ class TrialPlateau(SpecModel):
     metric_threshold: float | None = None
     """Only a trial whose value is at least as good as this ends so; default: any."""
     mode: Literal["min", "max"] | None = None
-    """Whether less or more is good, for the threshold; default: as for the sweep's metric."""
+    """The direction that is good, for the threshold: `min` or `max`; default: as for the sweep's metric."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -280,7 +280,7 @@ class TrialPatience(SpecModel):
     """One trial makes no more progress: so many reports have not improved its best."""
 
     reports: int = Field(default=10, ge=1)
-    """How many reports in a row."""
+    """The number of reports in a row."""
     min_improvement: float = Field(default=0.0, ge=0)
     """By how much more than this the best has to improve, to count."""
     grace_period: int = Field(default=0, ge=0)
@@ -358,11 +358,11 @@ class StopPolicy(SpecModel):
     A time of day means the next one after the sweep's scheduled start.
     """
     time_budget_s: PositiveSeconds = None
-    """How long the sweep may run, all of its controllers together, in seconds."""
+    """The longest time that the sweep runs, all of its controllers together, in seconds."""
     budget: Budget = Budget()
-    """What the sweep may use: CPU-hours, GPU-hours, money."""
+    """The budget of the sweep: CPU-hours, GPU-hours, money."""
     cost_per_hour: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
-    """What an hour of each resource costs: `{cpu: 0.05, gpu: 2.5}`, and custom resources by name."""
+    """The cost of an hour of each resource: `{cpu: 0.05, gpu: 2.5}`, and custom resources by name."""
     plateau: Plateau | None = None
     """The sweep ends when it makes no more progress."""
     min_trials: int = Field(default=0, ge=0)
@@ -372,7 +372,7 @@ class StopPolicy(SpecModel):
     trial: dict[str, Limit] = Field(default_factory=dict)
     """Limits for each trial, by reported name: a number (it ends at or above it), or `{above: 10}`."""
     trial_time_s: PositiveSeconds = None
-    """How long one attempt of a trial may run, in seconds."""
+    """The longest time that one attempt of a trial runs, in seconds."""
     trial_plateau: TrialPlateau | None = None
     """A trial ends when its last reports hardly differ."""
     trial_patience: TrialPatience | None = None
@@ -388,7 +388,7 @@ class StopPolicy(SpecModel):
     It is called after each report with all of them, a list of dicts, and returns a bool, by these alone.
     """
     grace_s: Annotated[float, BeforeValidator(_seconds), Field(ge=0)] = 10.0
-    """How long a trial that is told to stop may take before it is killed, in seconds."""
+    """The time that a trial which is told to stop has before it is killed, in seconds."""
 
     @property
     def trial_limits(self) -> tuple[tuple[str, float | None, float | None, float | None], ...]:

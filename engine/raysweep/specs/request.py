@@ -1,4 +1,4 @@
-"""What is to be run: a spec and the id of its run, together from the door to the storage."""
+"""The request of a run: a spec and the id of its run, together from the door to the storage."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ class ScheduledConfig(SpecModel):
     model_config = ConfigDict(populate_by_name=True)
 
     start: int = Field(ge=0, alias="from")
-    """How many steps, which are reports of the trial, lay behind when it took over; it made the next one."""
+    """The steps, which are reports of the trial, before it took over; it made the next one."""
     config: Annotated[dict[str, Any], BeforeValidator(check_config)]
-    """What the trainable was given from there on."""
+    """The config of the trainable from there on."""
 
     @model_serializer(mode="plain")
     def _write(self) -> dict[str, Any]:

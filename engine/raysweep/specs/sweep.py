@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class SweepSpec(SweepFields):
-    """What one sweep searches, how, and on what. Frozen; all invalid input raises SpecError."""
+    """The spec of one sweep: its space, its search, its resources. Frozen; invalid input raises SpecError."""
 
     model_config = ConfigDict(defer_build=False)
 
@@ -95,8 +95,8 @@ class SweepSpec(SweepFields):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
-        """What `tune.with_resources` asks for becomes `resources`, a scheduler of Ray's one of raysweep's;
-        several metrics are taken apart."""
+        """Turn `tune.with_resources` into `resources`, and a scheduler of Ray's into one of raysweep's; take
+        several metrics apart."""
         if not isinstance(given, Mapping):
             return given
         given = split_metrics(with_own_scheduler(with_runner(given)))
@@ -178,12 +178,12 @@ class SweepSpec(SweepFields):
 
     @property
     def is_inline(self) -> bool:
-        """Whether trials run in the process that runs the sweep, where they hold nothing of the cluster."""
+        """True if trials run in the process that runs the sweep, where they hold nothing of the cluster."""
         return self.isolation == "inline"
 
     @property
     def may_have_gpus(self) -> bool:
-        """Whether trials, or some of them, take GPUs."""
+        """True if trials, or some of them, take GPUs."""
         return "GPU" in self.shape.total or any(need.name == "gpu" for need in self.needs)
 
     @property

@@ -71,23 +71,23 @@ class SweepFields(SpecDocument):
     name: Name
     """The sweep's name; its id starts with it."""
     trainable: Trainable
-    """What a trial runs: an import path `package.module:function`, or in Python a callable; or `command`."""
+    """Code of a trial: an import path `package.module:function`, or in Python a callable; or `command`."""
     command: Command | None = None
     """A program that a trial runs, in place of `trainable`: `[python, train.py, --lr, "{lr}", "{args}"]`.
 
     Placeholders stand for parameters and for `{args}`, `{config_file}`, `{number}`, `{seed}` and others.
     """
     program: ProgramSpec | None = None
-    """How `command` gets its config, where its metrics and checkpoints are, and how it is ended."""
+    """The rules for `command`: its config, its metrics and checkpoints, and its end."""
     param_space: ParamSpace
     """The search space: a mapping of names to domains, constants and nested mappings."""
     metric: Annotated[str, WithJsonSchema(METRIC_SCHEMA)] = ""
-    """Which reported value ranks the trials; default: none is ranked, and every config just runs.
+    """The reported value that ranks the trials; default: none is ranked, and every config just runs.
 
     Several, such as `[auc, latency_ms]`, have a Pareto front; the first one ranks, and is what stands here.
     """
     mode: Annotated[Mode, WithJsonSchema(MODE_SCHEMA)] = "min"
-    """Whether the metric is better when it is larger (`max`) or smaller (`min`); to be said with a metric.
+    """The direction that is better: larger (`max`) or smaller (`min`); required with a metric.
 
     Of several one for each, in their order; here is then that of the first.
     """
@@ -105,28 +105,28 @@ class SweepFields(SpecDocument):
     others: dict[str, Mode] = Field(default_factory=dict)
     """The metrics after the first, by name, each with its mode; written as lists of `metric` and `mode`."""
     constraints: Constraints = ()
-    """What a trial's metrics have to satisfy to be the best: `["latency_ms <= 20"]`."""
+    """Constraints on a trial's metrics to be the best: `["latency_ms <= 20"]`."""
     num_samples: Annotated[int, Field(ge=1)] | None = 1
-    """How many configs are drawn; with a grid, each grid point runs `num_samples` times.
+    """The number of configs to draw; with a grid, each grid point runs `num_samples` times.
 
     None (null): as many as there is time for, until a limit in `stop` ends the sweep.
     """
     repeat: RepeatSpec | None = None
-    """How many times each config runs, each time with another seed; `num_samples` counts configs.
+    """The number of runs of each config, each with another seed; `num_samples` counts configs.
 
     The search is told the mean, and the best config is the one with the best mean; or `{times, race}`.
     """
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     """Makes the configs repeatable; default: drawn once and stored with the sweep."""
     resources: Resources = Resources()
-    """What one trial takes."""
+    """The resources of one trial."""
     scaling: Scaling | None = None
     """Gives each trial several workers, placed at once or not at all; in place of `resources`.
 
     The trainable runs in each of them; with `scaling.driver`, it runs once and starts them by Ray Train.
     """
     isolation: IsolationSpec | None = None
-    """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
+    """Place of a trial: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
 
     `{worker: {max_trials: 50}}` replaces a worker after 50 trials, and after any that failed.
     Or `inline`: in the process that runs the sweep, one at a time, for a debugger.
@@ -135,13 +135,13 @@ class SweepFields(SpecDocument):
     where: Where = ()
     """Relations that each config satisfies: `["min_lr < max_lr"]`."""
     search: SearchSpec = SearchSpec()
-    """How configs are found."""
+    """The search for configs."""
     points: Points = ()
     """Configs that run first, whatever the search; parameters that one leaves out are drawn."""
     scheduler: SchedulerSpec = SchedulerSpec()
-    """Which trials are stopped early."""
+    """The rule that stops trials early."""
     score: Literal["last", "best"] = "last"
-    """Which report of a trial ranks it: its last, or its best."""
+    """The report of a trial that ranks it: its last, or its best."""
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None
     """The most trials that run at once; default: as many as the cluster holds."""
     autoscaled: bool = False
@@ -155,49 +155,49 @@ class SweepFields(SpecDocument):
     Default: it takes the slots that it gets and keeps them. It is not part of the digest.
     """
     failure: FailurePolicy = FailurePolicy()
-    """What is done when trials fail."""
+    """The policy for failures of trials."""
     checkpoint: CheckpointPolicy = CheckpointPolicy()
-    """Which checkpoints are kept."""
+    """The policy for checkpoints."""
     stop: StopPolicy = StopPolicy()
     """When trials, or the sweep, end early."""
     warm_start: WarmStartFrom = None
-    """What it starts from: `champion`, `last` (night) or a number of nights; same name and storage path.
+    """Earlier runs to start from: `champion`, `last` (night) or a number of nights; same name and storage path.
 
     The champion is run again first; of earlier nights all trials that fit the space are told to the search.
     Or `{"nights": 14, "anchors": 4}`: as far as some of their configs, run again, show that they still hold.
     """
     tune: TuneOptions = TuneOptions()
-    """How a class of Ray Tune runs: when it makes checkpoints, whether it is used again."""
+    """Options of a class of Ray Tune: when it makes checkpoints, and if it is used again."""
     callbacks: Callbacks = ()
-    """What is called as the sweep runs, beside it: trackers, and classes of your own by import path.
+    """Callbacks as the sweep runs, beside it: trackers, and classes of your own by import path.
 
     For example `[mlflow, {webhook: {url_from: SLACK_URL}}, "my_module:Mine"]`. They are not part of the
     digest, and may change whenever the sweep is resumed.
     """
     evaluate: Evaluate = None
-    """What evaluates the trials' checkpoints apart from training, in resources of its own."""
+    """The evaluation of the trials' checkpoints apart from training, in resources of its own."""
     storage_path: StoragePath = DEFAULT_STORAGE
-    """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
+    """The storage of the sweep: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
     """Free labels; not part of the digest."""
 
     @property
     def is_open_ended(self) -> bool:
-        """Whether only a limit ends it: no number of samples, and a search that continues without one."""
+        """True if only a limit ends it: no number of samples, and a search that continues without one."""
         return self.num_samples is None and not self.search.options.is_listed
 
     @cached_property
     def trial_resources(self) -> Resources:
-        """What one trial takes, with all its workers."""
+        """The resources of one trial, with all its workers."""
         return self.resources if self.scaling is None else resources_of(self.scaling)
 
     @cached_property
     def shape(self) -> Shape:
-        """What the placement group of a usual trial asks for."""
+        """The placement group of a usual trial."""
         return self.shape_for(USUAL)
 
     def shape_for(self, needs: Needs) -> Shape:
-        """What the placement group of a trial with these needs asks for."""
+        """The placement group of a trial with these needs."""
         return self.trial_resources.shape(needs, is_gang=self.gang is not None)
 
     @property
@@ -217,7 +217,7 @@ class SweepFields(SpecDocument):
 
     @property
     def use_per_slot_hour(self) -> dict[str, float]:
-        """What an hour of one slot uses of what a budget counts: `cpu_hours`, `gpu_hours`, `cost`."""
+        """The use of one slot in an hour, of what a budget counts: `cpu_hours`, `gpu_hours`, `cost`."""
         total = self.shape.total
         prices = {_RAY_NAMES.get(name, name): price for name, price in self.stop.cost_per_hour.items()}
         cost = sum(amount * prices.get(name, 0.0) for name, amount in total.items())
@@ -230,7 +230,7 @@ class SweepFields(SpecDocument):
 
     @property
     def is_ranked(self) -> bool:
-        """Whether a metric ranks the trials."""
+        """True if a metric ranks the trials."""
         return bool(self.metric)
 
     @cached_property
@@ -240,7 +240,7 @@ class SweepFields(SpecDocument):
 
     @property
     def has_several_scales(self) -> bool:
-        """Whether its trials have different scales."""
+        """True if its trials have different scales."""
         return len(self.proxy_scales) > 1
 
     @property

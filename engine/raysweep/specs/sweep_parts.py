@@ -27,7 +27,7 @@ Isolation = Literal["worker", "process", "actor", "inline"]
 
 
 class WorkerOptions(SpecModel):
-    """How long a warm worker runs trials."""
+    """The life of a warm worker."""
 
     max_trials: Annotated[int, Field(ge=1)]
     """After so many trials, or one that failed, the worker is replaced by a new one."""
@@ -44,7 +44,7 @@ class ShareSpec(SpecModel):
     """The part of a cluster that a sweep gets beside other sweeps."""
 
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
-    """How much it gets for each slot of a sweep with weight 1, while both want more than there is."""
+    """The part that it gets for each slot of a sweep with weight 1, while both want more than there is."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     """A sweep of a higher priority gets all that it wants before one of a lower gets anything."""
 
@@ -187,9 +187,9 @@ class Memory(SpecModel):
     renamed_fields: ClassVar[dict[str, str]] = {"runs": "nights"}
 
     nights: int = Field(default=14, ge=1)
-    """How many earlier runs, the newest."""
+    """The number of earlier runs, the newest."""
     anchors: int = Field(default=4, ge=3)
-    """How many of their configs run again, after the champion, to compare tonight by."""
+    """The number of their configs that run again, after the champion, to compare tonight by."""
     half_life: Annotated[float, Field(gt=0)] | None = 7
     """After how many runs the scores of one count half; null: all count the same."""
 

@@ -46,38 +46,38 @@ class TrainFields(SpecDocument):
     name: Name = "train"
     """The run's name; its id starts with it."""
     trainable: Trainable
-    """What each worker runs: an import path `package.module:function`, a callable, or `command`."""
+    """The code of each worker: an import path `package.module:function`, a callable, or `command`."""
     command: Command | None = None
     """A program that the worker runs, in place of `trainable`; see the spec of a sweep."""
     program: ProgramSpec | None = None
-    """How `command` gets its config, where its metrics and checkpoints are, and how it is ended."""
+    """The rules for `command`: its config, its metrics and checkpoints, and its end."""
     config: Annotated[
         dict[str, Any],
         BeforeValidator(check_config),
         PlainSerializer(marked, return_type=dict[str, Any]),
     ] = Field(default_factory=dict)
-    """What the trainable is given: plain JSON, and tuples, in a file as `{tuple: [1, 2]}`."""
+    """The config for the trainable: plain JSON, and tuples, in a file as `{tuple: [1, 2]}`."""
     scale: ScaleField = Field(default_factory=dict)
     """The size at which it trains, by the names of the sweep: `{rows: 336776}`. `config` has these values.
 
     `workers` is filled in from `scaling`.
     """
     transfer: Transfer = Field(default_factory=dict)
-    """How parameters of the sweep's best config are carried to `scale`: `same` (default), `law` or a rule.
+    """Rules that carry parameters of the sweep's best config to `scale`: `same` (default), `law` or a rule.
 
     A rule is such as `"rounds * scale.rows / proxy.rows"`; a law needs a sweep of several `scales`.
     """
     bridge: BridgeSpec | None = None
     """Runs the carried config beside others at a scale between first, and trains the best of them."""
     carried: CarriedConfig | None = None
-    """How the config was carried: filled in where a sweep hands it on."""
+    """The way the config was carried: filled in where a sweep hands it on."""
     schedule: Schedule = ()
-    """What a population's best trial was trained with: `[{from: 0, config: {…}}, {from: 20, config: {…}}]`.
+    """The configs of a population's best trial: `[{from: 0, config: {…}}, {from: 20, config: {…}}]`.
 
     `from` counts reports. The trainable asks `rs.get_context().config_at(step, config)`.
     """
     framework: Framework = "data_parallel"
-    """What sets up the workers: `data_parallel`, `torch`, `lightgbm`, `xgboost`, `tensorflow`, or a trainer.
+    """The set-up of the workers: `data_parallel`, `torch`, `lightgbm`, `xgboost`, `tensorflow`, or a trainer.
 
     A trainer is named by its import path, `package.module:MyTrainer`: a class of Ray Train V2's
     `DataParallelTrainer`, or a function that makes one of the same arguments.
@@ -85,7 +85,7 @@ class TrainFields(SpecDocument):
     scaling: Scaling = Scaling()
     """The workers."""
     data: dict[str, DataAddress] = Field(default_factory=dict)
-    """What it trains on, by a name: `{train: s3://bucket/flights/2013}`, paths or URLs of files or folders.
+    """The data that it trains on, by a name: `{train: s3://bucket/flights/2013}`, paths or URLs.
 
     For the model card, which says what lay there; the trainable takes what it reads from its config.
     """
@@ -94,11 +94,11 @@ class TrainFields(SpecDocument):
     warm_start_checkpoint: Annotated[str, Field(min_length=1)] | None = None
     """The URI of a checkpoint to start from."""
     failure: TrainFailure = TrainFailure()
-    """How often it is retried after a failure, after workers died or nodes were taken away, and how soon."""
+    """The policy for retries after a failure, after workers died or nodes were taken away."""
     stop: TrainStop = TrainStop()
     """When the run ends though its function has not returned; its last checkpoint is the model then."""
     storage_path: StoragePath = DEFAULT_STORAGE
-    """Where the run is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
+    """The storage of the run: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
     """Free labels; not part of the digest."""
 

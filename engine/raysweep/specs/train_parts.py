@@ -55,11 +55,11 @@ class BelowPrediction(SpecModel):
     """
 
     widths: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
-    """How far below: in half-widths of the 80 % interval of the predicted score."""
+    """The distance below: in half-widths of the 80 % interval of the predicted score."""
     reports: int = Field(default=3, ge=1)
-    """How many reports in a row have to be so low; one that is not a number is."""
+    """The number of reports in a row that have to be so low; one that is not a number is."""
     steps: int | None = Field(default=None, ge=1)
-    """How many reports the whole run makes.
+    """The number of reports of the whole run.
 
     Default: as many as the completed trials, where all of them made equally many; else nothing is stopped.
     """
@@ -85,7 +85,7 @@ class TrainStop(SpecModel):
     A time of day means the next one after the run's first start.
     """
     time_budget_s: PositiveSeconds = None
-    """How long the run may be at work, all of its attempts together, in seconds."""
+    """The longest time that the run is at work, all of its attempts together, in seconds."""
     below_prediction: (
         Annotated[BelowPrediction, BeforeValidator(_below, json_schema_input_type=BelowPrediction | float)]
         | None
@@ -99,12 +99,12 @@ class TrainStop(SpecModel):
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a limit."""
+        """True if there is a limit."""
         return self.deadline is not None or self.time_budget_s is not None
 
 
 class TrainFailure(SpecModel):
-    """What is done when a training run fails, or its workers die."""
+    """The policy for a training run that fails, or whose workers die."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
         "max_retries": "max_failures",
@@ -112,14 +112,14 @@ class TrainFailure(SpecModel):
     }
 
     max_failures: int = Field(default=1, ge=0)
-    """How many times the run is retried after its own code failed."""
+    """The number of times that the run is retried after its own code failed."""
     max_worker_deaths: int | None = Field(default=None, ge=0)
-    """How many times the run is retried after workers died (were killed, ran out of memory, lost their node).
+    """The number of times that the run is retried after workers died (killed, out of memory, node lost).
 
     Default: they count as failures, against `max_failures`.
     """
     max_preemptions: int | None = Field(default=None, ge=0)
-    """How many times the run is retried after nodes were taken away; default: without a limit."""
+    """The number of times that the run is retried after nodes were taken away; default: without a limit."""
     backoff_initial_s: Seconds = 0.0
     """Seconds before the first retry after a failure or a death; doubles with each."""
     backoff_max_s: Seconds = 60.0
@@ -132,14 +132,14 @@ class DatasetSource(SpecModel):
     files: DataAddress | None = None
     """A file, or a folder of files: a path or a URL."""
     format: Format = "parquet"
-    """How they are read: by `ray.data.read_parquet` and so on."""
+    """The format in which they are read: by `ray.data.read_parquet` and so on."""
     function: Trainable | None = None
     """Instead of files: what is called with the training's config and returns a `ray.data.Dataset`.
 
     An import path `package.module:function`, or in Python a callable.
     """
     split: bool = True
-    """Whether each worker gets a part of its own; otherwise each gets all of it."""
+    """Give each worker a part of its own; otherwise each gets all of it."""
 
     @model_validator(mode="before")
     @classmethod

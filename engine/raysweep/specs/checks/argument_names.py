@@ -22,7 +22,7 @@ _HYDRA_KEY: Final = re.compile(rf"(?:\+\+?|~)?(?:{_ID}(?:/{_ID})+|{_PACKAGE})(?:
 
 
 def is_hydra_key(path: str) -> bool:
-    """Whether hydra reads a parameter's path as a key."""
+    """True if hydra reads a parameter's path as a key."""
     return _HYDRA_KEY.fullmatch(path) is not None
 
 

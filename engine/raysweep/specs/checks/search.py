@@ -22,7 +22,7 @@ MOST_POINTS: Final = 1_000_000
 
 
 def can_learn(spec: SweepFields) -> bool:
-    """Whether `auto` would do anything else than `random`, and is a search for this space at all.
+    """True if `auto` would do anything else than `random`, and is a search for this space at all.
 
     Not without a metric, where so few trials are wanted that all are drawn, for a grid, for a population,
     which finds its configs itself, nor where there is nothing to learn about.

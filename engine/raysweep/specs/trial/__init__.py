@@ -1,1 +1,1 @@
-"""What one trial runs, and what it takes: programs and their judges, resources, gangs."""
+"""The code of one trial, and its resources: programs and their judges, resources, gangs."""

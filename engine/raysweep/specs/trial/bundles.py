@@ -1,4 +1,4 @@
-"""What one process takes, and bundles of amounts in Ray's keys: `{"CPU": 1, "licence": 2}`."""
+"""The resources of one process, and bundles of amounts in Ray's keys: `{"CPU": 1, "licence": 2}`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ray_bundle(given: Any, path: Path = ()) -> Any:
 
 
 def need_name(key: str) -> str:
-    """What a key of Ray's is called among needs (`amounts.Need.name`): `CPU` is `cpu`."""
+    """The name of a key of Ray's among needs (`amounts.Need.name`): `CPU` is `cpu`."""
     return _NAMES.get(key, CUSTOM + key)
 
 
@@ -69,7 +69,7 @@ def check_custom(names: Iterable[str], path: Path) -> None:
 
 
 class ProcessResources(SpecModel):
-    """What one process takes: a trial's, or each worker's of a gang or a training."""
+    """The resources of one process: a trial's, or each worker's of a gang or a training."""
 
     renamed_fields: ClassVar[dict[str, str]] = {"resources": "custom"}
 

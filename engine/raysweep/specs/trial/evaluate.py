@@ -24,12 +24,12 @@ from raysweep.specs.trial.command import Command
 from raysweep.specs.trial.program import RUNNER, ProgramSpec, require_command, with_runner
 
 BY_TRAINER: Final = "raysweep.worker.validation:validate"
-"""What `trainable` is where the trial's trainer of Ray Train has a `validation_config`, which evaluates."""
+"""The `trainable` for evaluation by the `validation_config` of a trial's trainer of Ray Train."""
 NAME_OF_IT: Final = "validation_config"
 
 
 class EvaluateSpec(SpecModel):
-    """What evaluates the checkpoints of a sweep's trials, in resources of its own.
+    """The evaluation of the checkpoints of a sweep's trials, in resources of its own.
 
     A report with such a checkpoint counts once its evaluation is in, with the metrics of both.
     """
@@ -54,20 +54,20 @@ class EvaluateSpec(SpecModel):
     command: Command | None = None
     """A program in its place: `[python, eval.py, --model, "{checkpoint}"]`."""
     program: ProgramSpec | None = None
-    """How `command` gets its config and where its metrics are, as in the sweep's `program`."""
+    """The rules for `command`: its config and its metrics, as in the sweep's `program`."""
     resources: ProcessResources = ProcessResources()
-    """What one evaluation takes, beside the trials."""
+    """The resources of one evaluation, beside the trials."""
     slots: Annotated[int, Field(ge=1)] = 1
-    """How many evaluations run at once. So much room is held as long as the sweep runs."""
+    """The number of evaluations that run at once. So much room is held as long as the sweep runs."""
     every: Annotated[int, Field(ge=1)] = 1
     """Each so-manyth checkpoint of a trial is evaluated."""
     ahead: Annotated[int, Field(ge=0)] = 1
-    """How many evaluations a trial may be ahead of; then its next report with a checkpoint waits for one.
+    """The evaluations a trial may be ahead of; then its next report with a checkpoint waits for one.
 
     0: each such report waits for its own evaluation.
     """
     tries: Annotated[int, Field(ge=1)] = 3
-    """How often an evaluation is tried, whether it raised or its process died."""
+    """The number of tries of an evaluation, whether it raised or its process died."""
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds that a try may take; default: as long as it likes."""
 
@@ -107,12 +107,12 @@ class EvaluateSpec(SpecModel):
 
     @property
     def is_program(self) -> bool:
-        """Whether a command evaluates."""
+        """True if a command evaluates."""
         return self.trainable == RUNNER
 
     @property
     def is_by_trainer(self) -> bool:
-        """Whether what evaluates is the `validation_config` of a trial's trainer."""
+        """True if the `validation_config` of a trial's trainer evaluates."""
         return self.trainable == BY_TRAINER
 
     @classmethod

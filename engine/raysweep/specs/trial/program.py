@@ -21,7 +21,7 @@ from raysweep.specs.trial.command import EXAMPLE, SEVERAL
 from raysweep.specs.trial.service import ServiceSpec
 
 RUNNER: Final = "raysweep.programs.runner:run"
-"""What `trainable` is in a spec with a command."""
+"""The `trainable` of a spec with a command."""
 BUILT_IN: Final = (
     "args", "resume", "config_file", "checkpoint", "output_dir", "sweep_id", "number", "attempt", "seed",
     "gpus", "cpus", "rank", "local_rank", "node_rank", "world_size", "master_addr", "master_port", "port",
@@ -74,7 +74,7 @@ Path = Annotated[str, Field(min_length=1)]
 
 
 class MetricsSource(SpecModel):
-    """Where the metrics of a program are read; exactly one. `raysweep emit` works beside each.
+    """The source of a program's metrics; exactly one. `raysweep emit` works beside each.
 
     Relative paths are in the program's output folder.
     """
@@ -105,7 +105,7 @@ class MetricsSource(SpecModel):
 
 
 class ProgramCheckpoints(SpecModel):
-    """Which folders of a program are checkpoints, and how an attempt gets one back."""
+    """The folders of a program that are checkpoints, and the arguments to resume from one."""
 
     folder: Path | None = None
     """A pattern of folders in the output folder, `checkpoint-*`; the newest complete one is stored."""
@@ -125,14 +125,14 @@ class ProgramCheckpoints(SpecModel):
 
 
 class ProgramStop(SpecModel):
-    """How a program is ended: a signal to all its processes, a grace period, then SIGKILL."""
+    """The end of a program: a signal to all its processes, a grace period, then SIGKILL."""
 
     signal: Signal = "SIGTERM"
     """The signal."""
     grace_s: Annotated[float, Field(ge=0)] = 10.0
-    """How long it may take to end after the signal, in seconds."""
+    """The longest time to end after the signal, in seconds."""
     checkpoint_signal: Signal | None = None
-    """What tells the program to write a checkpoint now: its node is about to go, or the sweep ends."""
+    """The signal to write a checkpoint now: the program's node is about to go, or the sweep ends."""
 
 
 def _checkpoints(given: Any) -> Any:
@@ -140,26 +140,26 @@ def _checkpoints(given: Any) -> Any:
 
 
 class ProgramSpec(SpecModel):
-    """How a command gets its config, and what is read of it."""
+    """The rules for a command: its config, metrics, checkpoints and end."""
 
     renamed_fields: ClassVar[dict[str, str]] = {"env": "environment", "args": "arguments"}
 
     arguments: Literal["flags", "switches", "equals", "hydra", "environment"] = "flags"
-    """How `{args}` writes a parameter: `--lr 0.1`, `--lr=0.1`, `lr=0.1` as hydra has it.
+    """The form of a parameter in `{args}`: `--lr 0.1`, `--lr=0.1`, `lr=0.1` as hydra has it.
 
     `switches`: as `flags`, but true is `--fp16`, and false is left out. `environment`: as a variable,
     `LR=0.1`, and `{args}` is empty.
     """
     config_file: Literal["json", "yaml"] = "json"
-    """What `{config_file}` is."""
+    """The format of `{config_file}`."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Variables of the program; values may have placeholders: `{WANDB_NAME: "trial-{number}"}`."""
     metrics: MetricsSource | None = None
-    """Where its metrics are read; default: what it reports by `raysweep emit`."""
+    """The source of its metrics; default: what it reports by `raysweep emit`."""
     checkpoints: Annotated[ProgramCheckpoints, BeforeValidator(_checkpoints)] = ProgramCheckpoints()
-    """Which folders are checkpoints; default: what it reports by `raysweep emit … --checkpoint DIR`."""
+    """The folders that are checkpoints; default: what it reports by `raysweep emit … --checkpoint DIR`."""
     stop: ProgramStop = ProgramStop()
-    """How it is ended."""
+    """The way it is ended."""
     service: ServiceSpec | None = None
     """A server that runs beside it, which the trial tunes or the program needs."""
 
@@ -251,7 +251,7 @@ def check_placeholders(
 
 
 def args_are_implied(command: Sequence[str], program: ProgramSpec, paths: Iterable[str]) -> bool:
-    """Whether `{args}` is added to the end: nothing else says how the config reaches the program."""
+    """True if `{args}` is added to the end: nothing else says how the config reaches the program."""
     if program.arguments == "environment":
         return False
     used = {name for _, text in program.templates(command) for name in names_in(text)}
@@ -264,7 +264,7 @@ def _is_parameter(name: str, paths: Sequence[str]) -> bool:
 
 
 def is_named(path: str, used: Iterable[str]) -> bool:
-    """Whether a placeholder, of `used`, names a parameter, a part of it, or what it is a part of."""
+    """True if a placeholder, of `used`, names a parameter, a part of it, or what it is a part of."""
     return any(path == name or path.startswith(f"{name}.") or name.startswith(f"{path}.") for name in used)
 
 

@@ -1,4 +1,4 @@
-"""What one trial, or one training run, takes of the cluster."""
+"""The resources of one trial, or one training run, on the cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FIXED: Final = {
     "gpu": ("bundles", "gpu_memory"),
     "memory": (),
 }
-"""What an amount by config does not go with, as that is the same for all trials."""
+"""The fields that cannot be combined with an amount by config, as they are the same for all trials."""
 
 
 def _bundles(given: Any) -> Any:
@@ -45,7 +45,7 @@ def _bundles(given: Any) -> Any:
 
 
 class Resources(ProcessResources):
-    """What one trial takes: one bundle of amounts, or several `bundles`, the first being the trial's own.
+    """The resources of one trial: one bundle of amounts, or several `bundles`, the first being its own.
 
     Also made from a `tune.PlacementGroupFactory` or a `ray.train.ScalingConfig`.
     """
@@ -75,11 +75,11 @@ class Resources(ProcessResources):
     An empty first bundle means that the trial itself takes nothing.
     """
     strategy: Strategy = "PACK"
-    """How the bundles are placed on nodes."""
+    """The placement of the bundles on nodes."""
     label_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that a node must have."""
     pin_cpus: bool = False
-    """Whether a trial's process runs on CPUs that no other pinned trial of the node runs on."""
+    """Run a trial's process on CPUs that no other pinned trial of the node runs on."""
 
     @model_validator(mode="before")
     @classmethod
@@ -159,7 +159,7 @@ class Resources(ProcessResources):
         )
 
     def shape(self, needs: Needs = USUAL, *, is_gang: bool = False) -> Shape:
-        """What the placement group of a trial with these needs asks for.
+        """The placement group of a trial with these needs.
 
         The memory that it needs is that of the first bundle; of a gang each member has it, and the other
         amounts.
@@ -231,7 +231,7 @@ class Resources(ProcessResources):
         return self.gpu_memory.size if isinstance(self.gpu_memory, GpuMemory) else 0
 
     def with_gpu_part(self, part: float) -> Resources:
-        """What this is where `gpu_memory` is such a part of a GPU, from 0 to 1."""
+        """These resources where `gpu_memory` is such a part of a GPU, from 0 to 1."""
         return self.model_copy(update={"gpu_part": part})
 
     def settled_by(self, stored: Resources) -> Resources:
@@ -251,7 +251,7 @@ class Resources(ProcessResources):
 
 
 class GangResources(Resources):
-    """What a trial with `scaling` takes: made by `resources_of`, never written in a spec."""
+    """The resources of a trial with `scaling`: made by `resources_of`, never written in a spec."""
 
     scaling: Scaling
 
@@ -280,7 +280,7 @@ class GangResources(Resources):
 
 
 def resources_of(scaling: Scaling) -> Resources:
-    """What a trial with workers takes: a bundle for each, and those of its driver and its data sets."""
+    """The resources of a trial with workers: a bundle for each, and those of its driver and its data sets."""
     bundles, driver = (scaling.worker_bundle(),) * scaling.max_workers, scaling.driver
     if driver is not None:
         data = ({"CPU": float(driver.data_cpus)},) if driver.data_cpus else ()
@@ -295,7 +295,7 @@ def resources_of(scaling: Scaling) -> Resources:
 
 
 def resources_of_wrapped(asked: Any, given: Any) -> Resources:
-    """What `tune.with_resources` asks for; `given` is what the spec says besides, if anything.
+    """The request of `tune.with_resources`; `given` is what the spec says besides, if anything.
 
     Raises Problem where both say something else, or it is a function of the config.
     """

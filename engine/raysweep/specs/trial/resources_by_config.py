@@ -1,4 +1,4 @@
-"""What a trial takes by its config: expressions of its parameters, beside the amounts that all take."""
+"""Resources of a trial by its config: expressions of its parameters, beside the amounts that all take."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _ByConfig(SpecModel):
 
 
 class ByConfig(_ByConfig):
-    """What a trial takes beyond the sweep's usual amounts, as expressions of its parameters."""
+    """The resources of a trial beyond the sweep's usual amounts, as expressions of its parameters."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
         "cpus": "cpu",
@@ -73,7 +73,7 @@ class ByConfig(_ByConfig):
 
 
 class ScalingByConfig(_ByConfig):
-    """How many workers a trial has, and what each takes, as expressions of its parameters."""
+    """The number of a trial's workers, and the resources of each, as expressions of its parameters."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
         "workers": "num_workers",
@@ -83,7 +83,7 @@ class ScalingByConfig(_ByConfig):
     num_workers: Expression = None
     """Such as `"workers"`, rounded up; never below `scaling.num_workers`."""
     resources: ByConfig = ByConfig()
-    """What each worker takes: `{cpu: threads, memory: "1e9 + 4e6 * width"}`.
+    """The resources of each worker: `{cpu: threads, memory: "1e9 + 4e6 * width"}`.
 
     Never below `scaling.resources`, which has to name memory where this does.
     """

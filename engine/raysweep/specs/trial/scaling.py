@@ -38,7 +38,7 @@ _HALF: Final = 0.5
 
 
 def torch_group(gpus: float) -> Literal["gloo", "nccl"]:
-    """What `backend: torch` is for workers that have so many GPUs each."""
+    """The process group of `backend: torch` for workers that have so many GPUs each."""
     # Ranks that share a device cannot meet through NCCL.
     return "nccl" if gpus and gpus.is_integer() else "gloo"
 
@@ -152,11 +152,11 @@ class Scaling(SpecModel):
     }
 
     num_workers: Workers = 1
-    """How many workers train together; in a training also a range, `[2, 8]`: as many as have room."""
+    """Number of workers that train together; in a training also a range, `[2, 8]`: as many as have room."""
     resize_interval_s: float | None = Field(default=None, ge=0)
     """With a range: workers have run so many seconds before they are ended for more; default: 10."""
     resources: ProcessResources = ProcessResources()
-    """What each worker takes; default: 1 CPU."""
+    """The resources of each worker; default: 1 CPU."""
     driver: Driver | None = None
     """In a sweep: the trainable runs once, and starts these workers itself by `trainer.fit()` of Ray Train.
 
@@ -164,7 +164,7 @@ class Scaling(SpecModel):
     trainable runs in each worker.
     """
     placement_strategy: Strategy = "PACK"
-    """How the workers are placed on nodes."""
+    """The placement of the workers on nodes."""
     label_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that the node of each worker must have."""
     by_config: ScalingByConfig = ScalingByConfig()
@@ -173,7 +173,7 @@ class Scaling(SpecModel):
     `num_workers` and `resources` are then the least.
     """
     pin_cpus: bool = False
-    """Whether each worker runs on CPUs that no other pinned worker or trial of the node runs on."""
+    """Run each worker on CPUs that no other pinned worker or trial of the node runs on."""
     backend: Annotated[Backend | None, BeforeValidator(_backend)] = None
     """In a sweep: the process group that stands when the trainable is called; default: none.
 
@@ -247,7 +247,7 @@ class Scaling(SpecModel):
             raise Problem(problem, fix, ("backend",))
 
     def worker_bundle(self) -> dict[str, float]:
-        """What one worker takes, in Ray's keys."""
+        """The resources of one worker, in Ray's keys."""
         return self.resources.to_bundle()
 
     @property
@@ -265,14 +265,14 @@ class Scaling(SpecModel):
 
     @property
     def reduced_metrics(self) -> tuple[str, ...] | None:
-        """Which metrics are reduced: these, or all where that is empty; None: rank 0's reports count."""
+        """The metrics that are reduced: these, or all where that is empty; None: rank 0's reports count."""
         if self.metrics == "rank0":
             return None
         return () if isinstance(self.metrics, str) else tuple(self.metrics)
 
     @property
     def process_group(self) -> ProcessGroup | None:
-        """What connects the workers of a trial that takes the usual amounts."""
+        """The process group of the workers of a trial that takes the usual amounts."""
         if self.backend != "torch":
             return self.backend
         return torch_group(self.worker_bundle().get("GPU", 0.0))

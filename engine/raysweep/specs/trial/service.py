@@ -31,7 +31,7 @@ class ServiceSpec(SpecModel):
     command: Command
     """The server: `[vllm, serve, my/model, --port, "{port}", --max-num-seqs, "{max_num_seqs}"]`."""
     ready: Annotated[str, AfterValidator(_address)]
-    """What says that it is ready: a URL that answers with a status below 400, `http://localhost:{port}/health`.
+    """The ready check: a URL that answers with a status below 400, `http://localhost:{port}/health`.
 
     Or `tcp://localhost:{port}`, which accepts a connection.
     """

@@ -26,17 +26,17 @@ class Shape:
     label_fields: tuple[str, ...]
     """For each bundle, where the spec says those labels."""
     strategy: Strategy
-    """How the bundles are placed on nodes."""
+    """The placement of the bundles on nodes."""
     is_head_empty: bool
-    """Whether the trial itself takes nothing."""
+    """True if the trial itself takes nothing."""
     fields: tuple[str, ...]
     """For each bundle, where the spec says what it holds."""
     field: str
-    """Where the spec says all of it."""
+    """The field of the spec that says all of it."""
 
     @property
     def own(self) -> Bundle:
-        """What the trial's own process takes; empty where it takes nothing."""
+        """The resources of the trial's own process; empty where it takes nothing."""
         return {} if self.is_head_empty else self.bundles[0]
 
     @property
