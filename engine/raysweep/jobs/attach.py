@@ -60,16 +60,16 @@ from raysweep.threads import on_thread
 LOG: Final = logging.getLogger("raysweep.jobs")
 T = TypeVar("T")
 SETTLE_S: Final = 3.0
-"""How long after a job's end its outcome is looked for, where there may be none."""
+"""The time after a job's end for which its outcome is looked for, where there may be none."""
 LATE_S: Final = 120.0
-"""How long an outcome is looked for that was written: NFS shows new files after 30 s, or 60."""
+"""The time for which an outcome is looked for that was written: NFS shows new files after 30 s, or 60."""
 READ_S: Final = 60.0
-"""How long the storage may take for one answer."""
+"""The time for the storage to give one answer."""
 _SHOWN: Final = 8
 LEFT_OUT_LINES: Final = 50
 LEFT_OUT_CHARS: Final = 160
 _USUAL: Final = frozenset({TOOL_REASON, "excluded", "in an ignore file"})
-"""Why files without use on the cluster are left out."""
+"""The reasons for leaving out files without use on the cluster."""
 
 Cluster = JobsClient | ClusterConnection | str
 Announce = Callable[["RunningJob"], None]
@@ -93,10 +93,10 @@ class RunningJob:
     job_id: str
     """Ray's submission id; "" where the run had ended before and nothing was submitted."""
     number: int
-    """Which job of this run it is, from 1; 0 with no job."""
+    """The number of this job among those of the run, from 1; 0 with no job."""
     how: Literal["submitted", "attached", "finished"] = field(compare=False)
     left_out: tuple[str, ...] = field(default=(), compare=False)
-    """What was not uploaded, and why: at most 50 lines, what may be missed first."""
+    """The files that were not uploaded, and why: at most 50 lines, what may be missed first."""
     spec: Outline = field(default_factory=dict, compare=False, repr=False)
     """The outline of the spec that was asked for; empty where it is not known."""
 
@@ -105,7 +105,7 @@ class RunningJob:
         return {**asdict(self), "left_out": list(self.left_out)}
 
     def view(self) -> RunView:
-        """What the storage tells of its run. May block; raises StorageError."""
+        """The storage's view of its run. May block; raises StorageError."""
         return RunView(self.kind, self.storage_path, self.run_id)
 
     @classmethod
@@ -372,7 +372,7 @@ async def _code(
 
 
 def _say_left_out(field_name: str, left_out: Sequence[LeftOut]) -> None:
-    """What tools made is worth a line; what may be missed is worth a warning."""
+    """Log the files that were left out: a line for those made by tools, a warning for what may be missed."""
     missed = [str(each) for each in left_out if each.why not in _USUAL]
     others = len(left_out) - len(missed)
     if missed:
@@ -384,7 +384,7 @@ def _say_left_out(field_name: str, left_out: Sequence[LeftOut]) -> None:
 
 
 async def _upload(client: JobsClient, package: Package) -> bool:
-    """Whether the package had to be sent."""
+    """Upload the package; True if it had to be sent."""
     if await client.has_package(package.uri):
         return False
     size_bytes = package.size_bytes

@@ -37,7 +37,7 @@ FIRST_PAUSE_S: Final = 0.25
 MAX_PAUSE_S: Final = 5.0
 UPLOAD_FACTOR: Final = 10
 RENEW_S: Final = 30.0
-"""How long it may take to read a connection again."""
+"""The time for reading a connection again."""
 TAIL_PAUSE_S: Final = 1.0
 TAIL_SHARE: Final = 0.1
 """A log is fetched whole each time: at most this share of the time is spent on it."""
@@ -139,7 +139,7 @@ class JobsClient:
         return str((await self._json("GET", f"{_job_path(job_id)}/logs", job_id=job_id)).get("logs") or "")
 
     async def tail(self, job_id: str, *, pause_s: float = TAIL_PAUSE_S) -> AsyncGenerator[str, None]:
-        """What the driver writes, piece by piece and from the beginning, until the job has ended.
+        """The output of the driver, piece by piece and from the beginning, until the job has ended.
 
         The log is polled, so that proxies and certificates work as everywhere; a large one less often.
         """
@@ -158,7 +158,7 @@ class JobsClient:
             await asyncio.sleep(max(pause_s, took / TAIL_SHARE))
 
     async def has_package(self, uri: str) -> bool:
-        """Whether the cluster has a package; asking keeps it there for some minutes."""
+        """True if the cluster has a package; asking keeps it there for some minutes."""
         answer = await self._ask("GET", _package_path(uri))
         if answer.status == 404 and b"does not exist" in answer.body:
             return False

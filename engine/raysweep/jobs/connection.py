@@ -1,4 +1,4 @@
-"""How to reach a Ray cluster: address, token, TLS, proxy, timeouts. Never shows a secret."""
+"""The connection to a Ray cluster: address, token, TLS, proxy, timeouts. Never shows a secret."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def is_jobs_address(address: object) -> bool:
-    """Whether this names a cluster's Jobs API: an `http://` or `https://` URL, or a `ClusterConnection`."""
+    """True if this names a cluster's Jobs API: an `http://` or `https://` URL, or a `ClusterConnection`."""
     if isinstance(address, ClusterConnection):
         return True
     return isinstance(address, str) and address.strip().lower().startswith(("http://", "https://"))
@@ -31,7 +31,7 @@ def is_jobs_address(address: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConnection:
-    """How to reach a cluster's dashboard, which serves the Jobs API. Raises SpecError for what cannot be.
+    """A connection to a cluster's dashboard, which serves the Jobs API. Raises SpecError for invalid values.
 
     The token is, in this order: the argument, `RAY_AUTH_TOKEN`, the file that `RAY_AUTH_TOKEN_PATH` names,
     `~/.ray/auth_token`; as Ray's own tools do it. An empty argument sends none. A token that was found so is
@@ -42,7 +42,7 @@ class ClusterConnection:
     """`http://host:8265` or `https://…`; a path before `/api` is kept, for dashboards behind a proxy."""
     token: SecretStr | None = None
     verify: bool = True
-    """Whether the server's certificate is checked. Only ever turn it off against a test server."""
+    """True if the server's certificate is checked. Only ever turn it off against a test server."""
     ca_bundle: str | None = None
     """A PEM file with the authorities that are trusted in place of the usual ones."""
     client_cert: str | None = None
@@ -52,14 +52,14 @@ class ClusterConnection:
     proxy: SecretStr | None = None
     """The URL of a proxy; default: HTTP_PROXY, HTTPS_PROXY, NO_PROXY, where `trust_env` is set."""
     trust_env: bool = True
-    """Whether proxies, and SSL_CERT_FILE, are taken from the environment."""
+    """True if proxies, and SSL_CERT_FILE, are taken from the environment."""
     headers: Mapping[str, SecretStr] = field(default_factory=dict)
     """Further headers of each request, for what stands before the cluster."""
     connect_timeout_s: float = 10.0
     request_timeout_s: float = 60.0
-    """How long one answer may take; an upload gets ten times as long."""
+    """The longest wait for one answer; an upload gets ten times as long."""
     tries: int = 4
-    """How often a request is sent, where it may be sent again."""
+    """The number of times that a request is sent, where it may be sent again."""
     renew: Callable[[], ClusterConnection] | None = field(default=None, repr=False, compare=False)
     """Reads the connection where it is kept, as its secrets may have been rotated. May block and raise."""
     _is_token_found: bool = field(default=False, init=False, repr=False, compare=False)
@@ -100,7 +100,7 @@ class ClusterConnection:
         return fresh if fresh != self else None
 
     def scrubber(self) -> Scrubber:
-        """What takes this connection's secrets out of texts."""
+        """A scrubber that takes this connection's secrets out of texts."""
         return Scrubber((self.token, self.proxy, *self.headers.values()))
 
     def ssl_context(self) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""What to do about a sweep on a cluster, as a pure function: submit, attach, or hand on what there is.
+"""The decision about a sweep on a cluster, as a pure function: submit, attach, or hand on what there is.
 
 `decide` looks at the newest job of a sweep and at whether the sweep has an outcome:
 
@@ -36,12 +36,12 @@ class Newest:
     number: int
     status: NewestStatus
     is_noted: bool = True
-    """Whether the storage tells of a job of this run at all."""
+    """True if the storage tells of a job of this run at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do, and with which job number (0: none)."""
+    """The decision, and its job number (0: none)."""
 
     do: Do
     number: int = 0

@@ -106,7 +106,7 @@ def _check_ray(version: str) -> Check:
 
 
 def _check_here() -> list[Check]:
-    """What is installed on this side: the orchestrator that submits, if there is one."""
+    """Check the packages on this side: the orchestrator that submits, if there is one."""
     return [untested("installed here", line, UNTESTED_FIX) for line in tested.untested_here()]
 
 
@@ -194,7 +194,7 @@ def _after(prefix: str, log: str) -> str:
 
 
 def _explain(info: JobInfo, log: str) -> Check:
-    """Why the probe said nothing."""
+    """Explain why the probe said nothing."""
     name = "raysweep on the cluster"
     if "No module named" in log and "raysweep" in log.rpartition("No module named")[2]:
         python = _after(PYTHON_PREFIX, log) or "which could not be found"

@@ -1,4 +1,4 @@
-"""What a job runs on the cluster: `python -m raysweep.jobs.driver`.
+"""The program of a job on the cluster: `python -m raysweep.jobs.driver`.
 
 It finds its request on `sys.path`, connects to the cluster that it is in, and runs the sweep or the training
 step there as `run_sweep` and `run_training` do. What is known of it goes through the storage; its own output
@@ -37,11 +37,11 @@ CANCEL_REASON: Final = "its job was stopped"
 # A stop that has found no controller by then finds none before SIGKILL either.
 HAND_ON_S: Final = 1.5
 LOOK_S: Final = 2.0
-"""How often a training's storage is asked for a request to cancel it."""
+"""The seconds between two looks of a training's driver for a request to cancel it."""
 
 
 class Stops:
-    """What SIGTERM does: before there is anything to end, the process just ends."""
+    """The handling of SIGTERM: before there is anything to end, the process just ends."""
 
     def __init__(self) -> None:
         self._take: Callable[[], None] | None = None
@@ -176,7 +176,7 @@ def _expire(interrupts: Any, ending: _Ending) -> None:
 
 
 class _Ending:
-    """What is left to do where a request to end finds no controller in this process: it may be another's."""
+    """A request to end that finds no controller in this process: it may be another's."""
 
     def __init__(self, storage_path: str, sweep_id: str) -> None:
         self._storage_path = storage_path
@@ -191,7 +191,7 @@ class _Ending:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether a controller would have taken the request by now."""
+        """True if a controller would have taken the request by now."""
         return self._began_at is not None and time.monotonic() - self._began_at > HAND_ON_S
 
     def pass_on(self) -> None:

@@ -34,7 +34,7 @@ def encode_error(error: BaseException) -> str:
 
 
 def has_outcome(log: str) -> bool:
-    """Whether a driver says in its log that it has stored an outcome, or found one."""
+    """True if a driver says in its log that it has stored an outcome, or found one."""
     return any(OUTCOME_PREFIX in line for line in log.splitlines()[-20:])
 
 

@@ -39,7 +39,7 @@ PENDING_NOTE_S: Final = 60.0
 CANCEL_GRACE_S: Final = 15.0
 """A heartbeat is 2 s, ending trials takes 2 s more; the rest is for slow machines and storage."""
 ASK_S: Final = 3.0
-"""How long the storage may take to store a request to cancel, before the cluster is asked."""
+"""The time for the storage to store a request to cancel, before the cluster is asked."""
 
 # Ends that the next try would repeat: the environment cannot be built, or no node can take the driver.
 _LASTING: Final = frozenset(
@@ -138,7 +138,7 @@ async def cancel(
 
 
 async def end_job(job: RunningJob, *, to: Cluster, was_asked: bool, grace_s: float = CANCEL_GRACE_S) -> bool:
-    """What is left of `cancel` once the job's driver `was_asked`: it is stopped where it does not end."""
+    """Do the rest of `cancel` once the job's driver `was_asked`: it is stopped where it does not end."""
     async with open_client(to) as client:
         with suppress(JobNotFoundError):
             info = await client.info(job.job_id)
@@ -195,7 +195,7 @@ class _Watch:
         self._has_noted = False
 
     async def look(self) -> RaysweepError | JobInfo | None:
-        """How the job ended; None while it continues, the error where the cluster does not know it."""
+        """The end of the job; None while it continues, the error where the cluster does not know it."""
         if not self._job.job_id:
             return ClusterLostError(
                 self._job.address, f"there is no job of {self._job.run_id!r}", "submit it"
@@ -212,7 +212,7 @@ class _Watch:
         return info if info.is_ended else None
 
     async def patience_with(self, end: RaysweepError | JobInfo | None) -> float:
-        """How long its outcome is waited for: of a job that says that there is one, longer."""
+        """The time to wait for its outcome: longer for a job that says that there is one."""
         if end is None:
             return 0.0
         if isinstance(end, JobInfo) and (end.status == "SUCCEEDED" or has_outcome(await self._log_of(end))):
@@ -232,7 +232,7 @@ class _Watch:
         return decode_error(record, end.job_id) if record is not None else _untyped(end, log, self._job)
 
     async def _log_of(self, end: JobInfo) -> str:
-        """What its driver wrote, fetched once: it may be large."""
+        """The output of its driver, fetched once: it may be large."""
         if not self._log:
             with suppress(ClusterError):
                 self._log = self._client.scrub(await self._client.logs(end.job_id))

@@ -1,4 +1,4 @@
-"""How a job is submitted: its code, its environment, where its driver runs. Nothing of the spec.
+"""Options of a job: its code, its environment, the place of its driver. Nothing of the spec.
 
 `JobSettings` is what may be shown and stored, as in an orchestrator's form; `JobOptions` adds the rest,
 secrets included.
@@ -54,7 +54,7 @@ LocalPath = Annotated[str, BeforeValidator(_check_path, json_schema_input_type=s
 
 
 class JobSettings(Continue):
-    """How a sweep or a training run is submitted to a cluster, without a secret in it.
+    """Options of a sweep's or a training run's job on a cluster, without a secret in them.
 
     raysweep itself must be installed on the cluster, and so must all that is needed and not brought along.
     """
@@ -84,7 +84,7 @@ class JobSettings(Continue):
 
 
 class JobOptions(JobSettings):
-    """How a sweep or a training run is submitted to a cluster. Raises SpecError for what cannot be."""
+    """Options of a sweep's or a training run's job on a cluster. Raises SpecError for what cannot be."""
 
     env_vars: Annotated[dict[str, SecretStr], BeforeValidator(_check_secrets)] = Field(default_factory=dict)
     """The environment of driver and trials. Values never show; one may have at most 128 KiB."""

@@ -1,4 +1,4 @@
-"""How long an error is borne before it counts: what passes by itself, and what looks as if it would not."""
+"""Patience with errors before they count: those that pass by themselves, and those that look otherwise."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from raysweep.errors import RaysweepError
 
 LOG: Final = logging.getLogger("raysweep.jobs")
 UNREACHABLE_S: Final = 300.0
-"""How long a server that does not answer is waited for, by default."""
+"""The default wait for a server that does not answer."""
 REFUSED_S: Final = 60.0
-"""How long a server that has answered well may refuse: an ingress that restarts answers 403 and 404."""
+"""The time for which a server that has answered may refuse: an ingress that restarts answers 403 and 404."""
 
 
 class Patience:

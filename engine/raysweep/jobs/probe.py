@@ -1,4 +1,4 @@
-"""What the doctor's job runs on the cluster: `python -m raysweep.jobs.probe`; see `doctor.py`.
+"""The program of the doctor's job on the cluster: `python -m raysweep.jobs.probe`; see `doctor.py`.
 
 Its last line is `raysweep-probe: {"versions": {…}, "checks": […]}`. A request, if there is one, is found as
 the driver finds it; it is looked at and never run.
@@ -73,7 +73,7 @@ def _look(spec: SweepSpec | TrainSpec, key: str) -> list[Check]:
 
 
 def check_bytecode(package: str) -> list[Check]:
-    """Whether each process compiles a package anew that processes on this node have imported before."""
+    """Check that a process need not compile a package anew that others on this node have imported before."""
     found = find_spec(package)
     assert found is not None, "it runs here"
     assert found.origin is not None, "and has an __init__.py"
@@ -105,7 +105,7 @@ def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
 
 
 def _check_evaluator(spec: SweepSpec | TrainSpec) -> list[Check]:
-    """What evaluates checkpoints, if anything does."""
+    """Check the evaluator of checkpoints, if there is one."""
     asked = spec.evaluate if isinstance(spec, SweepSpec) else None
     if asked is None or asked.is_by_trainer:
         return []
@@ -145,7 +145,7 @@ def _check_program(command: Sequence[str], name: str) -> Check:
 
 
 def _check_backend(spec: SweepSpec | TrainSpec) -> list[Check]:
-    """What connects the workers of a gang, if anything does."""
+    """Check the process group of a gang's workers, if there is one."""
     group = spec.scaling.process_group if isinstance(spec, SweepSpec) and spec.scaling is not None else None
     if group is None:
         return []

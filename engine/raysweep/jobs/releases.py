@@ -37,7 +37,7 @@ def submitter_version(environ: Mapping[str, str]) -> str:
 
 
 def are_near(one: str, other: str) -> bool:
-    """Whether two releases understand each other: of one major version, at most one minor version apart."""
+    """True if two releases understand each other: of one major version, at most one minor version apart."""
     numbers = [re.match(r"(\d+)\.(\d+)", each) for each in (one, other)]
     if numbers[0] is None or numbers[1] is None:
         return one == other

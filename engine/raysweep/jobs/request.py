@@ -1,4 +1,4 @@
-"""What a job is asked to run: the content of `raysweep_job/request.json`, a package of its own.
+"""The request of a job: the content of `raysweep_job/request.json`, a package of its own.
 
 It is kept apart from `working_dir`, so that that large package has the same bytes, and the same address,
 every night. It holds no secret: those travel as `env_vars` of the job.
@@ -31,7 +31,7 @@ class RequestOptions(Continue):
 
 
 class JobRequest(SpecModel):
-    """What one job runs: a sweep or a training run."""
+    """The request of one job: a sweep or a training run."""
 
     format: Literal[1] = 1
     kind: Kind

@@ -1,4 +1,4 @@
-"""Whether a job, or what the storage holds of its run, is of the spec that is asked for.
+"""Comparison of a job, or of what the storage holds of its run, with the spec that is asked for.
 
 The storage tells the spec of a run only once its driver has started. Until then the outline of the spec in
 the job's metadata does. The handle of a job has an outline too, for callers that wait: what the storage holds
@@ -30,7 +30,7 @@ OUTLINE: Final = "raysweep_spec"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What the storage tells of a run, before the cluster is asked."""
+    """The storage's knowledge of a run, before the cluster is asked."""
 
     storage: str
     """The URL of the storage path."""
@@ -40,9 +40,9 @@ class Stored:
     """The highest number of a job that was asked to end; 0 for none."""
     outcome: Outcome | None
     has_spec: bool
-    """Whether the spec is stored: then it was compared with the one that is asked for."""
+    """True if the spec is stored: then it was compared with the one that is asked for."""
     is_reopening: bool
-    """Whether the run continues although it has an outcome."""
+    """True if the run continues although it has an outcome."""
 
 
 def find_newest(jobs: Sequence[JobInfo], request: AnyRequest, seen: Stored) -> Newest | None:
@@ -79,7 +79,7 @@ def find_newest(jobs: Sequence[JobInfo], request: AnyRequest, seen: Stored) -> N
 
 
 def to_metadata(request: AnyRequest) -> str:
-    """What `OUTLINE` holds for a request."""
+    """The value of `OUTLINE` for a request."""
     return orjson.dumps(outline(request.spec)).decode()
 
 
@@ -97,13 +97,13 @@ def check_job(info: JobInfo, request: AnyRequest) -> None:
 
 
 def job_changes(info: JobInfo, request: AnyRequest) -> Changes:
-    """What differs from a job's spec to a request's; nothing where the job does not tell."""
+    """The differences from a job's spec to a request's; none where the job does not tell."""
     found = info.metadata.get(OUTLINE)
     return outline_changes(orjson.loads(found), outline(request.spec)) if found else Changes()
 
 
 def stored_changes(view: RunView, asked: Mapping[str, Any]) -> tuple[str, ...]:
-    """What differs from the stored spec of a run to what the job's caller asked for.
+    """The differences from the stored spec of a run to what the job's caller asked for.
 
     Limits do not count: callers that attached since may have asked for more. Raises: StorageError.
     """

@@ -49,7 +49,7 @@ class Scrubber:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """What a secret may look like in a text: an answer, a traceback, a page, a URL, a log's line."""
+    """The forms of a secret in a text: an answer, a traceback, a page, a URL, a log's line."""
     stripped = secret.strip()
     if len(stripped) < SHORTEST:
         return

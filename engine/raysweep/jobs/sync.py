@@ -71,7 +71,7 @@ class Cluster:
         return self._call(lambda client: client.logs(job_id))
 
     def tail(self, job_id: str, *, pause_s: float = TAIL_PAUSE_S) -> Iterator[str]:
-        """What the driver writes, piece by piece, until the job has ended. Not where an event loop runs."""
+        """The output of the driver, piece by piece, until the job has ended. Not where an event loop runs."""
         with asyncio.Runner() as runner:
             client = JobsClient(self.connection)
             pieces = client.tail(job_id, pause_s=pause_s)

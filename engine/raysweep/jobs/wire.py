@@ -85,13 +85,13 @@ class JobInfo:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the job can change no more."""
+        """True if the job can change no more."""
         return self.status in ENDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterVersion:
-    """What `/api/version` says."""
+    """The answer of `/api/version`."""
 
     ray: str
     api: str = ""
@@ -100,7 +100,7 @@ class ClusterVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How one request ended; nothing in it refers to what was sent."""
+    """The end of one request; nothing in it refers to what was sent."""
 
     status: int = 0
     """The HTTP status; 0 where no answer came."""
@@ -111,12 +111,12 @@ class Answer:
 
     @property
     def is_good(self) -> bool:
-        """Whether it is the answer that was asked for."""
+        """True if it is the answer that was asked for."""
         return 200 <= self.status < 300
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may be answered differently later."""
+        """True if the same request may be answered differently later."""
         return self.failure == "unreachable" or self.status in _PASSING
 
     def text(self) -> str:
@@ -127,7 +127,7 @@ class Answer:
         return " ".join(lines)
 
     def says_exists(self, job_id: str) -> bool:
-        """Whether it refuses a job because there is one of this id."""
+        """True if it refuses a job because there is one of this id."""
         return self.status >= 400 and f"submission_id {job_id} already exists".encode() in self.body
 
 

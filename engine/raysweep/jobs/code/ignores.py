@@ -1,4 +1,4 @@
-"""Which files of a folder are left out of a package: by names that are never meant, and by ignore files.
+"""The files of a folder that are left out of a package: by names never meant, and by ignore files.
 
 Patterns are those of gitignore(5), as Ray takes them: a path is left out where, in any one list, the last
 pattern that matches it does not begin with `!`. What lies in a folder that is left out cannot be taken back.
@@ -34,7 +34,7 @@ SECRET_REASON: Final = "may hold secrets"
 
 
 def default_reason(name: str, *, folder: str = "", is_folder: bool = False) -> str:
-    """Why a file or folder of this name, in a folder of that one, is left out unasked; "" where it is not."""
+    """The reason for leaving such a file or folder, in a folder of that name, out unasked; else ""."""
     if is_secret(name, folder=folder, is_folder=is_folder):
         return SECRET_REASON
     return TOOL_REASON if any(fnmatchcase(name.lower(), pattern) for pattern in TOOLS) else ""
@@ -65,7 +65,7 @@ class Patterns:
         return cls(tuple(rules))
 
     def match(self, path: str, *, is_folder: bool) -> bool:
-        """Whether the path, `/`-separated, is left out."""
+        """True if the path, `/`-separated, is left out."""
         is_out = False
         for expression, takes_back, for_folders in self.rules:
             if (is_folder or not for_folders) and expression.fullmatch(path):

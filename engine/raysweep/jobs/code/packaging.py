@@ -22,7 +22,7 @@ from raysweep.jobs.code.ignores import IGNORE_FILES, SECRET_REASON, Patterns, de
 from raysweep.jobs.code.secret_names import is_secret_folder
 
 LIMIT_BYTES: Final = 100 * 1024 * 1024
-"""What Ray's head takes. Counted before compression, so that it is known before anything is read."""
+"""The limit of Ray's head. Counted before compression, so that it is known before anything is read."""
 _CHUNK_BYTES: Final = 1024 * 1024
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _SHOWN: Final = 5
@@ -246,7 +246,7 @@ class _Walk:
             self._leave(name, "no regular file")
 
     def _follow(self, link: Path) -> tuple[str, Path]:
-        """Why a link is not followed ("" where it is), and what it leads to."""
+        """The reason why a link is not followed ("" where it is), and its target."""
         if os.path.isabs(os.readlink(link)):
             return "an absolute link", link
         try:

@@ -1,4 +1,4 @@
-"""What of a spec can travel to a cluster: functions and callbacks by their import path, and no secret."""
+"""The parts of a spec that can travel to a cluster: functions and callbacks by path, and no secret."""
 
 from __future__ import annotations
 

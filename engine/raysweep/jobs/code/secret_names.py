@@ -123,14 +123,14 @@ _COPY: Final = re.compile(
 
 
 def is_secret(name: str, *, folder: str = "", is_folder: bool = False) -> bool:
-    """Whether a file or folder of this name, in a folder of that one, may hold secrets."""
+    """True if a file or folder of this name, in a folder of that one, may hold secrets."""
     original = _original(name)
     forms = {name, original, original.removeprefix(".") if original != name else original}
     return any(_is_listed(form, folder.lower(), is_folder=is_folder) for form in forms)
 
 
 def is_secret_folder(name: str) -> bool:
-    """Whether a folder that holds no code may hold secrets by its name."""
+    """True if a folder that holds no code may hold secrets by its name."""
     return name.lower() in ("secret", "secrets", "credentials")
 
 
@@ -147,7 +147,7 @@ def _is_listed(given: str, folder: str, *, is_folder: bool) -> bool:
 
 
 def _ends_with_word(name: str) -> bool:
-    """Whether the name of a data file ends with one of the words, which may be joined in any way."""
+    """True if the name of a data file ends with one of the words, which may be joined in any way."""
     stems = (name[: len(name) - len(ending)] for ending in _DATA if name.lower().endswith(ending))
     return any(_tells(_words(stem)) for stem in stems)
 
