@@ -1,4 +1,4 @@
-"""Whether an attempt was told to end, how, and what it may still do. User code gets `TrialStopped`."""
+"""The end of an attempt: if and how it was told to end, and what it may still do. See `TrialStopped`."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class Ending:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it was told to end."""
+        """True if it was told to end."""
         return self.reason is not None
 
     @property
     def is_due(self) -> bool:
-        """Whether it was told to end without a checkpoint, or no longer has the time for one."""
+        """True if it was told to end without a checkpoint, or no longer has the time for one."""
         return self.reason is not None and (self.is_interrupted or not self.wants_checkpoint)
 
     @property
     def may_checkpoint(self) -> bool:
-        """Whether it was told to end and can still hand over a checkpoint."""
+        """True if it was told to end and can still hand over a checkpoint."""
         return self.reason is not None and self.allows != "nothing"
 
     def may_report(self, has_checkpoint: bool) -> bool:
-        """Whether a trial that was told to end may report once more."""
+        """True if a trial that was told to end may report once more."""
         is_taken = self.wants_checkpoint or self.allows == "report"
         return is_taken or (has_checkpoint and self.may_checkpoint)
 

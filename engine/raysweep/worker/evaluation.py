@@ -42,7 +42,7 @@ class EvaluationSetup:
     """Its import path; empty where `pickled` has it."""
     pickled: bytes | None = None
     is_program: bool = False
-    """Whether it takes a config alone, and reports, as programs do."""
+    """True if it takes a config alone, and reports, as programs do."""
     node_cache: int = 0
     nested: tuple[str, ...] = ()
     tuples: Tuples = ()
@@ -62,12 +62,12 @@ class EvaluationJob:
     config: dict[str, Any]
     uri: str
     validation: Validation | None = None
-    """What evaluates, where the trial's trainer has said that."""
+    """The evaluation, where the trial's own trainer has given one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """What came of it: metrics as JSON, or in one line why there are none."""
+    """The result of an evaluation: metrics as JSON, or in one line why there are none."""
 
     metrics: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
@@ -146,7 +146,7 @@ def _as_row(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 class EvaluationSession:
-    """What stands behind the calls of `raysweep` in an evaluation."""
+    """The session behind the calls of `raysweep` in an evaluation."""
 
     should_checkpoint = False
 

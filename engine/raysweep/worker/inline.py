@@ -30,7 +30,7 @@ from raysweep.worker.shell import WorkerShell
 from raysweep.worker.wire import dial
 
 INLINE_PREFIX: Final = "inline-"
-"""What such a worker is called begins with this."""
+"""The beginning of the name of such a worker."""
 _BREAKPOINT: Final = "PYTHONBREAKPOINT"
 
 

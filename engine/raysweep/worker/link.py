@@ -58,7 +58,7 @@ CLOSED_HERE: Final = frozenset({errno.EBADF, errno.ENOTSOCK, errno.ENOTTY})
 
 
 class Link(Protocol):
-    """What an attempt needs of its link. Thread-safe."""
+    """The calls that an attempt needs of its link. Thread-safe."""
 
     def listen(self, take: Take, on_gone: Callable[[], None]) -> None:
         """Have what comes handed to `take`, in order; `on_gone` is called once when nothing more can come."""

@@ -1,4 +1,4 @@
-"""What a worker does with what it is told: messages and news of the present attempt in, actions out.
+"""The worker's state machine: messages and news of the present attempt in, actions out.
 
 Without sockets, threads or clocks. The warm worker, the forked child and `testing.run_trial` drive the same
 machine (`worker.shell`). Rules:
@@ -160,7 +160,7 @@ class WorkerMachine:
         self._go_on()
 
     def _is_used_up(self, end: End) -> bool:
-        """Whether it was the last attempt that this worker runs."""
+        """True if it was the last attempt that this worker runs."""
         if self._max_trials is None:
             return False
         return self._ended >= self._max_trials or isinstance(end, msg.TrialFailed)

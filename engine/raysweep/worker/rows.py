@@ -29,7 +29,7 @@ MAX_DEPTH: Final = 20
 
 
 class RowMaker:
-    """What a trial's reports need beyond plain values; `keys` are those of the report before."""
+    """The conversion of a trial's reports beyond plain values; `keys` are those of the report before."""
 
     def __init__(self) -> None:
         self.keys: tuple[str, ...] = ()
@@ -191,5 +191,5 @@ def _valid(text: str) -> str:
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether it is a number, one of numpy or torch too, not an array or a tensor of several."""
+    """True if it is a number, one of numpy or torch too, not an array or a tensor of several."""
     return getattr(value, "ndim", 0) == 0

@@ -1,4 +1,4 @@
-"""Which reports a trial makes at a rung, and how long it may wait there for what is decided.
+"""The reports of a trial at a rung, and the longest wait there for the verdict.
 
 A report returns before anybody has looked at it. So a trial that is stopped by one is a step further by
 then, and that step was for nothing: of trials that end at their first rung, every second one. Where it is
@@ -40,7 +40,7 @@ class RungWatch:
         self._began = now()
 
     def patience_s(self, metrics: Mapping[str, Any], index: int) -> float:
-        """How long report `index` of the attempt may wait for a verdict; 0: it does not decide."""
+        """The longest wait of report `index` of the attempt for a verdict; 0: it does not decide."""
         took_s = self._now() - self._began
         rungs, before = self._rungs, self._time
         now = metrics.get(rungs.attr) if rungs.attr else self._iteration + index + 1

@@ -150,7 +150,7 @@ def run_attempt(
 
 
 def _last_words(end: End) -> str:
-    """What its log ends with: where it failed, or hung."""
+    """The end of its log: the place where it failed, or hung."""
     match end:
         case msg.TrialFailed(failure=failure):
             return failure.traceback
@@ -193,7 +193,7 @@ def _run(
 
 
 def _call(trainable: Trainable, config: dict[str, Any]) -> Any:
-    """What it returns. A process that it has forked may come out of it, too, and ends here, unheard."""
+    """The return value. A process that it has forked may come out of it, too, and ends here, unheard."""
     pid = os.getpid()
     try:
         with StopRules.of(trainable):
@@ -219,7 +219,7 @@ def _leave_as_python(error: BaseException | None) -> NoReturn:
 
 
 RESULT: Final = "result"
-"""What a sweep without a metric reports a returned value as, unless it is a dict."""
+"""The name under which a sweep without a metric reports a returned value, unless it is a dict."""
 
 
 def _report_returned(result: Any, place: SweepPlace, session: Session) -> None:

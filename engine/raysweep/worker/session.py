@@ -132,7 +132,7 @@ class Session:
 
     @property
     def has_reported(self) -> bool:
-        """Whether the trial has reports: of this attempt, or before the checkpoint that it began from."""
+        """True if the trial has reports: of this attempt, or before the checkpoint that it began from."""
         return bool(self._reports or self.job.iteration)
 
     @property
@@ -141,7 +141,7 @@ class Session:
         return self._reports - 1
 
     def find_verdict(self, report: int) -> tuple[dict[str, Any], str] | None:
-        """What came of a report's validation: its metrics, and why there are none; None: it is open."""
+        """The result of a report's validation: its metrics, and why there are none; None: it is open."""
         is_over = self._answered >= report or self.ending.reason is not None
         judged = self.judged.pop(report, None)
         if judged is not None:
@@ -275,11 +275,11 @@ class Session:
         """A checkpoint of this report follows."""
 
     def _leaves_before(self, index: int, has_checkpoint: bool) -> bool:
-        """Whether one that was told to end does so instead of making this report."""
+        """True if one that was told to end does so instead of making this report."""
         return not self.ending.may_report(has_checkpoint)
 
     def _leaves_after(self, index: int, is_saved: bool) -> bool:
-        """Whether one that was told to end does so, having made this report."""
+        """True if one that was told to end does so, having made this report."""
         return is_saved or self.ending.is_due
 
     def store_again(self, directory: Path, metrics: dict[str, Any]) -> None:

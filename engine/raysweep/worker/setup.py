@@ -1,4 +1,4 @@
-"""What a worker begins with, and what it says once it is ready: the same for warm and forking ones."""
+"""The set-up of a worker, and its message once it is ready: the same for warm and forking ones."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ class WorkerSetup:
     trainable: str
     pickled: bytes | None
     parameters: tuple[Mapping[str, Any], ...] = ()
-    """What `tune.with_parameters` was given, as references to Ray's object store."""
+    """The objects given to `tune.with_parameters`, as references to Ray's object store."""
     isolation: str
     max_trials: int | None = None
     """After so many trials, or one that failed, the worker begins no other; None: no limit."""
     place: SweepPlace
     sys_path: tuple[str, ...] = ()
     hides_gpus: bool = True
-    """Whether the trial's own process has none: of what it starts through Ray, Ray sees to that."""
+    """True if the trial's own process has none: of what it starts through Ray, Ray sees to that."""
     gpus: float = 0.0
-    """How many it has, or which part of one; it waits until their memory is free (`host.gpu_memory`)."""
+    """The number of its GPUs, or the part of one; it waits until their memory is free (`host.gpu_memory`)."""
     gpu_limit_bytes: int = 0
-    """How much of a shared GPU's memory its trials are kept to; 0: they are not (`host.gpu_share`)."""
+    """The bytes of a shared GPU's memory to which its trials are kept; 0: no limit (`host.gpu_share`)."""
     cpus: float = 1.0
-    """What a trial's own process has: as many threads do its numeric libraries use (`worker.host.cpus`)."""
+    """The CPUs of a trial's own process: its numeric libraries use as many threads (`worker.host.cpus`)."""
     is_pinned: bool = False
-    """Whether it runs on so many CPUs that no other does (`worker.host.pinning`)."""
+    """True if it runs on so many CPUs that no other does (`worker.host.pinning`)."""
     threads: Mapping[str, str] = field(default_factory=dict)
-    """What the user has set of them where the sweep runs."""
+    """The variables of these that the user has set where the sweep runs."""
     fault_plan: str = ""
     allowed: str = ""
     """The controller's list of what may be named (`allow_list`); empty: the node's own, if any."""
     log_bytes: int = 0
-    """How much is kept of each attempt's output; 0: nothing."""
+    """The bytes that are kept of each attempt's output; 0: none."""
     process_group: str = ""
-    """What connects the members of a gang (see `worker.gang.process_groups`), or nothing."""
+    """The process group of a gang's members (see `worker.gang.process_groups`), or empty."""
 
 
 def say_ready(shell: WorkerShell, setup: WorkerSetup) -> None:

@@ -58,7 +58,7 @@ class WorkerShell:
             return job
 
     def take(self, messages: list[ToWorker]) -> None:
-        """What the controller says."""
+        """Take the messages of the controller."""
         self._do(lambda: self._take(messages))
 
     def _take(self, messages: list[ToWorker]) -> None:

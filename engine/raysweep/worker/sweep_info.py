@@ -1,4 +1,4 @@
-"""What a worker must know of its sweep."""
+"""The facts that a worker must know of its sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COUNTED: Final = "training_iteration"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassOptions:
-    """How a class of Ray Tune runs: see `spec.tune`."""
+    """The options of a class of Ray Tune: see `spec.tune`."""
 
     checkpoint_frequency: int = 0
     checkpoint_at_end: bool = False
@@ -25,7 +25,7 @@ class ClassOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InnerRoom:
-    """What a trial holds beside its own process, for what it starts: bundles of its placement group."""
+    """The room of a trial beside its own process, for what it starts: bundles of its placement group."""
 
     bundles: tuple[Mapping[str, float], ...] = ()
     first: int = 0
@@ -71,7 +71,7 @@ class Rungs:
         )
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """True if there are any."""
         return bool(self.times) or self.interval > 0.0
 
 
@@ -85,12 +85,12 @@ class SweepPlace:
     is_sized: bool = False
     """They follow from the trial's config."""
     metric: str = ""
-    """What ranks the trials; empty: that is not known, or there is none (`is_ranked`)."""
+    """The metric that ranks the trials; empty: that is not known, or there is none (`is_ranked`)."""
     is_ranked: bool = True
-    """Whether there is a metric."""
+    """True if there is a metric."""
     """Ranks the trial's checkpoints, and is what a number that a trainable returns is reported as."""
     ranks_by: str = ""
-    """What ranks the trial's checkpoints, where that is another metric."""
+    """The metric that ranks the trial's checkpoints, where that is another."""
     upload: Literal["block", "latest"] = "block"
     upload_limit: float | None = None
     parallel_puts: int = 4
@@ -110,7 +110,7 @@ class SweepPlace:
     tuples: Tuples = ()
     """The tuples of the search space, which are lists in a trial's config until the trainable gets it."""
     rungs: Rungs = Rungs()
-    """Where a trial of one process waits for what is decided; see `worker.rungs`."""
+    """The reports at which a trial of one process waits for a verdict; see `worker.rungs`."""
     begun_at: float = 0.0
     """When the sweep began, in Unix seconds."""
     variables: dict[str, str] = field(default_factory=dict)
@@ -119,8 +119,8 @@ class SweepPlace:
     openers: tuple[str, ...] = ()
     """Functions, `module:name`, that open a trial's run at a tracker before it begins (`worker.tracking`)."""
     evaluations_ahead: int | None = None
-    """How many evaluations of its checkpoints a trial may be ahead of; None: they are not evaluated."""
+    """The evaluations of its checkpoints that a trial may be ahead of; None: they are not evaluated."""
     validates: bool = False
-    """Whether it is the `validation_config` of the trial's trainer that evaluates."""
+    """True if the `validation_config` of the trial's trainer evaluates."""
     evaluation_resources: Mapping[str, float] = field(default_factory=dict)
-    """What one evaluation has."""
+    """The resources of one evaluation."""

@@ -1,4 +1,4 @@
-"""How an attempt waits: inside `report`, for a checkpoint that is moved, or until it must end."""
+"""The waits of an attempt: inside `report`, for a checkpoint that is moved, or until it must end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How messages travel: in frames of JSON, nothing that is ever unpickled. No other module knows the encoding.
+"""The encoding of messages: frames of JSON, nothing that is ever unpickled. No other module knows it.
 
 A frame is a 4-byte big-endian length and a JSON array of messages (see `raysweep.messages`).
 """

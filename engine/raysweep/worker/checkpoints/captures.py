@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 SETTLED_NS: Final = 2 * 10**9
 """The coarsest clock of a file system in use is FAT's: 2 s."""
 TRIES: Final = 3
-"""How often a file is copied that changes meanwhile."""
+"""The number of times that a file is copied that changes meanwhile."""
 
 
 class Version(NamedTuple):
-    """What a file system says of a file: another content has another version."""
+    """The version of a file, as the file system has it: another content has another version."""
 
     device: int
     inode: int
@@ -74,7 +74,7 @@ class Capture:
     absent: set[str] = field(default_factory=set)
     unsteady: list[str] = field(default_factory=list)
     is_held: bool = True
-    """Whether the copies are there (still)."""
+    """True if the copies are there (still)."""
     is_stored: bool = False
 
     def by_version(self) -> dict[Version, str]:
@@ -219,7 +219,7 @@ def _note_version(
 
 
 def _take_from(last: Capture, there: str, capture: Capture, path: str) -> bool:
-    """Whether a file need not be copied, since the capture before has it."""
+    """True if a file need not be copied, since the capture before has it."""
     if last.is_stored or there in last.absent:
         capture.absent.add(path)
         return True

@@ -303,7 +303,7 @@ class Saver:
         return _number(metrics.get(self._place.metric)) if self._place.metric else None
 
     def read_metrics(self, reference: str) -> Mapping[str, Any]:
-        """What was reported with a checkpoint; nothing where that is out of reach."""
+        """The report of a checkpoint; empty where that is out of reach."""
         from raysweep.storage.checkpoints.store import CheckpointStore
         from raysweep.storage.objects.opening import open_store
 

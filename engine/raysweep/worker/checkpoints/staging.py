@@ -66,7 +66,7 @@ class Staging:
         return folder
 
     def is_ours(self, folder: Path) -> bool:
-        """Whether a folder is one of `new_folder` that was not handed over yet."""
+        """True if a folder is one of `new_folder` that was not handed over yet."""
         return folder in self._given
 
     def take(self, folder: Path) -> Path:
@@ -81,11 +81,11 @@ class Staging:
 
     @property
     def parent(self) -> Path:
-        """Where all folders lie."""
+        """The folder of all folders."""
         return Path(os.environ.get(VARIABLE) or tempfile.gettempdir())
 
     def free_bytes(self) -> int:
-        """How much may still be written there. Raises: OSError."""
+        """The bytes that may still be written there. Raises: OSError."""
         return shutil.disk_usage(self._open()).free
 
     def close(self) -> None:

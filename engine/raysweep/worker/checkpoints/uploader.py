@@ -69,12 +69,12 @@ class Uploader:
 
     @property
     def has_room(self) -> bool:
-        """Whether another may be handed over now."""
+        """True if another may be handed over now."""
         return self._policy == "latest" or len(self._waiting) < MAX_WAITING
 
     @property
     def is_idle(self) -> bool:
-        """Whether all is stored that was handed over."""
+        """True if all is stored that was handed over."""
         return not self._waiting and not self._is_storing
 
     def add(self, handover: Handover, *, is_awaited: bool = False) -> list[Handover]:

@@ -1,4 +1,4 @@
-"""What connects the ranks of a gang: one class for each library, behind one door."""
+"""Process groups of the ranks of a gang: one class for each library, behind one door."""
 
 from __future__ import annotations
 

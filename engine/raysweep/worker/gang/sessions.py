@@ -36,7 +36,7 @@ class MemberSession(Session):
         self._link.send(Met(*self.job.who, port=port, is_each=True))
 
     def await_addresses(self) -> tuple[str, ...]:
-        """Where each rank can be reached, as `host:port`, once all have said their ports.
+        """The addresses of all ranks, as `host:port`, once all have said their ports.
 
         Raises:
             TrialStopped: The attempt is to end.

@@ -1,4 +1,4 @@
-"""What stands around a trainable in a gang: the variables that name its rank, and its process group."""
+"""The surroundings of a trainable in a gang: the variables that name its rank, and its process group."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _joined(session: MemberSession, gang: Gang) -> Iterator[None]:
 
 
 def is_echo(error: BaseException) -> bool:
-    """Whether it was raised because another rank has gone."""
+    """True if it was raised because another rank has gone."""
     lineage = type(error).__mro__
     if any(cls.__name__ in _TENSORFLOW_ECHOES and cls.__module__ == _TENSORFLOW for cls in lineage):
         return True

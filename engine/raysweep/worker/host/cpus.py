@@ -30,7 +30,7 @@ _LOADED: Final = ("numpy", "torch")
 
 
 def said_by_driver() -> dict[str, str]:
-    """What the user has set in this process's environment."""
+    """The variables that the user has set in this process's environment."""
     if _OF_A_JOB in os.environ:
         return {}  # what a job's runtime environment sets, its workers have as well
     return {name: os.environ[name] for name in VARIABLES if name in os.environ}

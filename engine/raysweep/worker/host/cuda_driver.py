@@ -16,7 +16,7 @@ _NOT_INITIALISED: Final = 3
 
 
 def has_opened_gpu() -> bool:
-    """Whether any library of this process has initialised CUDA: PyTorch, JAX, CuPy, numba, or user code.
+    """True if any library of this process has initialised CUDA: PyTorch, JAX, CuPy, numba, or user code.
 
     It loads nothing, and initialises nothing. PyTorch is asked too: it may be one for AMD's GPUs.
     """

@@ -34,7 +34,7 @@ def find_gpu_oom(text: str) -> str:
 
 
 def is_gpu_oom(error: BaseException) -> bool:
-    """Whether an exception, one of its group, or one that it was raised `from` is about a GPU's memory.
+    """True if an exception, one of its group, or one that it was raised `from` is about a GPU's memory.
 
     One that was caught before another was raised is not: the trial may have continued with a smaller batch.
     """

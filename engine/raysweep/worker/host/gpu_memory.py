@@ -19,18 +19,18 @@ from raysweep.worker.host.nvidia import Driver, DriverError, Memory, cuda_uuids,
 from raysweep.worker.link import Link
 
 VARIABLE: Final = "RAYSWEEP_GPU_WAIT_S"
-"""How long a trial waits at most, in seconds; 0: not at all."""
+"""The longest wait of a trial, in seconds; 0: it does not wait."""
 ORDER: Final = "CUDA_DEVICE_ORDER"
 DEFAULT_WAIT_S: Final = 20.0
 LOOK_S: Final = 0.05
 SETTLED_S: Final = 2.0
-"""What a GPU holds counts as another program's once it has not fallen for so long."""
+"""The time without a fall after which memory in use on a GPU counts as another program's."""
 FALL_BYTES: Final = 2**20
 SLACK_BYTES: Final = 64 * 2**20
-"""What a GPU may hold more than before, and count as free."""
+"""The bytes that a GPU may hold more than before, and count as free."""
 IDLE_BYTES: Final = 512 * 2**20
 IDLE_PART: Final = 0.01
-"""What a GPU may hold that counts as free where nothing is known of before: so much, or this part of it."""
+"""The part of its memory, or the slack above, that a GPU may hold and count as free when first seen."""
 log = logging.getLogger("raysweep")
 
 
@@ -134,7 +134,7 @@ class GpuMemory:
 
 
 def watch_gpus(gpus: float) -> GpuMemory | None:
-    """What a worker with so many GPUs waits for; None where it has none, or there is no driver to ask."""
+    """The wait of a worker with so many GPUs; None where it has none, or there is no driver to ask."""
     devices = [each.strip() for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
     wait_s = _wait_s()
     if not gpus or not devices or wait_s <= 0:

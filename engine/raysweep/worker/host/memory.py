@@ -1,4 +1,4 @@
-"""How much memory a trial holds, and what is done when that is too much. Linux; unknown elsewhere."""
+"""The memory that a trial holds, and the end of one that holds too much. Linux; unknown elsewhere."""
 
 from __future__ import annotations
 

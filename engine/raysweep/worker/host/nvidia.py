@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of GPUs: by its library where there is one, else by its program.
+"""NVIDIA's driver on GPUs: by its library where there is one, else by its program.
 
 A device is named as in `CUDA_VISIBLE_DEVICES`: by its number, or by a UUID, of which the beginning is enough.
 The driver counts devices in the order of the PCI bus. CUDA puts faster ones first unless CUDA_DEVICE_ORDER
@@ -51,7 +51,7 @@ class Driver(Protocol):
     """
 
     def read(self, device: str) -> Memory:
-        """How much memory of the device is in use, by whomever."""
+        """The memory of the device that is in use, by any program."""
         ...
 
     def processes(self, device: str) -> frozenset[int] | None:

@@ -53,7 +53,7 @@ def pin(cpus: float, place: Path | None = None) -> Sequence[int]:
 
 
 def folder() -> Path:
-    """Where this user's processes lock CPUs."""
+    """The folder where this user's processes lock CPUs."""
     base = _SHARED if _SHARED.is_dir() else Path(tempfile.gettempdir())
     return base / f"raysweep-cpus-{os.getuid()}"
 

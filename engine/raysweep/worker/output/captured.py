@@ -1,4 +1,4 @@
-"""What an attempt writes goes to a file of its own: the descriptors 1 and 2 point there while it runs.
+"""Captures an attempt's output in a file of its own: descriptors 1 and 2 point there while it runs.
 
 So C code and child processes are heard too, a line costs what it costs in a file, and whatever ends the
 process, the kernel has what was written. Another process stores it: see `log_store`.
@@ -37,7 +37,7 @@ log = logging.getLogger("raysweep")
 
 
 def _streams() -> tuple[Any, tuple[ctypes.c_void_p, ...]]:
-    """How many bytes a stream of C holds back, as a function; and its standard streams."""
+    """A function for the bytes that a stream of C holds back; and its standard streams."""
     # A call that gives up the GIL costs ten times this one: other threads take it. It never blocks.
     libc = ctypes.PyDLL(None)
     try:
@@ -50,7 +50,7 @@ _PENDING, _STREAMS = _streams()
 
 
 class Output:
-    """Where the output of attempts goes. This one leaves it where it goes anyway."""
+    """The output of attempts. This class leaves it where it goes anyway."""
 
     def begin(self, job: Job) -> None:
         """The attempt begins; what is written from now on is its. What one has closed is open again."""
@@ -202,7 +202,7 @@ class CapturedOutput(Output):
             self._file = -1
 
     def _leave(self) -> None:
-        """Where it wrote nothing, 1 and 2 may stay as they are: the next attempt is spared four calls."""
+        """Leave the output; if nothing was written, 1 and 2 may stay: the next attempt saves four calls."""
         assert self._shown is not None
         mark, self._mark = self._mark, b""
         found = self._find(_STDOUT)
@@ -264,5 +264,5 @@ def _flush() -> None:
 
 
 def _holds_back() -> bool:
-    """Whether a standard stream of C holds something back; where that cannot be asked, it may."""
+    """True if a standard stream of C holds something back; where that cannot be asked, it may."""
     return _PENDING is None or any(_PENDING(stream) for stream in _STREAMS)

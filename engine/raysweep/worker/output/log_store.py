@@ -123,7 +123,7 @@ class Keeper:
         return False
 
     def _is_needed(self, entry: Entry, found: list[Entry]) -> bool:
-        """Whether this is the owner of a file that has yet to be stored, and says whose that is."""
+        """True if this is the owner of a file that has yet to be stored, and says whose that is."""
         return entry.kind == OWNER and any(
             other.kind == OUT and other.owner == entry.owner and other.path.exists() for other in found
         )

@@ -29,7 +29,7 @@ LOOK_S: Final = 10.0
 CONNECT_S: Final = 10.0
 STARTING: Final = "keeper.starting"
 KEEPER_PREFIX: Final = "logs-"
-"""What the name of a keeper on the link begins with; those of workers are hexadecimal."""
+"""The beginning of a keeper's name on the link; the names of workers are hexadecimal."""
 _ORPHANED: Final = 'exec 3<&0; "$0" "$@" <&3 3<&- &'
 # What it loads takes 50 ms of a CPU. It has nothing to do at first, the trials have: it waits, as little of
 # a Python as there can be, unless the controller has word for it or is gone.
@@ -53,7 +53,7 @@ class Keeping:
 
     @property
     def output(self) -> Output:
-        """Where this process's attempts write to."""
+        """The output of this process's attempts."""
         return CapturedOutput(self.folder)
 
     def look(self) -> None:
@@ -70,7 +70,7 @@ class Keeping:
 
 
 def _is_first(mark: Path) -> bool:
-    """Whether no other worker has begun to start a keeper a moment ago."""
+    """True if no other worker has begun to start a keeper a moment ago."""
     try:
         os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Where output lies on a node until it is stored: a folder of one controller's workers, shared by files.
+"""Output on a node until it is stored: a folder of one controller's workers, shared by files.
 
     <temporary folder>/raysweep-<uid>/<sweep_id>/<controller>/
         keeper.lock                     locked by the process that stores what is here (`log_store`)
@@ -85,7 +85,7 @@ def entries(folder: Path) -> Iterator[Entry]:
 
 
 def parse(path: Path) -> Entry | None:
-    """What a file of the spool is; None for those of the keeper."""
+    """The kind of a file of the spool; None for those of the keeper."""
     parts = path.name.split(".")
     if len(parts) == 2 and parts[1] == OWNER:
         return Entry(path, parts[0], OWNER)
@@ -98,7 +98,7 @@ def parse(path: Path) -> Entry | None:
 
 
 def make_mark(trial: int, attempt: int) -> bytes:
-    """What the file of an owner holds while an attempt runs."""
+    """The content of an owner's file while an attempt runs."""
     return f"{trial:05d}-{attempt}".encode().ljust(MARK_BYTES)
 
 
@@ -134,12 +134,12 @@ def become_owner(folder: Path) -> tuple[str, int]:
 
 
 def is_alive(folder: Path, owner: str) -> bool:
-    """Whether the process lives. Never to be asked by the process itself: its lock would be gone."""
+    """True if the process lives. Never to be asked by the process itself: its lock would be gone."""
     return is_locked(folder / f"{owner}.{OWNER}")
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process has locked a file."""
+    """True if another process has locked a file."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

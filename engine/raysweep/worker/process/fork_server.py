@@ -52,7 +52,7 @@ _prctl: Final = getattr(_LIBC, "prctl", None)
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """What the fork server needs; with `has_pickle`, the pickled trainable follows (it came through Ray).
+    """The facts for the fork server; with `has_pickle`, the pickled trainable follows (it came through Ray).
 
     Before it, as many bytes as `parameters_bytes`: what `tune.with_parameters` was given.
     """
@@ -65,7 +65,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     spool: str = ""
     process_group: str = ""
     loads_late: bool = False
-    """Whether each child imports the trainable itself, as its module initialises CUDA."""
+    """True if each child imports the trainable itself, as its module initialises CUDA."""
     preloads: tuple[str, ...] = ()
     """Modules to import before the first fork."""
 

@@ -156,7 +156,7 @@ class Child:
 
 
 def _fetch(setup: WorkerSetup) -> bytes:
-    """What `tune.with_parameters` was given, pickled: the children are not connected to Ray.
+    """The objects given to `tune.with_parameters`, pickled: the children are not connected to Ray.
 
     Once a worker; its children share the pages.
     """

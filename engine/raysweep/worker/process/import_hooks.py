@@ -30,12 +30,12 @@ def after_import(name: str, call: Callable[[ModuleType], None], key: str = "") -
 
 
 def is_awaited(name: str, key: str = "") -> bool:
-    """Whether a call of `after_import` waits for this module."""
+    """True if a call of `after_import` waits for this module."""
     return key in _waiting.get(name, ())
 
 
 class Door(NamedTuple, Generic[InsideT]):
-    """What is done to the module of this name while something is inside, and undone when it leaves."""
+    """The changes to the module of this name while something is inside, undone when it leaves."""
 
     name: str
     enter: Callable[[ModuleType, InsideT], None]

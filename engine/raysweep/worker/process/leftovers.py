@@ -1,4 +1,4 @@
-"""What a trial leaves behind in a process that runs others after it: put back, or the process is replaced.
+"""Leftovers of a trial in a process that runs others after it: put back, or the process is replaced.
 
 The state before the first attempt, with the trainable loaded, counts as the right one. It is compared after
 each attempt, which takes a few microseconds: so it holds what is cheap to look at. Libraries are looked at
@@ -142,7 +142,7 @@ _VARIABLES: Final[dict[bytes, bytes]] = vars(os.environ)["_data"]
 
 
 def _look(_: Any) -> tuple[Any, ...]:
-    """What each attempt may change in the process, in one call: each would cost as much as what it reads."""
+    """The state that an attempt may change in the process, in one call: more calls would cost more."""
     root = logging.root
     return (
         working_directory(),

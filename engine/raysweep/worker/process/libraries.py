@@ -1,4 +1,4 @@
-"""What trials leave in libraries: settings of NumPy and PyTorch, open runs of trackers, broken GPUs."""
+"""Leftovers of trials in libraries: settings of NumPy and PyTorch, open runs of trackers, broken GPUs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ LIBRARIES: Final[Mapping[str, Callable[[ModuleType], Settings]]] = {
 
 
 class Tracker(NamedTuple):
-    """How a library that tracks experiments names the run that is open, and ends it."""
+    """A library that tracks experiments: its open run, and the call that ends it."""
 
     find: Callable[[Any], Any]
     end: Callable[[Any, End], None]
@@ -178,7 +178,7 @@ class BriefProcess:
 
 
 def find_broken(end: End, *, has_gpus: bool) -> str:
-    """What the trial has broken for good in this process, or nothing."""
+    """The damage for good by the trial in this process, or nothing."""
     if isinstance(end, msg.TrialFailed) and (
         has_gpus or _CUDA.search(f"{end.failure.type} {end.failure.message}")
     ):

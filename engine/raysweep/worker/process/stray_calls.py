@@ -35,7 +35,7 @@ class Strays:
             self.tell()
 
     def tell(self) -> None:
-        """How many there were so far."""
+        """Send the number of calls so far."""
         self._link.send(TrialNoted(*self._job.who, text=TEXT, count=self._calls))
 
 

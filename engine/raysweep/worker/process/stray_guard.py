@@ -61,7 +61,7 @@ def guard_descendants() -> None:
 
 @contextmanager
 def unmarked() -> Iterator[None]:
-    """What is started in here does not have the mark of this process."""
+    """Start processes in here without the mark of this process."""
     if not _open:
         yield
         return

@@ -30,7 +30,7 @@ _ioctl: Final = ctypes.PyDLL(None, use_errno=True).ioctl
 
 
 class FileFacts(NamedTuple):
-    """Which file a descriptor leads to, and its size in bytes."""
+    """The file that a descriptor leads to, and its size in bytes."""
 
     inode: int
     device: int
@@ -38,7 +38,7 @@ class FileFacts(NamedTuple):
 
 
 def has_children() -> bool:
-    """Whether this process has a child, a dead one included."""
+    """True if this process has a child, a dead one included."""
     return bool(_waitid(*_ANY_CHILD) == 0)
 
 

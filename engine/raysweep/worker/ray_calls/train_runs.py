@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from raysweep.raycompat.in_trial.validation import Validations
 
 LOOK_S: Final = 0.1
-"""How often a trial that waits for its run looks whether it is to end."""
+"""The seconds between two looks of a trial that waits for its run if it is to end."""
 FOLDER: Final = "train"
 """Below the sweep's: where the runs of its trials keep their checkpoints while they last."""
 _SCHEMES: Final = ("file", "s3", "gs")
@@ -125,12 +125,12 @@ def _check_data(asked: Asked, workers: int, room: InnerRoom) -> None:
 
 
 def _data_cpus(asked: Asked, workers: int) -> int:
-    """What its data sets take at least: no two of them may wait for the same CPU."""
+    """The least CPUs of its data sets: no two of them may wait for the same CPU."""
     return asked.split + asked.whole * workers
 
 
 def _line(asked: Asked, workers: int, room: InnerRoom) -> str:
-    """What is to be written for a trainer with so many workers."""
+    """The line to write into the spec for a trainer with so many workers."""
     data_cpus = max(room.data_cpus, _data_cpus(asked, workers))
     driver = f"data_cpus: {data_cpus}" * bool(data_cpus)
     needed = f"num_workers: {workers}, resources: {_fields(asked.bundle)}, driver: {{{driver}}}"

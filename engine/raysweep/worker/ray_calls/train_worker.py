@@ -1,4 +1,4 @@
-"""What `raysweep.should_checkpoint()` and its siblings do in the workers of a trial's Ray Train run.
+"""`raysweep.should_checkpoint()` and its siblings in the workers of a trial's Ray Train run.
 
 These are actors of the trial's process, not the trial. Nothing of Ray is imported before a call.
 """
@@ -31,7 +31,7 @@ class InnerWorker:
     context: TrialContext
     """The trial's."""
     data: DataPlace | None = None
-    """Where Ray Data runs that the worker uses itself; None: as everywhere."""
+    """The place of Ray Data that the worker uses itself; None: as everywhere."""
 
     def __call__(self) -> Any:
         guard_descendants()
@@ -54,7 +54,7 @@ class InnerSession:
 
     @property
     def should_checkpoint(self) -> bool:
-        """Whether a node of the run is about to go, or the trial is asked for a checkpoint, and nothing was
+        """True if a node of the run is about to go, or the trial is asked for a checkpoint, and nothing was
         reported since that was heard.
 
         All workers have to ask equally often: they get one answer, that of rank 0.

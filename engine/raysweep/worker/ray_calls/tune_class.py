@@ -80,7 +80,7 @@ class TuneClass:
 
     @property
     def has_kept(self) -> bool:
-        """Whether the next attempt gets the object of the last one."""
+        """True if the next attempt gets the object of the last one."""
         return self._kept is not None
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class TuneClass:
         )
 
     def _is_limited(self, metrics: dict[str, Any]) -> bool:
-        """Whether the core will say, of this report, that the trial has done all that it may."""
+        """True if the core will say, of this report, that the trial has done all that it may."""
         begun_at = trial_api.get_context().iteration
         for name, at_least, above, below in self._place.limits:
             value = metrics.get(name)
