@@ -75,11 +75,11 @@ def show_label(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number; truth values are none."""
+    """True if it is a number; truth values are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def are_numbers(values: Sequence[Any]) -> bool:
-    """Whether there is a number, and nothing but numbers and None."""
+    """True if there is a number, and nothing but numbers and None."""
     there = [value for value in values if value is not None]
     return bool(there) and all(map(is_number, there))

@@ -15,7 +15,7 @@ from raysweep.space.parsed import is_domain
 
 MAX_DIFFERENCES: Final = 40
 Other = tuple[Standing, SweepRecord]
-"""How another sweep stands, and what it was started with."""
+"""The standing of another sweep, and the record of its start."""
 
 
 def compared(sweep: WholeSweep, others: Sequence[Other]) -> list[dict[str, Any]]:

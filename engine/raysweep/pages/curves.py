@@ -11,7 +11,7 @@ from raysweep.pages.columns import encode
 from raysweep.runs.reading.whole_sweep import Curve, WholeSweep
 
 MAX_VALUES: Final = 90_000
-"""How many numbers all curves together have, iterations included."""
+"""The number of numbers that all curves together have, iterations included."""
 MAX_POINTS: Final = 400
 """A curve of more reports is thinned to so many."""
 MAX_CURVES: Final = 2000

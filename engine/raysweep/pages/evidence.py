@@ -16,7 +16,7 @@ from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts
 from raysweep.runs.across_runs.records import release_id
 
 _SHOWN = 30
-"""How many entries the history lists."""
+"""The number of entries that the history lists."""
 
 
 def evidence_page(line: Line, chain: Chain, entries: Sequence[Evidence]) -> str:

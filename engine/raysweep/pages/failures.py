@@ -15,9 +15,9 @@ from raysweep.runs.reading.whole_sweep import WholeSweep
 
 MAX_GROUPS: Final = 20
 MAX_TRIALS: Final = 200
-"""How many trials of a group are named."""
+"""The number of trials of a group that are named."""
 LOG_BYTES: Final = 4096
-"""How much of the end of a log is shown."""
+"""The bytes of the end of a log that are shown."""
 
 Cause = tuple[str, str, str]
 
@@ -53,7 +53,7 @@ def failure_groups(whole: WholeSweep, *, has_logs: bool = True) -> list[dict[str
 
 
 def cause_of(error: ErrorInfo) -> Cause:
-    """What failures have in common: their class, the exception, and the line of user code or the message."""
+    """The common cause of failures: their class, the exception, and the line of user code or the message."""
     return error.kind, error.type, error.where or error.line[:80]
 
 

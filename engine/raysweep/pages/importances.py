@@ -1,4 +1,4 @@
-"""How much each parameter matters for the metric: conditional PED-ANOVA, as Optuna computes it.
+"""The importance of each parameter for the metric: conditional PED-ANOVA, as Optuna computes it.
 
 PED-ANOVA compares, for one parameter at a time, where the best tenth of the trials lies with where all of
 them lie (https://arxiv.org/abs/2304.10255, https://arxiv.org/abs/2601.20800). Optuna's evaluator has the same
@@ -17,7 +17,7 @@ from raysweep.pages.columns import are_numbers, show_label
 
 MIN_TRIALS: Final = 10
 TOP: Final = 0.1
-"""What counts as the best trials: this share of them."""
+"""The share of the trials that counts as the best."""
 _STEPS: Final = 50
 _MAX_CHOICES: Final = 100
 _TINY: Final = 1e-12
@@ -65,13 +65,13 @@ def importances(
 
 
 def too_few(scored: int) -> str:
-    """Why so many trials with a score say nothing."""
+    """The reason why so many trials with a score say nothing."""
     have = "1 trial has" if scored == 1 else f"{scored} trials have"
     return f"{have} a score; {MIN_TRIALS} are needed."
 
 
 def _divergence(values: Sequence[Any], is_top: Sequence[bool], *, is_log: bool) -> float | None:
-    """How far the top trials that have the parameter differ from all that have it; None: it says nothing."""
+    """The difference of the top trials with the parameter from all that have it; None: it says nothing."""
     there = [(value, top) for value, top in zip(values, is_top, strict=True) if value is not None]
     top_count = sum(top for _, top in there)
     if len(there) < MIN_TRIALS or not top_count:

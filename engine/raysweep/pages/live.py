@@ -39,7 +39,7 @@ BUSY_SHARE: Final = 10.0
 _CHANGING: Final = frozenset(
     {"made_at", "read_at", "seen_at", "elapsed_s", "expected_end_at", "estimate", "timeline", "poll_s"}
 )
-"""What the time alone changes: running attempts grow in the timeline."""
+"""The fields that change by time alone: running attempts grow in the timeline."""
 
 _End = tuple[ObjectInfo, ...]
 
@@ -54,13 +54,13 @@ class Answer:
 
     @property
     def envelope(self) -> bytes:
-        """What a page gets: the version, which it names when it asks again, and what is shown."""
+        """The answer for a page: the version, which it names when it asks again, and what is shown."""
         return b'{"version":"%s","shown":%b}' % (self.version.encode(), self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How a sweep stands, and the document of its page."""
+    """The standing of a sweep, and the document of its page."""
 
     status: Standing
     document: Mapping[str, Any]
@@ -115,7 +115,7 @@ class LiveSweep:
 
 
 def training_document(status: Standing) -> dict[str, Any]:
-    """What a page shows of a full-scale training."""
+    """The page's content for a full-scale training."""
     training = status.training
     return {
         "id": status.run_id,
@@ -139,14 +139,14 @@ def training_document(status: Standing) -> dict[str, Any]:
 
 
 def answer(shown: Mapping[str, Any]) -> Answer:
-    """What is shown as JSON, with its digest."""
+    """The shown content as JSON, with its digest."""
     body = as_json(shown)
     said = orjson.dumps(_without_times(orjson.loads(body)))
     return Answer(body=body, version=hashlib.blake2b(said, digest_size=12).hexdigest(), made_at=time.time())
 
 
 def _without_times(value: Any) -> Any:
-    """What is said, apart from when: two answers that differ in that only are the same."""
+    """The content without its times: two answers that differ in these only are the same."""
     if isinstance(value, dict):
         return {key: _without_times(item) for key, item in value.items() if key not in _CHANGING}
     return value

@@ -20,7 +20,7 @@ _CLOSE: Final = 0.01
 
 
 def verdict(whole: WholeSweep) -> str:
-    """What became of the sweep, in a sentence or two."""
+    """The verdict on the sweep, in a sentence or two."""
     status = whole.status
     counts = show_counts(status.counts, status.num_trials)
     if status.has_ended:
@@ -44,7 +44,7 @@ def verdict(whole: WholeSweep) -> str:
 
 
 def certainty(whole: WholeSweep, ranked: Sequence[TrialOutcome]) -> list[str]:
-    """What is known about how much the best result is worth; a sentence each, the most telling first.
+    """The known facts about the worth of the best result; a sentence each, the most telling first.
 
     Args:
         whole: The sweep.

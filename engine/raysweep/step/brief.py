@@ -15,7 +15,7 @@ from raysweep.specs.scheduled_config import ScheduledConfig
 MAX_BYTES: Final = 16_384
 _TEXT: Final = 400
 _PARETO: Final = 50
-"""How many trials of the Pareto front a brief names."""
+"""The number of trials of the Pareto front that a brief names."""
 _FIX: Final = "give what a sweep step handed on, or an entry of its top_k"
 
 
@@ -152,7 +152,7 @@ def stored_outcome(given: Any) -> SweepOutcome:
 
 
 def why_not_trained(given: Any) -> str:
-    """Why a training that gets this outcome, or its brief, is skipped; empty where it is not."""
+    """The reason why a training that gets this outcome, or its brief, is skipped; empty where it is not."""
     if isinstance(given, SweepOutcome):
         is_refused, why = given.promoted is False, given.gate.why if given.gate is not None else None
     else:
@@ -162,7 +162,7 @@ def why_not_trained(given: Any) -> str:
 
 
 def size_bytes(value: Any) -> int:
-    """How large a value is as JSON, at most."""
+    """The size of a value as JSON, at most."""
     return len(json.dumps(value))
 
 
@@ -237,7 +237,7 @@ def _gate(gate: GateOutcome) -> dict[str, Any]:
 
 
 def _steps(fields: dict[str, Any]) -> Iterator[tuple[str, Callable[[], bool]]]:
-    """What can be left out, one after the other; each says whether it changed anything."""
+    """The parts that can be left out, one after the other; each call is true if it changed anything."""
     kept = (fields.get("metric", ""), *fields.get("others", ()))
     top: list[dict[str, Any]] = fields.get("top_k", [])
     asked = len(top)

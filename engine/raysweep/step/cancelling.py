@@ -21,7 +21,7 @@ from raysweep.threads import on_thread
 TRIES: Final = 5
 PAUSE_S: Final = 2.0
 ANSWER_S: Final = 20.0
-"""How long a cluster may take to answer, beside the grace of the controller, once its driver was asked."""
+"""The time for a cluster to answer, beside the grace of the controller, once its driver was asked."""
 
 Connect = Callable[[], Awaitable[ClusterConnection]]
 
@@ -49,7 +49,7 @@ class Intent:
 
     @property
     def why_off(self) -> str:
-        """Why it was called off; empty where it was not."""
+        """The reason why it was called off; empty where it was not."""
         with self._lock:
             return self._why
 
@@ -78,7 +78,7 @@ class Canceller:
     log: Any
     """Takes what was done."""
     grace_s: float = CANCEL_GRACE_S
-    """How long the controller has before Ray stops the job."""
+    """The time that the controller has before Ray stops the job."""
 
     async def call_off_if_over(self, intent: Intent, why: Callable[[], str]) -> None:
         """As `cancel_if_over`, of a step whose job may not be submitted yet."""

@@ -25,14 +25,14 @@ from raysweep.step.verdict import complete
 from raysweep.stored import StoredSweep, stored
 
 Address = str | ClusterConnection | NightCluster | Night | Mapping[str, Any] | None
-"""Where something runs: see `raysweep.run_sweep`."""
+"""The place where something runs: see `raysweep.run_sweep`."""
 OnProgress = Callable[[Any], None]
 """Takes a `SweepProgress`; of a training in this process a `TrainProgress`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a step runs: as a job of a cluster, which outlives this process, or in this process."""
+    """The place where a step runs: as a job of a cluster, which outlives this process, or in this process."""
 
     connection: ClusterConnection | None = None
     """The cluster's Jobs API; None for a run in this process."""
@@ -43,7 +43,7 @@ class Place:
 
     @classmethod
     def of(cls, address: Address) -> Place:
-        """What an address means. Raises: SpecError for a URL that is none."""
+        """The place of an address. Raises: SpecError for a URL that is none."""
         if isinstance(address, ClusterConnection):
             return cls(connection=address)
         night = Night.of(address)
@@ -56,24 +56,24 @@ class Place:
 
     @property
     def is_job(self) -> bool:
-        """Whether what runs there outlives this process."""
+        """True if what runs there outlives this process."""
         return self.connection is not None or self.night is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What a step runs, where, and which ends count. Safe to run again: the same request is the same run."""
+    """The run of a step, its place, and the ends that count. Safe to repeat: the same request is the same run."""
 
     request: AnyRequest
     place: Place = Place()
     options: JobOptions = field(default_factory=JobOptions)
-    """How the job is submitted; of a run in this process `takeover` counts, and what `again` is made of."""
+    """Options of the job; of a run in this process `takeover` counts, and what `again` is made of."""
     accept_partial: bool = True
-    """Whether a search cut short by its deadline or a budget counts, with the best so far."""
+    """True if a search cut short by its deadline or a budget counts, with the best so far."""
 
     @property
     def view(self) -> RunView:
-        """What the storage tells of the run. Raises: StorageError."""
+        """The storage's view of the run. Raises: StorageError."""
         return RunView(self.request.run.kind, self.request.spec.storage_path, self.request.run.id)
 
     @property
@@ -83,7 +83,7 @@ class Step:
         return Cluster(self.place.connection)
 
     async def connect(self) -> ClusterConnection:
-        """How to reach the cluster that it runs on as a job, for calls beside the wait.
+        """Connect to the cluster that it runs on as a job, for calls beside the wait.
 
         Raises: ClusterLostError where a cluster that was brought up for it is not up.
         """

@@ -1,4 +1,4 @@
-"""What the step of a pipeline does with an end: hand the outcome on, or fail with a text that helps at 03:00.
+"""The end of a pipeline's step: hand the outcome on, or fail with a text that helps at 03:00.
 
 Every orchestrator, deferred or not, embedded or on a cluster, ends in `complete`.
 
@@ -36,7 +36,7 @@ _PLACE: Final = re.compile(r'File "([^"]+)", line (\d+), in (.+)')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What an end means for the step of a pipeline."""
+    """The meaning of an end for the step of a pipeline."""
 
     result: Literal["success", "failure", "cancelled"]
     is_retryable: bool = False
@@ -78,7 +78,7 @@ def verdict_of(
 
 
 def trials_needed(outcome: SweepOutcome, min_trials: int = 1) -> int:
-    """How many must have finished for a search that was cut short to count."""
+    """The number of trials that must have finished for a search that was cut short to count."""
     return max(min_trials, outcome.min_trials, 1)
 
 
@@ -161,7 +161,7 @@ def _error_text(error: ErrorInfo | None, config: dict[str, object] | None) -> st
 
 
 def _place_of(traceback: str) -> str:
-    """Where it was raised: the last place of the traceback's first exception."""
+    """The place where it was raised: the last place of the traceback's first exception."""
     first = traceback.split("\n\n", 1)[0]
     found = _PLACE.findall(first)
     if not found:
@@ -181,7 +181,7 @@ def _config_of(outcome: Outcome) -> dict[str, object] | None:
 
 
 def _log_lines(outcome: SweepOutcome) -> list[str]:
-    """Where that is which the attempt printed whose error the outcome shows."""
+    """The log of the attempt whose error the outcome shows, and the command that reads it."""
     for trial in outcome.trials:
         for attempt in trial.attempts:
             if trial.state == "failed" and attempt.error == outcome.error:

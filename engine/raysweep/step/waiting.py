@@ -27,7 +27,7 @@ LOG: Final = logging.getLogger("raysweep.step")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How the wait for a job ended; `to_dict` and `from_dict` carry it to the process that continues."""
+    """The end of the wait for a job; `to_dict` and `from_dict` carry it to the process that continues."""
 
     job: RunningJob
     how: Literal["ended", "timeout", "error"]

@@ -19,7 +19,7 @@ COOKIE: Final = "raysweep_dashboard"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request has to show. `token`: empty on loopback, where none is needed.
+    """The check of a request's access. `token`: empty on loopback, where none is needed.
 
     Raises:
         SpecError: The host is not loopback and there is no token, or the token is short.
@@ -37,7 +37,7 @@ class Access:
             raise SpecError("--host", problem, f"set {TOKEN_VARIABLE}, or leave --host out")
 
     def allows(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request with these headers may be answered. Their names may have any case."""
+        """True if a request with these headers may be answered. Their names may have any case."""
         found = {name.lower(): value for name, value in headers.items()}
         if not self.token:
             # A page of another site whose name leads here by DNS sends that name.
@@ -47,12 +47,12 @@ class Access:
         return (kind.lower() == "bearer" and self.knows(given.strip())) or self.knows(cookie)
 
     def knows(self, token: str) -> bool:
-        """Whether this is the token."""
+        """True if this is the token."""
         return bool(self.token) and hmac.compare_digest(token.encode(), self.token.encode())
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address stands for this machine alone."""
+    """True if a name or an address stands for this machine alone."""
     if host.lower() == "localhost":
         return True
     try:

@@ -13,9 +13,9 @@ from typing import Any, Final
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 IDLE_S: Final = 10.0
-"""How long a connection may take until its next request is complete."""
+"""The longest time for a connection until its next request is complete."""
 STALL_S: Final = 30.0
-"""How long a client may take nothing of an answer."""
+"""The longest time for a client to take nothing of an answer."""
 MAX_CONNECTIONS: Final = 256
 MAX_HEAD_BYTES: Final = 32 * 1024
 """Of a request's first line and headers; on localhost browsers send the cookies of other servers too."""

@@ -26,7 +26,7 @@ class NightReader:
         self._readers: OrderedDict[str, SweepReader] = OrderedDict()
 
     def read(self, name: str, sweep_ids: Sequence[str]) -> dict[str, Any]:
-        """What the page of a name shows.
+        """The content of a name's page.
 
         Args:
             name: The name.

@@ -1,4 +1,4 @@
-"""What the dashboard shows, read from the storage: the list of runs, one run, a log. Any thread may ask."""
+"""The content of the dashboard, read from the storage: the runs, one run, a log. Any thread may ask."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from raysweep.storage.objects.store import Store
 FRESH_S: Final = 2.0
 """The list is read anew where it is older than that."""
 PATIENCE_S: Final = 3.0
-"""How long a request waits for all runs; later, it is told how many are still to come."""
+"""The longest wait of a request for all runs; later, it is told how many are still to come."""
 LIST_POLL_S: Final = 5.0
 KEPT_RUNS: Final = 8
 MAX_DOWNLOAD_BYTES: Final = 4_000_000_000

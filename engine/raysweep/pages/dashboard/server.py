@@ -19,7 +19,7 @@ from raysweep.pages.dashboard.runs import Runs
 from raysweep.storage.objects.opening import open_store
 
 END_S: Final = 1
-"""How long answers that are being sent may take when the server ends."""
+"""The time for answers that are being sent when the server ends."""
 
 
 @contextmanager
