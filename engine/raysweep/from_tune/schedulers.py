@@ -200,7 +200,7 @@ def _object_to(name: str, domain: Any, there: Any) -> Iterator[Objection]:
 
 
 def _object_to_bounds(name: str, bounds: Any, param_space: Mapping[str, Any]) -> Iterator[Objection]:
-    """Object where what is explored between bounds is no number of the space, between the same."""
+    """Object unless what is explored between bounds is such a number in the space, with the same bounds."""
     part, fix = f"hyperparam_bounds.{name}", "give param_space a domain of numbers between these bounds"
     try:
         ((_, domain),) = bounded_leaves(normalise(param_space), (name,))

@@ -161,7 +161,7 @@ class SweepFields(SpecDocument):
     stop: StopPolicy = StopPolicy()
     """When trials, or the sweep, end early."""
     warm_start: WarmStartFrom = None
-    """Earlier runs to start from: `champion`, `last` (night) or a number of nights; same name and storage path.
+    """Earlier runs to start from: `champion`, `last` (night) or a number; same name and storage path.
 
     The champion is run again first; of earlier nights all trials that fit the space are told to the search.
     Or `{"nights": 14, "anchors": 4}`: as far as some of their configs, run again, show that they still hold.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TrainSpec(TrainFields):
-    """The spec of one training run: its code, config and resources. Frozen; invalid input raises SpecError."""
+    """The spec of one training run: code, config and resources. Frozen; invalid input raises SpecError."""
 
     model_config = ConfigDict(defer_build=False)
 

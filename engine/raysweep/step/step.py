@@ -62,7 +62,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The run of a step, its place, and the ends that count. Safe to repeat: the same request is the same run."""
+    """A step's run, its place, and the ends that count. Safe to repeat: the same request is the same run."""
 
     request: AnyRequest
     place: Place = Place()

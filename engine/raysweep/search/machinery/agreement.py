@@ -43,7 +43,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The part of the past that agreed, its anchors and runs, and what the search is told of it.
+    """The part of the past that agreed, its anchors and runs, and the results that the search receives.
 
     `told`: what the search is told, corrected, the oldest first. `agreeing`: the agreement of each run that
     is told; `others`: of each that disagrees. Runs that have too few of the anchors are in neither.

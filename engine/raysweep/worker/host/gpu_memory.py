@@ -30,7 +30,7 @@ SLACK_BYTES: Final = 64 * 2**20
 """The bytes that a GPU may hold more than before, and count as free."""
 IDLE_BYTES: Final = 512 * 2**20
 IDLE_PART: Final = 0.01
-"""The part of its memory, or the slack above, that a GPU may hold and count as free when first seen."""
+"""The part of its memory, or `IDLE_BYTES`, that a GPU may hold and count as free when first seen."""
 log = logging.getLogger("raysweep")
 
 
