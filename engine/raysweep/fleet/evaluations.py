@@ -64,7 +64,7 @@ class Mark:
     is_wanted: bool
     """True if its checkpoint is to be evaluated."""
     validation: Validation | None = None
-    """By what, where its trial has said that."""
+    """The evaluation, where its trial has given one."""
     state: MarkState = "unstored"
     """The state of that evaluation."""
     is_settled: bool = False
@@ -91,7 +91,7 @@ class Watched:
     """One attempt."""
 
     start: cmd.StartTrial
-    """With what it was started."""
+    """The command that started it."""
     marks: dict[int, Mark] = field(default_factory=dict)
     """Its reports with checkpoints, by their number, until their checkpoint has passed."""
     said: int = 0

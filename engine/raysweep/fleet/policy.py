@@ -21,11 +21,11 @@ SILENCE_S: Final = 30.0
 LAST_WORDS_S: Final = 2.0
 """A dead process's link ends right after its last bytes; that of a dead node may never."""
 GANG_GRACE_S: Final = 2.0
-"""So long the members of a gang have to end once one of them has ended otherwise than by returning."""
+"""The time for the members of a gang to end once one of them has ended without returning."""
 LINGER_S: Final = 1.0
 """A group that is given back serves the next slot at once; a new one would take Ray up to a second."""
 REPLACE_S: Final = 30.0
-"""So much longer than `placement_timeout_s` a replacement may take to connect, on a busy machine."""
+"""The time beyond `placement_timeout_s` for a replacement to connect, on a busy machine."""
 HURRY_INTERRUPT_S: Final = 0.3
 HURRY_LET_GO_S: Final = 1.0
 """Ray kills the driver of a stopped job 3 s after SIGTERM: by then the outcome is written. What has not ended

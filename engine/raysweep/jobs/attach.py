@@ -110,7 +110,7 @@ class RunningJob:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """From what `to_dict` made."""
+        """The handle that `to_dict` wrote."""
         return cls(**{**fields, "left_out": tuple(fields.get("left_out", ()))})
 
 

@@ -102,7 +102,7 @@ def unpaired_gain(candidate: Scores, mean: float, spread: float, n: int, of: int
 
 @lru_cache(maxsize=256)
 def critical(count: int, freedom: int, level: float = LEVEL) -> float:
-    """By how many standard errors the largest of `count` gains has to be above 0; for one, Student's t.
+    """The standard errors by which the largest of `count` gains has to be above 0; for one, Student's t.
 
     Args:
         count: How many candidates are compared with the one champion, with as many seeds each.

@@ -78,7 +78,7 @@ class BudgetUse(Record):
     e_value: Number = 1.0
     """The evidence of this gate; the challenger is promoted where level times e_value is at least 1."""
     seeds: int = 0
-    """With how many seeds a challenger is tested in a gate."""
+    """The number of seeds with which a challenger is tested in a gate."""
     ended: Ended = ""
     """Of the challenger: `kept` is tested again in the next gate."""
     found: Challenger | None = None
@@ -108,7 +108,7 @@ class Account:
     value: float = 0.0
     """The present value of that stake."""
     seeds: int = 0
-    """With how many seeds the next gate tests it."""
+    """The number of seeds with which the next gate tests it."""
 
     @property
     def spent(self) -> float:

@@ -68,7 +68,7 @@ class Record(Described):
 
     @classmethod
     def from_fields(cls, fields: Any) -> Self:
-        """From what JSON text was parsed to. Raises SpecError for what is none of this kind."""
+        """A record from parsed JSON. Raises SpecError for data that are none of this kind."""
         try:
             return cls.model_validate(fields)
         except ValidationError as error:

@@ -24,9 +24,9 @@ MARK: Final = "RAYSWEEP_SERVICE"
 """The variable by which the server's processes are found."""
 READY: Final = "program.service.ready"
 ASK_S: Final = 0.1
-"""So much time lies between two questions whether it is ready."""
+"""The seconds between two checks if it is ready."""
 ANSWER_S: Final = 2.0
-"""So long one answer may take."""
+"""The longest wait for one answer."""
 _PLAIN: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Its address is on this node, or near: no proxy is asked."""
 

@@ -71,9 +71,9 @@ POLL_SLOWEST_S = 0.2
 WAIT_SLICE_S = 0.5
 _DETAIL: Final = re.compile(r"\t(class_name|actor_id|pid|name|namespace|ip): ")
 PLACE_S = 15.0
-"""So long more workers than an elastic run needs wait for room; then it is looked again how many have it."""
+"""The wait for room of more workers than an elastic run needs; then the room is counted again."""
 ASKED_S = 86400.0
-"""So long workers that are asked for a checkpoint may continue: the run's end is said by who asks."""
+"""The time limit for workers to report a requested checkpoint; the caller ends the run."""
 
 
 class Signal(Protocol):

@@ -17,7 +17,7 @@ from raysweep.schedulers.base import TRAINING_ITERATION, PolicySetup, Scheduler
 
 TimeAttr = Annotated[str, Field(min_length=1)]
 Metrics = Literal["none", "one", "any", "several"]
-"""By how many metrics a policy goes: `any` is as many as the sweep has; `several` is two or more."""
+"""The metrics that a policy uses: `any` is as many as the sweep has; `several` is two or more."""
 
 
 def _whole(given: float) -> float:
@@ -30,7 +30,7 @@ Grace = Annotated[float, Field(gt=0), AfterValidator(_whole), PlainSerializer(_w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungTimes:
-    """At which times a scheduler decides about a trial, as far as that follows from its options."""
+    """The times at which a scheduler decides about a trial, as far as they follow from its options."""
 
     attr: str = TRAINING_ITERATION
     """The reported value that counts as time, in units of which all times are."""
@@ -46,7 +46,7 @@ class SchedulerOptions(SpecModel):
     """The facts about a scheduler that the engine needs before there is a scheduler."""
 
     metrics: ClassVar[Metrics] = "one"
-    """By how many metrics of the sweep it compares trials."""
+    """The metrics of the sweep by which it compares trials."""
     with_one_metric: ClassVar[str] = ""
     """The fix for a sweep of one metric, if `metrics` is `several`."""
     decides: ClassVar[bool] = True

@@ -14,7 +14,7 @@ from raysweep.space.parsed import Space
 
 _ROUNDS = 4
 MOST_CELLS = 1_000_000
-"""Up to how many configs are looked at for those that satisfy `where`, before the first ask."""
+"""The most configs that are looked at for those that satisfy `where`, before the first ask."""
 
 
 class BruteForceOptions(SearchOptions):

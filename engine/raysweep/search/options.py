@@ -21,7 +21,7 @@ TRIAL_TIME: Final = "trial_time_s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRule:
-    """By which value a trial's cost is told, and for each unit of which other one; empty: as a whole."""
+    """The value that is a trial's cost, and the value by which it is divided; empty: it is not divided."""
 
     name: str
     per: str
@@ -80,7 +80,7 @@ class SearchOptions(SpecModel):
     takes_priors: ClassVar[bool] = False
     """True if it begins with the priors of parameters."""
     metrics: ClassVar[Metrics] = "one"
-    """By how many metrics of the sweep it goes."""
+    """The metrics of the sweep that it uses."""
     with_one_metric: ClassVar[str] = ""
     """The fix for a sweep of one metric, if `metrics` is `several`."""
 
@@ -93,7 +93,7 @@ class SearchOptions(SpecModel):
 
     @property
     def costs_by(self) -> str | None:
-        """By which value it wants to know what trials cost (see `CostAwareOptions`); None: it does not."""
+        """The value that is the cost of a trial for it (see `CostAwareOptions`); None: costs do not count."""
         return None
 
     @property

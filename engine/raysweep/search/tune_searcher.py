@@ -36,7 +36,7 @@ BREACHES: Final = 20
 _TRIED: Final = 3
 """The number of configs by which two of them are compared before a sweep begins."""
 _MOVED_SAID: Final = frozenset(10**power for power in range(7))
-"""At which numbers of values out of their domains that is remarked."""
+"""The numbers of values out of their domains at which that is noted."""
 _SEEDS: Final = ("seed", "random_state", "random_state_seed")
 _METRIC: Final = "value"
 

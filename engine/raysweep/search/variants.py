@@ -40,7 +40,7 @@ from raysweep.space.unfolding import with_simplexes
 ATTEMPTS = 32
 """Draws that look for an unused config before the unused ones are counted off."""
 Stretch = tuple[int, Sequence[int]]
-"""From which trial on which points of the grid are in turn."""
+"""A first trial, and the points of the grid that are in turn from it on."""
 
 
 class VariantOptions(SearchOptions):

@@ -188,7 +188,7 @@ class Simplex:
 
 
 def _count(units: int, parts: int) -> int:
-    """In how many ways so many units can be divided between so many parts."""
+    """The number of ways to divide so many units between so many parts."""
     return math.comb(units + parts - 1, parts - 1) if units >= 0 else 0
 
 

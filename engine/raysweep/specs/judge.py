@@ -54,7 +54,7 @@ class JudgeSpec(SpecModel):
     """The figure that the new model has to reach; with mode: min, that it may not exceed. All that counts
     where no model is released yet."""
     worst_slice: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """By how much any slice may be worse than with the released model; default: slices are only shown."""
+    """The most that a slice may be worse than with the released model; default: slices are only shown."""
     slices: Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)] = ()
     """The slices that `evaluate` has to return; default: those that it returns."""
     resources: ProcessResources = ProcessResources()

@@ -224,7 +224,7 @@ class Plateau(SpecModel):
     window: int = Field(default=10, ge=1)
     """The number of completed trials."""
     min_improvement: float = Field(default=0.0, ge=0)
-    """By how much the best has to improve, over these trials together, to count."""
+    """The least improvement of the best, over these trials together, that counts."""
     min_trials: int = Field(default=0, ge=0)
     """The sweep does not end so before this many trials have completed."""
 
@@ -257,7 +257,7 @@ class TrialPlateau(SpecModel):
     std: float = Field(default=0.01, gt=0)
     """The trial ends when the standard deviation of its last values is below this."""
     num_results: int = Field(default=4, ge=2)
-    """Of how many values."""
+    """The number of the last values to compare."""
     grace_period: int = Field(default=4, ge=0)
     """The trial does not end so before this many reports."""
     metric_threshold: float | None = None
@@ -282,7 +282,7 @@ class TrialPatience(SpecModel):
     reports: int = Field(default=10, ge=1)
     """The number of reports in a row."""
     min_improvement: float = Field(default=0.0, ge=0)
-    """By how much more than this the best has to improve, to count."""
+    """An improvement of the best counts if it is larger than this."""
     grace_period: int = Field(default=0, ge=0)
     """The trial does not end so before this many reports."""
 

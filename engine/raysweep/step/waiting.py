@@ -46,7 +46,7 @@ class End:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """From what `to_dict` made."""
+        """The end that `to_dict` wrote."""
         job = RunningJob.from_dict(fields["job"])
         return cls(job=job, how=fields["end"], error=fields["error"], limit=fields["limit"])
 

@@ -209,7 +209,7 @@ def test_train_spec_in_every_form() -> None:
 
 def test_schema_carries_the_field_docstrings() -> None:
     schema = SweepSpec.json_schema()
-    assert schema["properties"]["num_samples"]["description"].startswith("How many configs are drawn")
+    assert schema["properties"]["num_samples"]["description"].startswith("The number of configs to draw")
     for name, model in {"SweepSpec": schema, **schema["$defs"]}.items():
         for field, about in model.get("properties", {}).items():
             assert name == "SpaceValue" or "description" in about or "$ref" in about, (name, field)

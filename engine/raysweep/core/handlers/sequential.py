@@ -67,7 +67,7 @@ def next_of(state: SweepState, pending: Sequence[int]) -> int:
 
 
 def places(state: SweepState, idle: int) -> int:
-    """For how many of `idle` slots an adaptive searcher may be asked: each trial that backs off keeps one.
+    """The number of `idle` slots to ask an adaptive searcher for: each trial that backs off keeps one.
 
     So no more than one trial a slot is undecided when it is asked, and it is asked knowing the others.
     """

@@ -151,11 +151,11 @@ class Room:
     beyond: tuple[str, ...] = ()
     """The sizes that no node can hold."""
     no_room_since: float | None = None
-    """Since when no node can hold a usual trial."""
+    """The time from which on no node can hold a usual trial."""
     no_room_problem: str = ""
     """The reason why no node can hold one."""
     no_memory_since: float | None = None
-    """Since when nothing is left to do but trials that no node has room for."""
+    """The time from which on nothing is left to do but trials that no node has room for."""
     next_slot: int = 0
     """The number of the next slot to open."""
     slot_failures: int = 0
@@ -195,7 +195,7 @@ class Meter:
     slot_s: float = 0.0
     """Seconds that all slots were open up to `slot_s_at`."""
     slot_s_at: float = 0.0
-    """Up to when `slot_s` counts."""
+    """The time up to which `slot_s` counts."""
     first_reports_s: tuple[float, ...] = ()
     """The newest times from an attempt's start to its first report, in seconds."""
     saves_s: tuple[float, ...] = ()

@@ -26,7 +26,7 @@ from raysweep.raycompat.in_trial.dataplace import DataPlace
 from raysweep.raycompat.in_trial.datasplits import coordinators_at
 
 GONE_S: Final = 2.0
-"""So long it is waited until a coordinator that was killed is gone."""
+"""The longest wait until a coordinator that was killed is gone."""
 
 
 class DataRefused(Exception):

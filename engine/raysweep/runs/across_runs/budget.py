@@ -84,7 +84,7 @@ class BudgetPlan:
 
     @property
     def over_bytes(self) -> int:
-        """By how much the budget is exceeded even then."""
+        """The bytes above the budget even then."""
         return max(0, self.used_bytes - self.freed_bytes - self.budget_bytes)
 
 

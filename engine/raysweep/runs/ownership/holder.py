@@ -109,7 +109,7 @@ class HolderWatch:
 
     @property
     def silent_s(self) -> float:
-        """For how long the heartbeat has been seen not to move; before the first look 0."""
+        """The seconds for which the heartbeat has been seen not to move; before the first look 0."""
         return 0.0 if self._sign is None else self._clock() - self._moved_at
 
     def judge(

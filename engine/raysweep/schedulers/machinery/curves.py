@@ -101,7 +101,7 @@ def prior_of(firsts: Sequence[float], falls: Sequence[float]) -> Prior:
 
 
 def expected_gain(best: float, mean: float, sd: float) -> float:
-    """By how much what is so distributed is expected to be below the best (expected improvement)."""
+    """The expected amount by which a value so distributed is below the best (expected improvement)."""
     if sd <= 0:
         return max(0.0, best - mean)
     z = (best - mean) / sd

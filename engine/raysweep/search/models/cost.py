@@ -25,11 +25,11 @@ from raysweep.search.models.optuna_params import Param
 LEAST: Final = 5
 """Of fewer costs nothing is told."""
 FIRST: Final = 10
-"""So many trials say how much costs differ: later ones were chosen by them."""
+"""The number of first trials that show how much costs differ: later ones were chosen by costs."""
 MOST: Final = 1000
 """Of more costs, these many of the last trials are looked at."""
 PENALTIES: Final = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""Of which the one that tells best is taken."""
+"""The choices for the penalty: the one that predicts best is taken."""
 Log = Callable[[Any], Any]
 """`numpy.log` for arrays, `torch.log` for tensors."""
 Matrix = npt.NDArray[np.float64]

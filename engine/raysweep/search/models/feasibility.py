@@ -23,7 +23,7 @@ Point = tuple[float, ...]
 MOST: Final = 128
 """Of each label, so many of the newest are looked at: the cost of a fit is the cube of their number."""
 SCALES: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 10.0)
-"""Of which each coordinate has its length scale, in units of its range; at 10 it does not count."""
+"""The choices for each coordinate's length scale, in units of its range; at 10 it does not count."""
 NOISE: Final = 0.1
 """The variance of a label around the process: near an edge the same config may run or fail."""
 STEEP: Final = 3.0

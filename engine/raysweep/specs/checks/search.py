@@ -18,7 +18,7 @@ _NUMBERS: Final = ("uniform", "loguniform", "randint", "lograndint")
 _LEARNT: Final = ("choice", "simplex", *_NUMBERS, *(f"q{word}" for word in _NUMBERS))
 
 MOST_POINTS: Final = 1_000_000
-"""Of how many points a grid that a simplex is part of may be."""
+"""The most points of a grid that a simplex is part of."""
 
 
 def can_learn(spec: SweepFields) -> bool:

@@ -36,6 +36,6 @@ class ServiceSpec(SpecModel):
     Or `tcp://localhost:{port}`, which accepts a connection.
     """
     ready_timeout_s: Annotated[float, Field(gt=0)] = 300.0
-    """So long it may take until it is ready, in seconds; then the attempt fails."""
+    """The longest time until it is ready, in seconds; then the attempt fails."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Variables of the server, beside those that the program has."""

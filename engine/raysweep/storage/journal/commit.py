@@ -142,7 +142,7 @@ class CommitPolicy:
         return self.segments > 0 and self.segments % self.limits.compact_every == 0
 
     def behind_s(self, at: float) -> float:
-        """For how long the oldest record that is not durable has waited."""
+        """The time that the oldest record which is not durable has waited."""
         since = self._waits_since
         return at - since if since is not None else 0.0
 

@@ -128,7 +128,7 @@ class JournalWriter:
 
     @property
     def behind_s(self) -> float:
-        """For how long the oldest record that is not durable yet has waited, in seconds."""
+        """The seconds that the oldest record which is not durable yet has waited."""
         with self._lock:
             return self._policy.behind_s(monotonic())
 

@@ -20,7 +20,7 @@ from raysweep.messages import Gang
 from raysweep.worker.gang.sessions import FollowerSession, LeaderSession, MemberSession
 
 TIMEOUT_S: Final = 300
-"""So long a rank waits for another in `hvd.init()`, unless HOROVOD_GLOO_TIMEOUT_SECONDS says otherwise; then
+"""The wait of a rank for another in `hvd.init()`, unless HOROVOD_GLOO_TIMEOUT_SECONDS says otherwise; then
 its process aborts. Horovod's own 30 s are few where one rank loads its data first."""
 _SIOCGIFADDR: Final = 0x8915  # Linux: the address of an interface
 _FRAMEWORKS: Final = ("horovod.torch", "horovod.tensorflow")
