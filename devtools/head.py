@@ -88,12 +88,12 @@ class LocalHead:
 
     @property
     def address(self) -> str:
-        """Where its Jobs API is."""
+        """The address of its Jobs API."""
         return f"http://127.0.0.1:{self.dashboard_port}"
 
     @property
     def gcs_address(self) -> str:
-        """Where its drivers connect, once it has started: Ray does not stay at the loopback."""
+        """The address for its drivers, once it has started: Ray does not stay at the loopback."""
         return self._current.read_text().strip()
 
     @property
@@ -124,7 +124,7 @@ class LocalHead:
                 raise LocalHeadError(problem)
 
     def _try_to_start(self) -> str:
-        """What is wrong; empty once it answers."""
+        """Start it; the problem, or empty once it answers."""
         self._current.unlink(missing_ok=True)
         command = [
             *(sys.executable, "-m", "raysweep.raycompat.patience", "start", "--head", "--block"),
@@ -159,7 +159,7 @@ class LocalHead:
         return ""
 
     def answers(self) -> bool:
-        """Whether the Jobs API answers one who has the token, and the node is up."""
+        """True if the Jobs API answers a request with the token, and the node is up."""
         request = urllib.request.Request(
             f"{self.address}/api/v0/nodes", headers={"Authorization": f"Bearer {self.token}"}
         )

@@ -144,7 +144,7 @@ def _functions(tree: ast.AST, path: tuple[str, ...]) -> Iterator[tuple[str, ast.
 
 
 class _Function:
-    """What is a sentence in one function, without the functions in it."""
+    """The sentences of one function, without those of the functions in it."""
 
     def __init__(self, function: ast.AST) -> None:
         self._nodes = list(_own_nodes(function))
@@ -288,7 +288,7 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_join(node: ast.Call) -> bool:
-    """Whether it is `" ".join(text.split())`, by which white space becomes one space."""
+    """True if it is `" ".join(text.split())`, by which white space becomes one space."""
     match node:
         case ast.Call(
             func=ast.Attribute(value=ast.Constant(value=" "), attr="join"),

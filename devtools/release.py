@@ -37,7 +37,7 @@ IMPORTS: Final = {
     "mcp": "import raysweep.mcp_server.server",
     "examples": "import lightgbm, pandas",
 }
-"""What has to work in an environment with each extra; an extra that is not here is not checked."""
+"""The code that has to work in an environment with each extra; an extra that is not here is not checked."""
 LARGE: Final = ("gp", "torch", "tensorflow", "xgboost")
 """Extras of hundreds of megabytes: `--extras all` installs them as well."""
 PACKAGES: Final = ("raysweep/", "raysweep_airflow/", "raysweep_prefect/")
@@ -45,7 +45,7 @@ _HEADING: Final = re.compile(r"^## \[?(?P<version>[^\]\s]+)\]?.*$", re.MULTILINE
 
 
 class ReleaseError(Exception):
-    """What has to be mended before this version can be released."""
+    """A problem that has to be mended before this version can be released."""
 
 
 def notes(changelog: str, version: str) -> str:

@@ -84,7 +84,7 @@ class LocalServers:
             time.sleep(_LOOK_S)
 
     def output_of(self, command: Sequence[str], *, timeout_s: float, **environment: str) -> str:
-        """What a command prints that uses them. Raises: LocalServersError where it fails."""
+        """The output of a command that uses them. Raises: LocalServersError where it fails."""
         done = subprocess.run(
             command,
             env=self.environment | environment,
@@ -101,7 +101,7 @@ class LocalServers:
     # --- looking
 
     def log(self, name: str) -> str:
-        """What a server has written."""
+        """The output of a server."""
         path = self.home / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -164,7 +164,7 @@ class LocalServers:
 
 
 def serve_until_interrupted(start: Callable[[ExitStack, Console], None], last_words: str) -> None:
-    """What `start` has put on the stack serves until Ctrl-C or SIGTERM, and is ended then.
+    """Serve with everything that `start` has put on the stack until Ctrl-C or SIGTERM; then end it.
 
     Args:
         start: Starts everything, and says where it is.

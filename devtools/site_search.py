@@ -20,7 +20,7 @@ FINDS: Final = {
     "deadline": "guides/nightly/#the-deadline",
     "retry": "guides/going-on/",
 }
-"""What people look for, and a section or page that must be among the first."""
+"""Searches of people, and a section or page that must be among the first results."""
 FIRST: Final = 10
 
 
@@ -40,7 +40,7 @@ def found(words: str, sections: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def missing(sections: Sequence[Mapping[str, str]]) -> list[str]:
-    """What is not found, a line each."""
+    """The searches that do not find their page, a line each."""
     return [
         f"search: {words!r} does not find {place}; name it in the section's title or text"
         for words, place in FINDS.items()

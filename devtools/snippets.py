@@ -42,7 +42,7 @@ BASES: Final[dict[type[SpecDocument], dict[str, Any]]] = {
     TrainSpec: {},
     PipelineSpec: {"sweep": _SWEEP | _CODE, "gate": {}, "train": _CODE},
 }
-"""What a part of a spec is completed with."""
+"""The other fields of a spec, to complete a part of it."""
 _BLOCK: Final = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 _NO_PARAMETER: Final = re.compile(r"'(\w+)' is not in param_space")
 _CALL: Final = re.compile(r"^ *(?:\$ )?raysweep ((?:.*\\\n)*.*)$", re.MULTILINE)
@@ -76,7 +76,7 @@ def of_page(name: str, text: str) -> Iterator[Finding]:
 
 
 def python(body: str) -> Iterator[tuple[int, str]]:
-    """What is broken in a block of Python, with the line of it."""
+    """The faults of a block of Python, with their lines."""
     try:
         tree = _parse(body)
     except SyntaxError as error:
@@ -109,7 +109,7 @@ def _parse(body: str) -> ast.AST:
 
 
 def yaml(body: str) -> Iterator[tuple[int, str]]:
-    """What is broken in a block of YAML: of a spec its fields, of other documents the syntax."""
+    """The faults of a block of YAML: of a spec its fields, of other documents the syntax."""
     try:
         given = read_yaml(body)
         kind = kind_of(given) if isinstance(given, Mapping) else None
@@ -146,7 +146,7 @@ def check(given: Mapping[str, Any], kind: type[SpecDocument]) -> None:
 
 
 def commands(body: str) -> Iterator[tuple[int, str]]:
-    """What is broken in a block of commands: those of raysweep, by their names and options."""
+    """The faults of a block of commands: those of raysweep, by their names and options."""
     known = typer.main.get_command(app)
     for call in _CALL.finditer(body):
         number = body.count("\n", 0, call.start(1))

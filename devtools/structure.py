@@ -129,7 +129,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def longest_chain(graph: dict[str, set[str]], parts: list[list[str]]) -> int:
-    """How many modules the longest chain of imports has, each circle counted as one module."""
+    """The number of modules in the longest chain of imports, each circle counted as one module."""
     home = {name: part[0] for part in parts for name in part}
     known: dict[str, int] = {}
 
@@ -242,7 +242,7 @@ def function_lengths(modules: list[Module]) -> list[int]:
 
 
 def most_fields(modules: list[Module], name: str) -> int:
-    """How many annotated fields the class of this name has; 0 where there is none."""
+    """The number of annotated fields of the class of this name; 0 where there is none."""
     return max(
         (
             sum(isinstance(line, ast.AnnAssign) for line in node.body)
@@ -266,7 +266,7 @@ def standings(modules: list[Module]) -> Iterator[str]:
 
 
 def objects_of_an_end(modules: list[Module]) -> Iterator[str]:
-    """What `ENDED` of `runs/folder.py` lists; a test holds that an ended sweep stores just that."""
+    """The objects in `ENDED` of `runs/folder.py`; a test holds that an ended sweep stores just these."""
     for module in modules:
         for node in module.tree.body if module.name == f"{PACKAGE}.runs.folder" else ():
             if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "ENDED" and node.value:

@@ -60,7 +60,7 @@ class LocalAirflow(LocalServers):
 
     @property
     def address(self) -> str:
-        """Where its pages are."""
+        """The address of its pages."""
         return f"http://127.0.0.1:{self.port}"
 
     @property

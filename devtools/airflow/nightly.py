@@ -101,7 +101,7 @@ class Night:
         return self._folder
 
     def found(self) -> tuple[SweepOutcome | None, TrainOutcome | None]:
-        """How sweep and training ended, the gate's verdict with the sweep."""
+        """The outcomes of sweep and training, the gate's verdict with the sweep."""
         folder = self.folder()
         if folder is None:
             return None, None

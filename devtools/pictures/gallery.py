@@ -32,7 +32,7 @@ EXAMPLES: Final = (
     "flights",
 )
 OWN_ENVIRONMENT: Final = {"finetune": ROOT / ".venv-programs/bin"}
-"""Where the commands of an example are, if it needs packages that the development environment lacks."""
+"""The folder of an example's commands, if it needs packages that the development environment lacks."""
 
 
 def make(name: str, browser: Browser) -> None:

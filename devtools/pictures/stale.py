@@ -25,7 +25,7 @@ OF_GROUP: Final = {
     ),
     "prefect": ("flows/raysweep_prefect/artifacts.py", "engine/raysweep/version.py"),
 }
-"""What the pictures of a group are made from, by the first word of their names; of others: `PARTS`."""
+"""The sources of a group's pictures, by the first word of their names; of others: `PARTS`."""
 
 _IMPORT: Final = re.compile(rb"^(from|import) .*\n", re.MULTILINE)
 
@@ -69,7 +69,7 @@ def find_problems(root: Path = ROOT) -> list[str]:
 
 
 def group_of(name: str) -> str:
-    """What makes a picture: `report`, `airflow`, `approval`, `prefect` or `gallery`."""
+    """The group of a picture: `report`, `airflow`, `approval`, `prefect` or `gallery`."""
     return name.partition("-")[0]
 
 

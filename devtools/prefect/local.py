@@ -59,12 +59,12 @@ class LocalPrefect(LocalServers):
 
     @property
     def address(self) -> str:
-        """Where its pages are."""
+        """The address of its pages."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def api(self) -> str:
-        """What PREFECT_API_URL is to be."""
+        """The value for PREFECT_API_URL."""
         return f"{self.address}/api"
 
     @property

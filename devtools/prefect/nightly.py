@@ -61,7 +61,7 @@ def nightly(
 
 
 def _read(spec: Path | None, train: Path | None, pipeline: Path | None) -> PipelineSpec:
-    """What the command line names; a mistake in a spec is said before anything starts."""
+    """The pipeline that the command line names; a mistake in a spec is said before anything starts."""
     if (spec is None) == (pipeline is None):
         raise rs.SpecError("--pipeline", "is given together with --spec, or neither is", "give one of them")
     if pipeline is None:

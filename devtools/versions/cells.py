@@ -31,9 +31,9 @@ class Cell:
     sample: Sample
     python: str = PYTHON
     is_pinned: bool = True
-    """Whether constraints.txt holds for all packages that the cell does not name."""
+    """True if constraints.txt holds for all packages that the cell does not name."""
     unpinned: tuple[str, ...] = ()
-    """How names of packages begin for which constraints.txt does not hold all the same."""
+    """The beginnings of names of packages for which constraints.txt does not hold all the same."""
     until: str = ""
     """Packages are those of that day, but for `NEWEST`: an old Airflow does not run with the newest of all
     that it requires, and is installed with a constraints file of its own age. Empty: the newest."""
@@ -189,7 +189,7 @@ _TORCHES: Final[Mapping[str, Sequence[str]]] = {
 
 
 def _trains(ray: str) -> bool:
-    """Whether training works on this Ray."""
+    """True if training works on this Ray."""
     major, minor = ray.split(".")[:2]
     return (int(major), int(minor)) >= TRAINS_SINCE
 

@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs/versions.md"
 RANGES: Final = ROOT / "engine/raysweep/tested/ranges.py"
 GAPS: Final = Path(__file__).with_name("gaps.md")
-"""What is missing on which version, and why: written by hand, the end of the page."""
+"""The gaps of each version, and their reasons: written by hand, the end of the page."""
 NOT_RUN: Final = "not run"
 
 HEAD: Final = """\

@@ -1,4 +1,4 @@
-"""What each cell gave when it was run last: `devtools/versions/results.json`."""
+"""The last result of each cell: `devtools/versions/results.json`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Results = dict[str, dict[str, Any]]
 
 
 def read() -> Results:
-    """What is kept; nothing where nothing was run yet."""
+    """The kept results; empty where nothing was run yet."""
     found: Results = json.loads(FILE.read_text()) if FILE.exists() else {}
     return found
 
@@ -30,7 +30,7 @@ def write(results: Results) -> None:
 
 
 def is_tested(cell: Cell, found: Mapping[str, Any] | None) -> bool:
-    """Whether all parts passed that this product cannot do without."""
+    """True if all parts passed that this product cannot do without."""
     if found is None or found["problem"]:
         return False
     return all(found["parts"].get(part, {}).get("result") == "passed" for part in CORE[cell.product])

@@ -21,7 +21,7 @@ from devtools.versions.cells import NEWEST, TESTERS, Cell
 ROOT: Final = Path(__file__).resolve().parents[2]
 UV: Final = Path(sys.executable).with_name("uv")
 PART_S: Final = 900.0
-"""How long the tests of one part may take."""
+"""The longest run of the tests of one part."""
 TODAY: Final = "2100-01-01"
 """A day that excludes no release."""
 EXPERIMENTAL: Final = "optuna.exceptions.ExperimentalWarning"
@@ -32,7 +32,7 @@ OLD_NAMES: Final = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What the tests of one part gave."""
+    """The result of the tests of one part."""
 
     result: str
     """`passed`, `failed`, or `skipped` where nothing ran."""
@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What a cell gave. `problem`: why its environment could not be made."""
+    """The result of a cell. `problem`: why its environment could not be made."""
 
     version: str
     date: str
@@ -183,7 +183,7 @@ def _marks(arguments: Sequence[str]) -> str:
 
 
 def read_report(report: Path, seconds: float) -> Part:
-    """What pytest's XML says; no file: it did not come to that."""
+    """The results in pytest's XML; no file: it did not come to that."""
     if not report.exists():
         return Part(result="failed", failed=["pytest did not start"], seconds=round(seconds, 1))
     passed, skipped, failed = 0, 0, list[str]()

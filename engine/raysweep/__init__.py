@@ -83,7 +83,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _elsewhere(name: str) -> str:
-    """Where a name is that is not at the top level, for the message."""
+    """The place of a name that is not at the top level, for the message."""
     # `from raysweep import faultplan` asks for it here first: a worker's start would take a second longer.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is not None:
         return ""

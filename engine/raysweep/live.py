@@ -110,7 +110,7 @@ class LiveTable:
                 self._print_lines(self._face, progress, is_first, new)
 
     def stage(self, text: str) -> None:
-        """What is done before there is any progress to show, such as `starting Ray`."""
+        """Show the work that is done before there is any progress, such as `starting Ray`."""
         with self._lock:
             self._stage = text
             if isinstance(self._face, _Lines) and self._progress is None:
@@ -179,7 +179,7 @@ def _waiting(text: Text) -> Group:
 
 
 def _beats(progress: SweepProgress, shown: BestTrial | None) -> bool:
-    """Whether there is a better best than the one shown: not where trials that had ended run again."""
+    """True if there is a better best than the one shown: not where trials that had ended run again."""
     best = progress.best
     return best is not None and is_better(best.score, shown.score if shown else None, progress.mode)
 
@@ -322,7 +322,7 @@ _showing = threading.Lock()
 
 @contextmanager
 def showing(name: str, progress: bool | None) -> Iterator[LiveTable | None]:
-    """What `run_sweep` shows of itself: a table on a terminal, plain lines in a notebook.
+    """The display of `run_sweep`: a table on a terminal, plain lines in a notebook.
 
     Elsewhere (a file, a pipe, a job of an orchestrator) plain lines where `progress` is True, else nothing.
     One sweep at a time redraws a terminal; others beside it, on other threads, print lines.

@@ -33,7 +33,7 @@ class AttemptMessage(Message, frozen=True):
 
 
 class Gang(Struct, frozen=True, kw_only=True):
-    """Where one member of a gang stands among all. `host`: where rank 0 can be reached.
+    """The place of one member of a gang among all. `host`: where rank 0 can be reached.
 
     `group`: what connects them, such as `gloo`, or nothing. `devices`: the GPUs that those on its node may
     see, as CUDA_VISIBLE_DEVICES; `device`: its own first one among these. `nodes`: of each rank, which node
@@ -206,7 +206,7 @@ class Met(AttemptMessage, frozen=True):
 
 
 class Validation(Struct, frozen=True, kw_only=True):
-    """How a trainer has one of its checkpoints validated: its pickled call, and how long a try may take."""
+    """The validation of one of a trainer's checkpoints: its pickled call, and the longest time of a try."""
 
     call: bytes
     timeout_s: float | None = None
@@ -277,13 +277,13 @@ class Kill(AttemptMessage, frozen=True):
 
 
 class Answer(AttemptMessage, frozen=True):
-    """What the trial waits for is done: all up to report `report` of the attempt is durable."""
+    """The answer that a trial waits for: all up to report `report` of the attempt is durable."""
 
     report: int
 
 
 class Judged(AttemptMessage, frozen=True):
-    """What the validation of report `report`'s checkpoint gave; `problem`: why it gave nothing."""
+    """The result of validating report `report`'s checkpoint; `problem`: why there is none."""
 
     report: int
     metrics: dict[str, Any]

@@ -119,7 +119,7 @@ def run_sweep(
 
 
 def is_job_place(address: Address) -> bool:
-    """Whether what runs there is a job of a cluster. Raises: SpecError for a cluster that cannot be."""
+    """True if what runs there is a job of a cluster. Raises: SpecError for a cluster that cannot be."""
     if address is None or is_jobs_address(address):
         return address is not None
     from raysweep.provision.lifetime import Night  # needs much that an embedded Ray does not
@@ -165,7 +165,7 @@ def _showing(name: str, wants_table: bool | None) -> AbstractContextManager[Live
 
 
 def _may_be_seen() -> bool:
-    """Whether standard output may be a terminal, as rich has it, or a notebook's."""
+    """True if standard output may be a terminal, as rich has it, or a notebook's."""
     try:
         is_terminal = sys.stdout.isatty()
     except (AttributeError, ValueError):  # there is none, or it is closed

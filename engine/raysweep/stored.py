@@ -31,7 +31,7 @@ class StoredSweep(SweepOutcome):
         return outcome if isinstance(outcome, cls) else cls.model_construct(**outcome.__dict__)
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same outcome, also of one that was read alone."""
+        """True if it is the same outcome, also of one that was read alone."""
         if not isinstance(other, SweepOutcome):
             return NotImplemented
         plain = SweepOutcome.model_construct(**self.__dict__)
@@ -129,7 +129,7 @@ class Plots:
         return self._make("parallel")
 
     def importances(self) -> Figure:
-        """How much each parameter matters: PED-ANOVA."""
+        """The importance of each parameter: PED-ANOVA."""
         return self._make("importances")
 
     def curves(self) -> Figure:

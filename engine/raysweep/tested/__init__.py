@@ -1,4 +1,4 @@
-"""Which versions of Ray, Airflow and Prefect this raysweep was tested with, and the line about others.
+"""The versions of Ray, Airflow and Prefect that this raysweep was tested with, and the line about others.
 
 The ranges are in `ranges.py`, which `python -m devtools.versions` writes; the table is docs/versions.md.
 """
