@@ -115,7 +115,7 @@ def long_cells(name: str, text: str) -> Iterator[Finding]:
 
 
 def count(text: str) -> int:
-    """The number of words of a page that a person reads. A number is a word; a bar or a link's target is not."""
+    """The words of a page that a person reads. A number is a word; a bar or a link's target is not."""
     lines, is_code = [], False
     for line in text.splitlines():
         is_fence = line.lstrip().startswith("```")
