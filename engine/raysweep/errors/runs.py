@@ -77,7 +77,7 @@ class ChampionKeptError(RaysweepError):
 
 
 class GateOutdatedError(RaysweepError):
-    """The best trial that a gate ran again is of an outcome that is not the sweep's newest any more."""
+    """The best trial that a gate ran again is of an outcome that is not the sweep's newest."""
 
     retryable: ClassVar[bool] = True
 
