@@ -235,6 +235,7 @@ def train(
     """
     from raysweep.pipeline import training_request
     from raysweep.pipeline.night_end import ending_by, night_end, read_deadline, why_not_begun
+    from raysweep.pipeline.registering import record_training
     from raysweep.pipeline.rollback import why_undone
 
     asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
@@ -254,7 +255,10 @@ def train(
         place=find_target(cluster),
         options=options.replace(resume_cancelled=True) if resume_cancelled else options,
     )
-    return run_step(step, made_from=source_of(outcome))
+    trained = run_step(step, made_from=source_of(outcome))
+    assert isinstance(trained, rs.TrainOutcome)
+    record_training(outcome, trained)
+    return trained
 
 
 def small(outcome: rs.SweepOutcome) -> rs.SweepOutcome:

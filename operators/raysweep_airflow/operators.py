@@ -306,9 +306,11 @@ class TrainOperator(JobOperator):
 
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         from raysweep.outcome.showing.formatting import show_config
+        from raysweep.pipeline.registering import record_training
         from raysweep.step import brief
 
         trained = cast("TrainOutcome", outcome)
+        record_training(self.outcome, trained)
         self.log.info("metrics: %s", show_config(trained.metrics) or "none were reported")
         if trained.carried is not None:
             self.log.info("carried: %s", trained.carried.line)

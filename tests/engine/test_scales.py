@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import raysweep as rs
+from raysweep.runs.across_runs.champions import read_records
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import INLINE, Driver, wait_for
 from tests.engine.results import shown
 from tests.sampling import first_of
@@ -92,3 +94,7 @@ def test_a_pipeline_carries_the_best_of_its_gate(make_spec: MakeSpec, storage: A
     assert night.train.config["y"] == pytest.approx(carried.best["y"])
     again = run_pipeline({"sweep": sweep, "gate": gate, "train": train}, key="k")
     assert again.train == night.train
+    [record], _ = read_records(open_store(storage))
+    [judged] = record.history
+    assert (judged.trained, judged.predicted) == (night.train.run_id, night.train.predicted)
+    assert judged.predicted is not None

@@ -28,6 +28,11 @@ class Predicted(Record):
             return None
         return self.low <= self.got <= self.high
 
+    @property
+    def miss(self) -> float | None:
+        """How far the score was from the predicted one; None: there was none."""
+        return abs(self.got - self.score) if self.got is not None else None
+
     def __str__(self) -> str:
         got = "none" if self.got is None else show_number(self.got)
         score = show_number(self.score)

@@ -10,6 +10,7 @@ from raysweep.numeric.shown import show_number
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.outcome.false_promotions import Account, BudgetUse
 from raysweep.outcome.judgement import Judgement
+from raysweep.outcome.predicted import Predicted
 from raysweep.outcome.showing.formatting import show_config
 from raysweep.runs.across_runs.champions import Champion, Line
 from raysweep.runs.across_runs.evidence import Chain, Evidence, Facts
@@ -112,6 +113,8 @@ def _title(entry: Evidence) -> str:
 def _what(entry: Evidence) -> str:
     if entry.kind == "rollback":
         return "champion again by a rollback"
+    if entry.predicted is not None:
+        return _trained(entry.predicted)
     if entry.judgement is not None:
         return "model released" if entry.promoted else f"model {entry.judgement.verdict}"
     if entry.decision is not None:
@@ -119,6 +122,12 @@ def _what(entry: Evidence) -> str:
     if entry.facts is not None and entry.facts.verdict.approval is not None:
         return "passed the gate, waits for approval"
     return "promoted" if entry.promoted else "not promoted"
+
+
+def _trained(predicted: Predicted) -> str:
+    if predicted.is_inside is None:
+        return "trained"
+    return f"trained, {'as' if predicted.is_inside else 'not as'} predicted"
 
 
 def _scores(verdict: GateOutcome) -> Iterator[str]:

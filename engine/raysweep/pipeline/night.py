@@ -25,7 +25,7 @@ from raysweep.pipeline.approval import await_approval
 from raysweep.pipeline.gate import run_gate
 from raysweep.pipeline.judging import await_release, is_released, run_judge
 from raysweep.pipeline.night_end import ending_by, night_end, why_not_begun
-from raysweep.pipeline.registering import register_night
+from raysweep.pipeline.registering import record_training, register_night
 from raysweep.provision.lifetime import shared
 from raysweep.run import is_job_place, run_sweep, run_training
 from raysweep.specs import RunRequest, TrainSpec
@@ -123,6 +123,8 @@ class _Rest:
         """Train what the gate promoted, and judge its model."""
         spec = self._spec
         self.trained, self.late = _train(spec, outcome, self._key, ends_at, place)
+        if self.trained is not None:
+            record_training(outcome, self.trained)
         if spec.judge is not None and self.trained is not None:
             more: dict[str, Any] = {"approval": spec.judge_approval, "ends_at": ends_at}
             self.judgement = run_judge(

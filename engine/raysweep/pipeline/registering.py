@@ -1,8 +1,9 @@
-"""Registers what a night promoted, once its model is there."""
+"""Registers what a night promoted, once its model is there; and how well its training was predicted."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +12,11 @@ from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline.approval import champion_line
 from raysweep.runs.across_runs.champions import ChampionRecord, Line, read_champion, read_records
+from raysweep.runs.across_runs.events import Event, Trained
+from raysweep.runs.across_runs.line_journal import LineJournal, change_line
 from raysweep.runs.across_runs.records import release_id
 from raysweep.runs.across_runs.registrations import add_model, sync
+from raysweep.runs.across_runs.releases import this_user
 from raysweep.runs.across_runs.verdicts import read_verdict
 from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.objects.opening import open_store
@@ -67,6 +71,40 @@ def register_step(
         return ""
     source = model_source(verdict, trained, is_trained=trained is not None)
     return _register(store, line, registry, sweep_id, verdict, source, trained)
+
+
+def record_training(given: SweepOutcome | Mapping[str, Any] | None, trained: TrainOutcome) -> None:
+    """Add the score of a night's training, and what a law predicted, to the line of its gate; once.
+
+    Nothing where no law predicted a score, or no gate decided.
+
+    Args:
+        given: The sweep's outcome with the verdict of its gate, or the brief of it.
+        trained: The training.
+
+    Raises: StorageError.
+    """
+    if trained.predicted is None or given is None:
+        return
+    kept = {"name", "uri", "gate"}
+    fields = given.model_dump(mode="json", include=kept) if isinstance(given, SweepOutcome) else given
+    gate, uri = fields.get("gate"), str(fields.get("uri") or "")
+    if not isinstance(gate, Mapping) or not gate.get("gate_id") or not uri:
+        return
+    storage, _, sweep_id = uri.rpartition("/")
+    where = {"sweep_id": sweep_id, "gate": str(gate["gate_id"])}
+    record = find_record(open_store(storage), str(fields.get("name", "")), *where.values())
+    if record is None or record.line is None:
+        return
+    told = {"run_id": trained.run_id, "predicted": trained.predicted}
+
+    def add(_: LineJournal, record: ChampionRecord) -> Event | None:
+        night = record.night(*where.values())
+        if night is None or (night.trained, night.predicted) == (trained.run_id, trained.predicted):
+            return None
+        return Trained.model_validate({"by": this_user(), "at": time.time(), **where, **told})
+
+    change_line(open_store(storage), record.line, add)
 
 
 def _is_of_best(given: Mapping[str, Any], sweep_id: str, verdict: GateOutcome) -> bool:

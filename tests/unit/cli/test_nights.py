@@ -14,9 +14,14 @@ import pytest
 
 import raysweep as rs
 from raysweep.errors import SweepNotFoundError
+from raysweep.pipeline.registering import record_training
+from raysweep.runs.across_runs.champions import ChampionRecord, Line
+from raysweep.runs.across_runs.champions import Night as Decided
+from raysweep.runs.across_runs.releases import add_night
 from raysweep.runs.reading.naming.lookup import find_sweep
 from raysweep.runs.reading.naming.references import read_reference
 from raysweep.runs.reading.nights import nights_at
+from raysweep.runs.training import RunFolder
 from raysweep.storage.objects.local import LocalStore
 from tests.unit.cli.nights import PROMOTED, REFUSED, Nights
 
@@ -273,8 +278,33 @@ def test_nights_show_how_good_the_predictions_were(cli: Cli, nights: Nights) -> 
     assert "trained (predicted)" in shown
     assert "0.752 (0.74 to 0.76)" in shown
     assert "none (0.74 to 0.76)" in shown
-    assert "1 of 2 inside their interval of 80 %" in shown
+    assert "1 of 2 inside their interval of 80 %, off by 0.026 at the median" in shown
     assert "predicted" not in cli("nights", "churn", "--last", "1", "--storage", nights.url).out
+
+
+def test_a_prediction_stays_where_its_training_was_removed(cli: Cli, nights: Nights) -> None:
+    law = {"metric": "auc", "mode": "max", "score": 0.75, "low": 0.74, "high": 0.76, "got": 0.752}
+    swept = nights.add("night 1", promoted=True, trains=True, predicted=law)
+    line = Line(name="churn", metric="auc", mode="max")
+    [verdict] = [night.gate for night in nights_at(nights.store) if night.gate is not None]
+
+    def decide(record: ChampionRecord) -> tuple[Decided, None]:
+        return Decided(sweep_id=swept, key="night 1", gate=verdict.gate_id, at=1.0, promoted=False), None
+
+    add_night(nights.store, line, swept, decide, gate=verdict.gate_id)
+    [training] = [each.training for each in nights_at(nights.store) if each.training is not None]
+    outcome = RunFolder(nights.store, training.run_id).read_outcome()
+    assert outcome is not None
+    given = {"name": "churn", "uri": f"{nights.url}/{swept}", "gate": {"gate_id": verdict.gate_id}}
+    record_training(given, outcome)
+    nights.store.delete(*[each.key for each in nights.store.list(training.run_id)])
+    [row] = json.loads(cli("nights", "churn", "--json", "--storage", nights.url).out)["nights"]
+    assert row["training"] is None
+    assert row["predicted"] == {**law, "is_inside": True}
+    entries = json.loads(cli("evidence", "churn", "--storage", nights.url, "--json").out)["entries"]
+    assert [each["kind"] for each in entries] == ["gate", "training"], "the decision, and what followed"
+    assert entries[1]["predicted"] == law
+    assert "predicted" not in entries[0]
 
 
 # --- 365 nights

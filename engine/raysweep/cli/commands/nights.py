@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from raysweep.cli.commands.status import show_gate
@@ -60,7 +61,7 @@ def _print(
     console, has_cost = make_console(), any(night.cost is not None for night, _ in shown)
     metric = shown[0][0].run.metric
     cost = ("cost>",) if has_cost else ()
-    law = ("trained (predicted)",) if any(map(_predicted, (night for night, _ in shown))) else ()
+    law = ("trained (predicted)",) if any(night.predicted for night, _ in shown) else ()
     short = ("night", "status", "trials>", f"best {metric}>", "champion>", "gate")
     short = (*short, *law, "hours>", *cost, "failed>")
     listing = Listing(short, ("why",))
@@ -71,9 +72,9 @@ def _print(
     listing.show(console)
     newest, longer = shown[0][0].run, shown[0][1]
     facts = [*champions]
-    inside = [found.is_inside for night, _ in shown if (found := _predicted(night)) is not None]
-    if known := [each for each in inside if each is not None]:
-        facts.append(("predictions", f"{sum(known)} of {len(known)} inside their interval of 80 %"))
+    known = [each for night, _ in shown if (each := night.predicted) and each.is_inside is not None]
+    if known:
+        facts.append(("predictions", _how_good(known)))
     if count > len(shown):
         facts.append(("earlier", f"{count - len(shown)} more nights: --last {count}"))
     latest = f"{newest.run_id.rpartition('-')[0]}@latest"
@@ -83,16 +84,18 @@ def _print(
     print_facts(console, *facts)
 
 
-def _predicted(night: Night) -> Predicted | None:
-    return night.training.predicted if night.training is not None else None
-
-
 def _show_predicted(found: Predicted | None) -> str:
     """`0.7525 (0.748 to 0.756)`: what the training had, and the interval that the law gave."""
     if found is None:
         return ""
     got = "none" if found.got is None else show_number(found.got)
     return f"{got} ({show_number(found.low)} to {show_number(found.high)})"
+
+
+def _how_good(known: Sequence[Predicted]) -> str:
+    inside = f"{sum(bool(each.is_inside) for each in known)} of {len(known)} inside their interval of 80 %"
+    misses = [each.miss for each in known if each.miss is not None]
+    return f"{inside}, off by {show_number(median(misses))} at the median"
 
 
 def _predicted_row(found: Predicted | None) -> dict[str, Any] | None:
@@ -117,7 +120,7 @@ def _cells(
         f"{run.counts.ended}{total}",
         *numbers,
         show_gate(night),
-        *([_show_predicted(_predicted(night))] if has_law else []),
+        *([_show_predicted(night.predicted)] if has_law else []),
         "" if night.took_s is None else f"{night.took_s / 3600:.2f}",
         *([""] if has_cost and night.cost is None else [f"{night.cost:.2f}"] if has_cost else []),
         str(night.failures),
@@ -166,7 +169,7 @@ def _row(night: Night, why: str) -> dict[str, Any]:
         "judgement": judged.model_dump(mode="json") if judged is not None else None,
         "released": night.released,
         "training": None if training is None else {"run_id": training.run_id, "status": training.status},
-        "predicted": _predicted_row(_predicted(night)),
+        "predicted": _predicted_row(night.predicted),
         "started_at": run.started_at,
         "took_s": night.took_s,
         "cost": night.cost,

@@ -173,7 +173,8 @@ def _line(reference: Reference, which: Which) -> Line:
 def _shown(chain: Chain, reference: Reference) -> list[Evidence]:
     entries = chain.entries
     if reference.which in ("", LATEST):
-        return list(entries[-1:])
+        decided = (at for at in reversed(range(len(entries))) if entries[at].kind != "training")
+        return list(entries[next(decided, 0) :])
     which = reference.which
     found = [each for each in entries if each.sweep_id == which or key_has(each.key, which)]
     if not found and not chain.flaws:

@@ -5,6 +5,7 @@
 | `judged` | what a gate decided, what it knew, and the champion that it made, if it made one |
 | `approved`, `rejected` | the decision about a candidate that waited |
 | `model judged` | whether the candidate's model passed: then it is released, or waits for approval |
+| `trained` | what a law predicted of a night's training, and what came |
 | `rolled back` | which champion is champion again |
 | `model` | where a champion's model is |
 | `registered` | which release a registry has as its champion |
@@ -27,10 +28,11 @@ from raysweep.documents.stored_paths import to_reference, to_uri
 from raysweep.outcome import Decision
 from raysweep.outcome.judgement import JudgedModel, Judgement
 from raysweep.outcome.places import Change
+from raysweep.outcome.predicted import Predicted
 from raysweep.runs.across_runs.records import Champion, Facts, Line, Model, Night, Registered, Waiting
 from raysweep.storage.formats import other_format
 
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 
 
 class _Event(BaseModel):
@@ -72,6 +74,19 @@ class ModelJudged(_Event):
     """Of a model that passed, where approval is required before it is released."""
 
 
+class Trained(_Event):
+    """A night's training ended, of which a law had predicted the score."""
+
+    kind: Literal["trained"] = "trained"
+    by: str = ""
+    """Who asked for it."""
+    at: float
+    sweep_id: str
+    gate: str = ""
+    run_id: str
+    predicted: Predicted
+
+
 class RolledBack(_Event):
     """An earlier champion is champion again."""
 
@@ -98,7 +113,7 @@ class ModelRegistered(_Event):
     registered: Registered
 
 
-Event = Judged | Approved | ModelJudged | RolledBack | ModelMade | ModelRegistered
+Event = Judged | Approved | ModelJudged | Trained | RolledBack | ModelMade | ModelRegistered
 _EVENTS: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
 

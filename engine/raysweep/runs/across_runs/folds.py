@@ -6,6 +6,7 @@
 | `approved` | the candidate, at the time of the decision | decided | that of its judgement |
 | `rejected` | | decided | |
 | `model judged` | the candidate, where it passed and waits for no approval | judged | the judged one |
+| `trained` | | has the score and its prediction | |
 | `rolled back` | back to it, where it is in the stack; else put on top | those above it are undone | |
 | `model` | | | added |
 | `registered` | | | what the registry has |
@@ -33,6 +34,7 @@ from raysweep.runs.across_runs.events import (
     ModelRegistered,
     RolledBack,
     Stored,
+    Trained,
     facts_of,
 )
 from raysweep.runs.across_runs.records import (
@@ -102,7 +104,7 @@ def _steps(stored: Iterable[Stored]) -> Iterator[_Step]:
     for each in stored:
         before = standing.top
         standing.add(each)
-        if isinstance(each.event, Judged | Approved | ModelJudged | RolledBack):
+        if isinstance(each.event, Judged | Approved | ModelJudged | Trained | RolledBack):
             number += 1
             key = standing.key_of(each.event)
             yield _Step(
@@ -130,9 +132,9 @@ class _Standing:
         """The champion, without the one before it."""
         return self._stack[-1] if self._stack else None
 
-    def key_of(self, event: Judged | Approved | ModelJudged | RolledBack) -> str:
+    def key_of(self, event: Judged | Approved | ModelJudged | Trained | RolledBack) -> str:
         """The key of the night that a decision is about."""
-        if isinstance(event, Approved | ModelJudged):
+        if isinstance(event, Approved | ModelJudged | Trained):
             night = self._nights.get((event.sweep_id, event.gate))
             return night.key if night is not None else ""
         return event.night.key if isinstance(event, Judged) else event.champion.key
@@ -150,6 +152,8 @@ class _Standing:
                 self._decide(event)
             case ModelJudged():
                 self._judge(event)
+            case Trained():
+                self._train(event)
             case RolledBack():
                 self._roll_back(event)
             case ModelMade():
@@ -222,6 +226,13 @@ class _Standing:
         if judgement.is_passed and event.waiting is None:
             self._release(night, judgement.at)
 
+    def _train(self, event: Trained) -> None:
+        """In its place: it decides nothing."""
+        place = (event.sweep_id, event.gate)
+        if place in self._nights:  # else its verdict is damaged: the evidence names it
+            update = {"predicted": event.predicted, "trained": event.run_id}
+            self._nights[place] = self._nights[place].model_copy(update=update)
+
     def _release(self, night: Night, at: float) -> None:
         """Make the candidate of a night champion, with the model that was judged."""
         assert night.to_judge is not None
@@ -285,6 +296,7 @@ def _entry(step: _Step) -> Evidence:
         facts=facts_of(event),
         decision=decision,
         judgement=event.judgement if isinstance(event, ModelJudged) else None,
+        predicted=event.predicted if isinstance(event, Trained) else None,
     )
 
 
@@ -300,6 +312,9 @@ def _told(event: Event) -> dict[str, Any]:
         case ModelJudged(judgement=judged):
             where = {"sweep_id": event.sweep_id, "gate": event.gate}
             return {"kind": "judgement", "at": judged.at, "by": event.by, "why": judged.why, **where}
+        case Trained():
+            where = {"sweep_id": event.sweep_id, "gate": event.gate}
+            return {"kind": "training", "at": event.at, "by": event.by, "why": str(event.predicted), **where}
         case RolledBack():
             told = {"kind": "rollback", "at": event.at, "by": event.by, "why": event.why}
             return {**told, "sweep_id": event.champion.sweep_id}

@@ -23,7 +23,7 @@ from raysweep.specs.identity import file_name
 
 FOLDER: Final = "champions"
 DECIDED: Final = "decided"
-Kind = Literal["gate", "approval", "judgement", "rollback"]
+Kind = Literal["gate", "approval", "judgement", "training", "rollback"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +150,10 @@ class Night(_Model):
     """The newest judgement of that model; in the journal an event of its own."""
     has_released: bool = False
     """True if that model was released."""
+    trained: str = ""
+    """The newest training of which a law predicted the score; in the journal an event of its own."""
+    predicted: Predicted | None = None
+    """That score, beside the one that came."""
 
     @property
     def is_waiting(self) -> bool:
@@ -254,6 +258,8 @@ class Evidence(Record):
     """Of an approval."""
     judgement: Judgement | None = None
     """Of a judgement."""
+    predicted: Predicted | None = Field(default=None, exclude_if=lambda given: given is None)
+    """Of a training."""
 
 
 @dataclass(frozen=True, kw_only=True)

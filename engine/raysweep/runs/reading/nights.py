@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from raysweep.errors import RaysweepError
 from raysweep.outcome import GateOutcome, Record, Standing
 from raysweep.outcome.judgement import Judgement
+from raysweep.outcome.predicted import Predicted
 from raysweep.outcome.showing.formatting import show_duration
 from raysweep.runs.across_runs.champions import ChampionRecord, read_records
 from raysweep.runs.across_runs.champions import Night as Decided
@@ -46,6 +47,8 @@ class Night(Record):
     """The sweep of the newest judgement of its model."""
     judgement: Judgement | None = None
     """The newest judgement of its model; None before that, and without a judge."""
+    recorded: Predicted | None = None
+    """What a law predicted of its training, as the line of champions has it."""
     released: bool = False
     """True if its config, and with a judge its model, was released, and no rollback took it away since."""
 
@@ -59,6 +62,11 @@ class Night(Record):
     def promoted(self) -> bool | None:
         """True if the gate promoted its best; None where it has not decided."""
         return self.gate.promoted if self.gate is not None else None
+
+    @property
+    def predicted(self) -> Predicted | None:
+        """The score that a law predicted of its training, beside the one that came."""
+        return (self.training.predicted if self.training is not None else None) or self.recorded
 
     @property
     def took_s(self) -> float | None:
@@ -140,7 +148,8 @@ def _with_release(
     record, decided = found
     is_released = any(each == sweep_id for each, _ in record.known) and sweep_id not in record.undone
     judge_run = judges[sweep_id][0] if sweep_id in judges else None
-    update = {"judge_run": judge_run, "judgement": decided.judgement, "released": is_released}
+    judged = {"judge_run": judge_run, "judgement": decided.judgement, "released": is_released}
+    update: dict[str, Any] = {**judged, "recorded": decided.predicted}
     return night.model_copy(update=update)
 
 

@@ -84,7 +84,7 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
     from raysweep.pipeline import is_released, prepare_gate, prepare_judge, training_request, with_gate
     from raysweep.pipeline.approval import how_to_decide
     from raysweep.pipeline.night_end import ending_by, night_end, why_not_begun
-    from raysweep.pipeline.registering import register_night
+    from raysweep.pipeline.registering import record_training, register_night
     from raysweep.step import why_not_trained
 
     if spec.registry is not None:
@@ -129,6 +129,8 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
         if not skipped and not isinstance(ended, TrainOutcome):
             return None
         trained = ended.raise_for_status() if isinstance(ended, TrainOutcome) else None
+        if trained is not None:
+            record_training(outcome, trained)
     judgement, released = None, None
     if spec.judge is not None and trained is not None:
         judge = prepare_judge(
