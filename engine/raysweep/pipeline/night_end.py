@@ -101,7 +101,7 @@ def why_not_begun(
     own = spec.stop.deadline
     if isinstance(own, datetime) and own.timestamp() <= ends_at.timestamp() - left_s:
         return f"training not begun: its stop.deadline was {_time_of(own)}"
-    took = _took(spec)
+    took = times_of(spec)
     if not took or median(took) <= left_s:
         return ""
     before = f"the last {len(took)} took {show_duration(median(took))} (median)"
@@ -114,7 +114,7 @@ def _time_of(moment: datetime) -> str:
     return moment.isoformat(timespec="minutes")[11:]
 
 
-def _took(spec: TrainSpec) -> list[float]:
+def times_of(spec: TrainSpec) -> list[float]:
     """The seconds that the newest completed trainings of this name took."""
     store = open_store(spec.storage_path)
     runs = list_runs(store, ids_of(store, slug(spec.name)))

@@ -238,8 +238,10 @@ def test_the_end_is_expected_by_the_time_of_a_step(plan: Cli) -> None:
     assert "give --step-seconds" in plan()
 
 
-def write_night(storage: Path, number: int, *, best_threads: int, furthest: int) -> None:
-    """A night of twenty trials, a minute each on two slots; its fourth is the best."""
+def write_night(
+    storage: Path, number: int, *, best_threads: int, furthest: int, sizes: tuple[int, ...] = ()
+) -> None:
+    """A night of twenty trials, a minute each on two slots; its fourth is the best. `sizes`: their rows."""
     from raysweep.outcome import AttemptOutcome, SweepOutcome, TrialOutcome
     from raysweep.runs.folder import SweepFolder
     from raysweep.specs import sweep_id
@@ -256,6 +258,7 @@ def write_night(storage: Path, number: int, *, best_threads: int, furthest: int)
                 number=each,
                 state="completed",
                 config=config,
+                scale={"rows": sizes[each % len(sizes)]} if sizes else {},
                 score=0.1 if each == 3 else 0.5,
                 metrics={"loss": 0.1 if each == 3 else 0.5},
                 reports=furthest,
@@ -308,5 +311,41 @@ def test_so_is_which_part_of_the_trials_each_scale_gets(plan: Cli) -> None:
     assert "scale       rows=20000: 3 trials, 50%" in said
     assert "scale       rows=40000: 3 trials, 50%" in said
     found = json.loads(plan("--json", scales=scales))["scales"]
-    assert found[0] == {"scale": {"rows": 20000}, "trials": 3, "share": 0.5}
+    assert found[0] == {"scale": {"rows": 20000}, "trials": 3, "share": 0.5, "hours": None, "cost": None}
     assert "scale       rows=80000: 6 trials, 100%" in plan(scale={"rows": 80000})
+
+
+def test_scales_and_training_are_priced_by_earlier_nights(cli: Cli, tmp_path: Path) -> None:
+    write_night(tmp_path / "out", 1, best_threads=1, furthest=6, sizes=(10000, 20000))
+    prices = {"cost_per_hour": {"cpu": 0.5}}
+    sweep = {**SPEC, "scales": [{"rows": 10000}, {"rows": 40000}], "num_samples": 120, "stop": prices}
+    train = {
+        "name": "full",
+        "trainable": "examples.quick:steps",
+        "scaling": {"num_workers": 2},
+        "scale": {"rows": 160000},
+        "transfer": {"width": "same"},
+    }
+    path = tmp_path / "night.json"
+    path.write_text(json.dumps({"sweep": sweep, "train": train}))
+    said = cli("plan", path, "--storage", tmp_path / "out").out
+    assert "rows=10000: 60 trials, 50%, 1 trial-hours, cost 0.50" in said
+    assert "rows=40000: 60 trials, 50%, 1 trial-hours, cost 0.50" in said, "all took a minute"
+    wanted = "steps at rows=160000, 2 workers, 0.0167 hours, cost 0.02 (by trials of earlier nights)"
+    assert wanted in said
+    found = json.loads(cli("plan", path, "--storage", tmp_path / "out", "--json").out)["scales"]
+    assert [each["hours"] for each in found] == pytest.approx([1.0, 1.0])
+    assert [each["cost"] for each in found] == pytest.approx([0.5, 0.5])
+
+
+def test_a_larger_scale_is_priced_as_the_time_of_trials_grows() -> None:
+    from raysweep.cli.commands.planning.prices import _on_line
+
+    assert _on_line([(1.0, 2.0)], 3.0) == 4.0, "by one scale: in proportion"
+    assert _on_line([(1.0, 2.0), (2.0, 2.5)], 4.0) == pytest.approx(3.5)
+    assert _on_line([(1.0, 2.0), (2.0, 1.0)], 4.0) == 1.5, "it does not fall"
+
+
+def test_scales_are_priced_by_the_time_of_a_step(plan: Cli) -> None:
+    said = plan("--step-seconds", "30", scales=[{"rows": 1}, {"rows": 2}], scheduler={"asha": {"max_t": 40}})
+    assert "rows=2: 3 trials, 50%, 1 trial-hours" in said

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from raysweep.cli.commands.planning.prices import parts_of, show_part, training_price
 from raysweep.cli.commands.planning.space import distinct_configs, show_trials, warnings_of
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
@@ -27,7 +28,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_changes
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.space.scales import counts_of, show_scale
+from raysweep.space.scales import show_scale
 from raysweep.specs import Const, RunRequest, Space, SweepSpec
 from raysweep.specs.changes import Changes
 from raysweep.specs.checks.carried import copied_line
@@ -56,8 +57,8 @@ class Plan:
     `estimate`: when it would end if it began now, by `nights` earlier nights or by the time of a step.
     `policies`: where classes of the user's own come from: an entry point of a package, or an import path.
     `suggestions`: what these nights say about the spec. `scales`: of each scale its values, how many trials
-    run at it, and which part of them that is. `token`: for `raysweep sweep --plan`, which runs
-    just this; empty for a pipeline.
+    run at it, which part of them that is, and their hours and cost, where known. `token`: for
+    `raysweep sweep --plan`, which runs just this; empty for a pipeline.
     """
 
     sweep_id: str
@@ -112,14 +113,13 @@ def show_plan(
     if NightCluster.of(asked.address) is not None:
         problem = f"{asked.address} is a cluster that is not up yet"
         raise SpecError("--address", problem, "give its nodes instead: --cluster 8xH100,2xCPU64")
-    steps: tuple[str, ...] = ()
     pipeline = None
     if is_pipeline(path):
         pipeline = read_pipeline(path, settings=settings, storage=storage)
-        spec, steps = pipeline.sweep, _steps(pipeline, is_here=not is_jobs_address(asked.address))
+        spec = pipeline.sweep
     else:
         spec = read_spec(SweepSpec, path, settings=settings, storage=storage)
-    plan = replace(make_plan(spec, key, asked, pipeline), steps=steps)
+    plan = make_plan(spec, key, asked, pipeline)
     if is_json:
         print_json(_as_json(plan))
         return DONE
@@ -128,7 +128,7 @@ def show_plan(
     each = " + ".join(_show_bundle(bundle) for bundle in plan.resources)
     facts = [
         ("trials", plan.shown_trials),
-        *(("scale", _show_part(part)) for part in plan.scales),
+        *(("scale", show_part(part)) for part in plan.scales),
         ("each takes", f"{'at least ' if plan.by_config else ''}{each}"),
         *(("by config", f"{name}: {amount}") for name, amount in plan.by_config.items()),
         ("at once", f"{'at most ' if plan.by_config else ''}{plan.at_once} on {plan.where}{_limit(plan)}"),
@@ -232,12 +232,13 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         isolation=_isolation(spec),
         policies=_sources(spec),
         fixed=_fixed(spec.space),
+        steps=_steps(pipeline, nights, is_here=not is_jobs_address(address)) if pipeline is not None else (),
         packing=packing,
         never=never,
         estimate=estimate,
         nights=len(nights) if asked.step_s is None else 0,
         suggestions=suggestions(spec, nights),
-        scales=_parts(spec, trials),
+        scales=parts_of(spec, trials, nights, asked.step_s),
         token=token,
         by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
@@ -260,24 +261,6 @@ def _sources(spec: SweepSpec) -> dict[str, str]:
     return found
 
 
-def _parts(spec: SweepSpec, trials: int | None) -> tuple[dict[str, Any], ...]:
-    """How the trials are spread over the scales."""
-    if not spec.has_several_scales or spec.num_samples is None:
-        return tuple({"scale": scale, "trials": trials, "share": 1.0} for scale in spec.proxy_scales)
-    times = spec.repeat.times if spec.repeat is not None else 1
-    counts = counts_of(spec.scales, spec.num_samples)
-    return tuple(
-        {"scale": scale, "trials": count * times, "share": count / spec.num_samples}
-        for scale, count in zip(spec.proxy_scales, counts, strict=True)
-    )
-
-
-def _show_part(part: Mapping[str, Any]) -> str:
-    count = part["trials"]
-    many = "as many trials as there is time for" if count is None else f"{count} trials"
-    return f"{show_scale(part['scale'])}: {many}, {part['share']:.0%}"
-
-
 def _isolation(spec: SweepSpec) -> str:
     most = spec.worker_max_trials
     return spec.effective_isolation + (f" (replaced after {most} trials)" if most is not None else "")
@@ -289,7 +272,7 @@ def _import_trainable(spec: SweepSpec) -> None:
         load_trainable(spec.trainable)
 
 
-def _steps(pipeline: PipelineSpec, *, is_here: bool) -> tuple[str, ...]:
+def _steps(pipeline: PipelineSpec, nights: Sequence[SweepOutcome], *, is_here: bool) -> tuple[str, ...]:
     """What follows the sweep of a pipeline. Raises: TrainableImportError."""
     steps = []
     if pipeline.gate is not None:
@@ -305,7 +288,8 @@ def _steps(pipeline: PipelineSpec, *, is_here: bool) -> tuple[str, ...]:
         if is_here and isinstance(train.trainable, str):
             load_trainable(train.trainable)
         scale = f" at {show_scale(train.scale)}" if train.scale else ""
-        steps.append(f"train: {train.what_runs}{scale}, {train.scaling.num_workers} workers")
+        price = training_price(pipeline.sweep, train, nights)
+        steps.append(f"train: {train.what_runs}{scale}, {train.scaling.num_workers} workers{price}")
         steps += [f"transfer: {name} by {how}" for name, how in train.transfer.items() if how != SAME]
         steps += [line] if (line := copied_line(pipeline.sweep, train)) else []
     return tuple(steps)
