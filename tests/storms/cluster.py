@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,18 +18,14 @@ from typing import Any, Final
 import ray
 import ray.exceptions
 
-import raysweep.cluster.cluster_watch as watch
-import raysweep.cluster.controller as controller
-import raysweep.cluster.evaluators as evaluators
 import raysweep.cluster.ray.actors as actors
 import raysweep.cluster.ray.nodes as nodes
-import raysweep.cluster.ray.orphaned_groups as orphans
 import raysweep.cluster.run as run
-import raysweep.cluster.worker_pool as slots
+from raysweep.cluster.evaluators import Evaluators, make_evaluation_setup
+from raysweep.cluster.placement import Placement, Pool, Room, Started
 from raysweep.cluster.preparation import shaped
-from raysweep.cluster.ray.connection import RayConnection
 from raysweep.cluster.ray.preflight import Node
-from raysweep.fleet import CreateGroup, RemoveGroup, StartEvaluation, StartWorker
+from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.space.amounts import Needs
 from raysweep.specs.trial.shape import Shape
 from raysweep.worker.evaluation import EvaluationJob
@@ -124,8 +119,8 @@ def _take(free: Bundle, bundle: Bundle) -> None:
         free[name] = free.get(name, 0.0) - amount
 
 
-class StandInPool(actors.ActorPool):
-    """As `ActorPool`, with groups in a `StandInCluster`, and workers that a fork server starts."""
+class StandInPool(Pool):
+    """Groups in a `StandInCluster`, and workers that a fork server starts."""
 
     def __init__(
         self,
@@ -155,20 +150,14 @@ class StandInPool(actors.ActorPool):
 
     def remove_group(self, action: RemoveGroup) -> None:
         """Give its room back."""
-        super().remove_group(action)
+        del self._shapes[action.group], self._needs[action.group]
         self._avoided.pop(action.group, None)
         self._placed.pop(action.group, None)
         self._go_on()
 
-    def find_groups(self) -> dict[str, list[Bundle]]:
-        """None that Ray would know."""
-        return {}
-
     def start(self, action: StartWorker) -> None:
         """Have a worker started once its group has a place."""
-        actor = actors.Actor(worker=action.worker, name=f"{next(self._fresh):032x}", handle=None)
-        self._alive[actor.worker] = actor
-        self._numbers[actor.name] = actor.worker
+        self._note_started(Started(worker=action.worker, name=f"{next(self._fresh):032x}"))
         self._waiting.append(action)
         self._go_on()
 
@@ -176,6 +165,10 @@ class StandInPool(actors.ActorPool):
         """SIGKILL, as `ray.kill`."""
         if self._alive.pop(worker, None) is not None:
             self._server.send(Kill(worker))
+
+    def explain_end(self, error: BaseException | None, node: str) -> Any:
+        """As of Ray's actors."""
+        return actors.explain_end(error, node)
 
     def _go_on(self) -> None:
         for group, avoided in self._avoided.items():
@@ -225,43 +218,31 @@ class StandInPool(actors.ActorPool):
         self._go_on()
 
 
-class StandInEvaluators(evaluators.Evaluators):
-    """As `Evaluators`, in processes that a fork server starts; these have negative numbers."""
+class StandInEvaluators(Evaluators):
+    """Evaluations in processes that a fork server starts; these have negative numbers."""
 
     def __init__(
-        self, spec: Any, asked: Any, folder: Any, answer: Any, *, cluster: StandInCluster, server: Connection
+        self, spec: Any, folder: Any, answer: Any, *, cluster: StandInCluster, server: Connection
     ) -> None:
-        self._asked, self._answer = asked, answer
-        self._waiting: deque[StartEvaluation] = deque()
-        self._slots = [evaluators._Slot(group=None) for _ in range(asked.slots)]  # type: ignore[arg-type]
-        self._setup = evaluators._make_setup(spec, asked, folder)
-        self._is_closed = False
-        self.is_placed = True
+        super().__init__(spec, spec.evaluate, answer)
+        self._setup = make_evaluation_setup(spec, spec.evaluate, folder)
         self._server = server
         self._fresh = itertools.count(1)
         cluster.on_evaluated = self._take
 
-    async def open(self, timeout_s: float | None = None) -> None:
+    def _ask_for_place(self) -> None:
         """They need no place."""
 
-    def find_groups(self) -> dict[str, list[Bundle]]:
-        """None that Ray would know."""
-        return {}
+    def _has_place(self, slot: Any) -> bool:
+        return True
 
-    def close(self) -> None:
-        """Kill what runs."""
-        self._is_closed = True
-        for slot in self._slots:
-            if slot.running is not None:
-                self._end(slot)
+    def _give_back(self, slot: Any) -> None:
+        """There is none."""
 
     def _launch(self, slot: Any, job: EvaluationJob) -> Any:
         number = -next(self._fresh)
         self._server.send(Evaluate(number, self._setup, job))
         return number
-
-    def _watch(self, slot: Any, ref: Any) -> None:
-        """The fork server says when it has ended."""
 
     def _take(self, number: int) -> None:
         found = take_evaluated(number)
@@ -273,38 +254,63 @@ class StandInEvaluators(evaluators.Evaluators):
         self._server.send(Kill(ref))
 
 
+class StandInPlacement(Placement):
+    """The cluster as the shell sees it."""
+
+    address, host = "local", "127.0.0.1"
+
+    def __init__(self, cluster: StandInCluster, server: Connection, folder: str) -> None:
+        self._cluster, self._server, self._folder = cluster, server, folder
+
+    def make_pool(self, spec: Any, setup: Any, on_ended: Any, on_started: Any) -> StandInPool:
+        """See `Placement`."""
+        return StandInPool(
+            spec.shape_for,
+            setup,
+            on_ended,
+            cluster=self._cluster,
+            server=self._server,
+            folder=self._folder,
+        )
+
+    def make_evaluators(self, spec: Any, folder: Any, answer: Any) -> StandInEvaluators:
+        """See `Placement`."""
+        return StandInEvaluators(spec, folder, answer, cluster=self._cluster, server=self._server)
+
+    def share_gpus(self, spec: Any) -> Any:
+        """It has none."""
+        return spec, None
+
+    def find_room(self, spec: Any, excluded: Any = (), sizes: Any = ()) -> Room:
+        """As on Ray."""
+        return nodes.find_room(spec, excluded, sizes)
+
+    def explain_place(self, asked: Any, held: Any) -> str:
+        """See `Placement`."""
+        return "a worker waits for a place"
+
+    def find_draining(self) -> dict[str, float | None]:
+        """See `Placement`."""
+        return self._cluster.draining_nodes()
+
+
 def install(cluster: StandInCluster, server: Connection, folder: str) -> None:
     """Replace Ray in this process, which must be one of its own."""
 
     @contextmanager
-    def connect(address: str | None = None, num_cpus: float | None = None) -> Iterator[RayConnection]:
-        yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
-
-    def make_pool(shape_for: Any, setup: Any, on_ended: Any, *others: Any, **options: Any) -> StandInPool:
-        return StandInPool(
-            shape_for, setup, on_ended, **options, cluster=cluster, server=server, folder=folder
-        )
-
-    def make_evaluators(*args: Any) -> StandInEvaluators:
-        return StandInEvaluators(*args, cluster=cluster, server=server)
+    def placed(address: str | None = None, num_cpus: float | None = None) -> Iterator[Placement]:
+        yield StandInPlacement(cluster, server, folder)
 
     def refuse(*args: Any, **options: Any) -> None:
         raise AssertionError("the engine asked Ray for something that the stand-in cluster does not replace")
 
     replaced: tuple[tuple[Any, str, Any], ...] = (
-        (run, "connect", connect),  # no Ray starts
-        (slots, "ActorPool", make_pool),  # groups and actors
-        (controller, "Evaluators", make_evaluators),  # tasks
-        (slots, "OrderedPool", make_pool),  # the line of several sweeps is kept in Ray's control store
+        (run, "placed", placed),  # no Ray starts
         (ray, "init", refuse),
         # What only the control store knows.
         (nodes, "live_nodes", cluster.live_nodes),
         (nodes, "draining_nodes", cluster.draining_nodes),
-        (watch, "draining_nodes", cluster.draining_nodes),
         (actors, "state_of_node", cluster.state_of_node),
-        (watch, "look_for_waiting", lambda held: []),
-        (slots, "explain_place", lambda asked, held: "a worker waits for a place"),
-        (orphans, "find_groups_of", lambda ended: []),
     )
     for module, name, stand_in in replaced:
         assert hasattr(module, name), f"{module.__name__}.{name} is gone"

@@ -176,14 +176,10 @@ def print_to(path: Path) -> None:
 
 def _work(start: Start) -> None:
     """What Ray does in the process of an actor, and the actor's only call."""
-    import raysweep.worker.actor as actor
-    import raysweep.worker.process.forking as forking
-    import raysweep.worker.setup as setup
+    from raysweep.worker.actor import TrialWorker
+    from raysweep.worker.setup import live_as
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Ray's runtime context knows both; here is no Ray to ask.
-    actor.actor_id = lambda: start.name
-    for module in (actor, setup, forking):
-        module.node_id = lambda: start.node  # type: ignore[attr-defined]
-    actor.TrialWorker().run(start.setup)
+    live_as(start.name, start.node)
+    TrialWorker().run(start.setup)

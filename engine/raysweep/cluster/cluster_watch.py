@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from raysweep.cluster.clock import SteadyClock
-from raysweep.cluster.ray.demand import DemandWatch, Holdings, Waiting, look_for_waiting
-from raysweep.cluster.ray.nodes import Room, find_room_or_why
-from raysweep.cluster.ray.orphaned_groups import Orphans
+from raysweep.cluster.placement import Holdings, Placement, Room, Waiting
 from raysweep.core.handlers.sizes import needed_sizes
 from raysweep.core.state.sweep import SweepState
 from raysweep.core.vocabulary import events as ev
-from raysweep.raycompat.cluster import draining_nodes
 from raysweep.specs import SweepSpec
 
 # The clouds that say at all when a node goes say so 30 s before it or earlier.
@@ -39,29 +36,46 @@ class Sight:
     waiting: list[Waiting] | None
 
 
+@dataclass(slots=True)
+class DemandWatch:
+    """Remembers since when each thing has waited. `timeout_s`: what is younger is no trouble yet."""
+
+    timeout_s: float
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def find_stuck(self, waiting: Iterable[Waiting], at: float) -> Waiting | None:
+        """What has waited for too long at the time `at` (seconds); what can never be had comes first."""
+        present = {item.key: item for item in waiting}
+        self._since = {key: self._since.get(key, at) for key in present}
+        stuck = [item for key, item in present.items() if at - self._since[key] >= self.timeout_s]
+        return min(stuck, key=lambda item: not item.can_never, default=None)
+
+
 class ClusterWatch:
     """Emits events about the cluster; each look is made on a thread, as the control store may be slow.
 
-    `find_holdings` lists what this sweep holds; `avoid` gets the nodes that leave soon; `orphaned_groups`
-    removes what ended workers left behind. `note`: for the user, with the first room.
+    `find_holdings` lists what this sweep holds; `avoid` gets the nodes that leave soon;
+    `remove_orphans` removes what ended workers left behind. `note`: for the user, with the first room.
     """
 
     def __init__(
         self,
         state: SweepState,
+        placement: Placement,
         find_holdings: Callable[[], Holdings],
         avoid: Callable[[Collection[str]], None],
-        orphans: Orphans,
+        remove_orphans: Callable[[], None],
         emit: Callable[[ev.Event], None],
         threads: Executor,
         clock: SteadyClock,
-        find_room: FindRoom = find_room_or_why,
+        find_room: FindRoom,
         note: str = "",
     ) -> None:
         self._state = state
+        self._placement = placement
         self._find_holdings = find_holdings
         self._avoid = avoid
-        self._orphans = orphans
+        self._remove_orphans = remove_orphans
         self._emit = emit
         self._threads = threads
         self._clock = clock
@@ -111,8 +125,8 @@ class ClusterWatch:
             self._tell(sight, at)
 
     def _look(self, sees_room: bool, held: Holdings | None, sizes: Collection[str]) -> Sight:
-        self._orphans.remove()
-        draining = draining_nodes()
+        self._remove_orphans()
+        draining = self._placement.find_draining()
         is_news = any(node not in self._state.room.draining for node in draining)
         room = None
         if sees_room or is_news:
@@ -120,7 +134,7 @@ class ClusterWatch:
         return Sight(
             draining=draining,
             room=room,
-            waiting=look_for_waiting(held) if held is not None else None,
+            waiting=self._placement.find_waiting(held) if held is not None else None,
         )
 
     def _tell(self, sight: Sight, at: float) -> None:

@@ -25,15 +25,11 @@ from raysweep.cluster.control.sweep_exit import SweepExit
 from raysweep.cluster.control.timer import CoreTimer
 from raysweep.cluster.control.tracebacks import Tracebacks
 from raysweep.cluster.evaluators import Evaluators
+from raysweep.cluster.placement import Placement, Room
 from raysweep.cluster.preparation import make_setup
-from raysweep.cluster.ray.connection import is_alone
-from raysweep.cluster.ray.demand import look_at_all
-from raysweep.cluster.ray.nodes import Room, find_room_or_why
-from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.cluster.search_thread import Asking
 from raysweep.cluster.server import LinkServer
 from raysweep.cluster.shared_flush import Durability
-from raysweep.cluster.sharing.register import Register
 from raysweep.cluster.sharing.watch import ShareWatch
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.cluster.threads import Threads
@@ -45,7 +41,6 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.errors import StorageError, SweepInterrupted
 from raysweep.messages import FromWorker
 from raysweep.outcome import SweepProgress
-from raysweep.raycompat.cluster import ClusterNotes
 from raysweep.runs.ownership.sweep_claim import OnProgress, Ownership
 from raysweep.space.amounts import Size
 from raysweep.specs import SweepSpec
@@ -68,7 +63,7 @@ class Controller:
     def __init__(
         self,
         held: Ownership,
-        connection: RayConnection,
+        placement: Placement,
         on_progress: OnProgress | None,
         stage: InlineStage | None = None,
         note: str = "",
@@ -78,7 +73,7 @@ class Controller:
         self._held = held
         self._clock = SteadyClock(held.started.at)
         self._now = self._clock.now
-        self._connection = connection
+        self._placement = placement
         self._carry: dict[type, Callable[[Any], None]] = {}
         self._evaluators: Evaluators | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -156,7 +151,7 @@ class Controller:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
-        with self._connection.telling(self.abort):
+        with self._placement.telling(self.abort):
             await self._run_connected()
 
     async def _run_connected(self) -> None:
@@ -183,32 +178,33 @@ class Controller:
         """Start the link's server, and make the parts that need it."""
         self._server = LinkServer(self._take_messages, self._take_gone, self._take_connected)
         self._logs = LogKeepers(self._server)
-        await self._server.start(self._connection.host)
+        await self._server.start(self._placement.host)
         self._backpressure = Backpressure(
             self.state, self._writer, self._server, self._background, self.emit, self._now
         )
         spec = self._held.asked.spec
         if spec.evaluate is not None:
-            self._evaluators = Evaluators(spec, spec.evaluate, self._held.folder, self._take_evaluation)
+            self._evaluators = self._placement.make_evaluators(spec, self._held.folder, self._take_evaluation)
         # The claim's event is not taken yet where this controller is the first.
         known = self.state.clock.started_at
         begun_at = known if known is not None else self._held.started.at
         self._slots = SlotKeeper(
             spec,
+            self._placement,
             make_setup(spec, self._held.folder, self._server, begun_at),
             self._server,
             self.emit,
             Tracebacks(self._held.folder, self._background, self._threads.keeping).keep,
             now=self._now,
-            owns_cluster=lambda: self._connection.is_embedded and is_alone(),
             evaluators=self._evaluators,
             stage=self._stage,
         )
         self._watch = ClusterWatch(
             self.state,
+            self._placement,
             self._slots.find_holdings,
             self._slots.avoid,
-            self._slots.pool.orphans,
+            self._slots.pool.remove_orphans,
             self.emit,
             self._threads.watching,
             self._clock,
@@ -228,10 +224,13 @@ class Controller:
         if spec.share is None:
             return None
         folder = self._held.folder
+        register = self._placement.find_register(f"{folder.store.url}/{folder.sweep_id}")
+        if register is None:
+            return None
         return ShareWatch(
             spec,
             self.state,
-            Register(ClusterNotes(), f"{folder.store.url}/{folder.sweep_id}", look_at_all),
+            register,
             self._slots.pool.find_groups,
             self.emit,
             self._threads.watching,
@@ -246,7 +245,7 @@ class Controller:
             self._durability,
             self._discards,
             sweep_id=self._held.folder.sweep_id,
-            address=self._connection.address,
+            address=self._placement.address,
             now=self._now,
             end_workers=self._slots.close_all,
             delete_discarded=self._delete_discarded,
@@ -269,7 +268,7 @@ class Controller:
         """End the workers and the link; the journal's writer is closed after the loop."""
         self._core.end()
         self._asking.close()
-        if self._connection.find_loss() is None:  # else workers end by themselves, and a call of Ray hangs
+        if self._placement.find_loss() is None:  # else workers end by themselves, and a call of Ray hangs
             await self._leave_cluster()
         await self._logs.finish(is_hurried=self.requests.is_hurried)
         await self._server.close()
@@ -283,7 +282,7 @@ class Controller:
         if self._share is not None:
             await self._share.leave()
         await asyncio.get_running_loop().run_in_executor(
-            self._threads.watching, self._slots.pool.orphans.remove_last
+            self._threads.watching, self._slots.pool.remove_last_orphans
         )
 
     def _begin(self) -> None:
@@ -311,7 +310,7 @@ class Controller:
             if not self._evaluators.is_late:
                 return None
             return Room(slots=0, nodes=0, memory_bytes=0, problem=self._evaluators.problem)
-        return find_room_or_why(spec, excluded, sizes)
+        return self._placement.find_room_or_why(spec, excluded, sizes)
 
     def emit(self, event: ev.Event) -> None:
         """Take an event; it is applied at once, or when the one being applied is done."""

@@ -1,4 +1,4 @@
-"""The slots for evaluations: placement groups of their own, in each of which one task of Ray runs."""
+"""The slots for evaluations, in each of which one process runs; `ray.evaluators` has those on Ray."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ import math
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-
-import ray
-from ray.exceptions import RayError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from raysweep.cluster.preparation import pickle_trainable
 from raysweep.cluster.ray.preflight import show
@@ -27,7 +23,7 @@ from raysweep.fleet import CancelEvaluation, StartEvaluation
 from raysweep.programs.plan import plan_of_evaluation
 from raysweep.programs.runner import Program
 from raysweep.space.held_tuples import tuples_of
-from raysweep.worker.evaluation import Evaluated, EvaluationJob, EvaluationSetup, evaluate
+from raysweep.worker.evaluation import Evaluated, EvaluationJob, EvaluationSetup
 from raysweep.worker.host.cpus import said_by_driver
 
 if TYPE_CHECKING:
@@ -44,28 +40,27 @@ log = logging.getLogger("raysweep")
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class _Slot:
-    group: PlacementGroup
+class Slot:
+    """One slot: `group` is its place, `ref` what runs there, as those who made them know them."""
+
+    group: Any = None
     running: int | None = None
     ref: Any = None
     timer: asyncio.TimerHandle | None = None
 
 
-class Evaluators:
+class Evaluators(ABC):
     """Runs what the fleet wants evaluated, first come first served. On the event loop.
 
     `answer` is called once for each `StartEvaluation` that is not cancelled.
     """
 
-    def __init__(self, spec: SweepSpec, asked: EvaluateSpec, folder: SweepFolder, answer: Answer) -> None:
+    def __init__(self, spec: SweepSpec, asked: EvaluateSpec, answer: Answer) -> None:
         self._asked = asked
         self._answer = answer
         self._bundle = asked.resources.to_bundle()
         self._waiting: deque[StartEvaluation] = deque()
-        self._slots: list[_Slot] = []
-        self._setup = ray.put(_make_setup(spec, asked, folder))
-        # A process gives the memory of a GPU back only when it ends.
-        self._task: Any = ray.remote(max_calls=1)(evaluate) if asked.resources.gpu else ray.remote(evaluate)
+        self._slots: list[Slot] = []
         self._is_closed = False
         self.is_placed = False
         """Whether all slots had their places."""
@@ -86,11 +81,11 @@ class Evaluators:
         """Ask for the slots, and wait until all have their places, or for so long."""
         if not self._slots:
             self._late_at = time.monotonic() + self._late_s
-            self._slots = [_Slot(group=placement_group([self._bundle])) for _ in range(self._asked.slots)]
+            self._slots = [Slot(group=self._ask_for_place()) for _ in range(self._asked.slots)]
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s if timeout_s is not None else float("inf")
         pause_s = LOOK_S
-        while not all(slot.group.wait(0) for slot in self._slots):
+        while not all(self._has_place(slot) for slot in self._slots):
             if loop.time() >= until or self._is_closed:
                 return
             await asyncio.sleep(pause_s)
@@ -98,8 +93,28 @@ class Evaluators:
         self.is_placed = True
 
     def find_groups(self) -> dict[str, list[dict[str, float]]]:
-        """The placement groups by Ray's ids, with their bundles."""
-        return {slot.group.id.hex(): [self._bundle] for slot in self._slots}
+        """The places by names that the cluster knows, with their bundles."""
+        return {}
+
+    @abstractmethod
+    def _ask_for_place(self) -> Any:
+        """Ask for the place of one slot."""
+
+    @abstractmethod
+    def _has_place(self, slot: Slot) -> bool:
+        """Whether the slot has its place by now."""
+
+    @abstractmethod
+    def _give_back(self, slot: Slot) -> None:
+        """Give its place back, or ask for it no more."""
+
+    @abstractmethod
+    def _launch(self, slot: Slot, job: EvaluationJob) -> Any:
+        """Start an evaluation; `_take_end` is to be called at its end with what this returns."""
+
+    @abstractmethod
+    def _kill(self, ref: Any) -> None:
+        """End it, if it runs."""
 
     def start(self, action: StartEvaluation) -> None:
         """Run it as soon as a slot is free."""
@@ -121,7 +136,7 @@ class Evaluators:
         for slot in self._slots:
             if slot.running is not None:
                 self._end(slot)
-            remove_placement_group(slot.group)
+            self._give_back(slot)
         self._slots = []
 
     def _begin_next(self) -> None:
@@ -129,7 +144,7 @@ class Evaluators:
             if slot.running is None and self._waiting:
                 self._begin(slot, self._waiting.popleft())
 
-    def _begin(self, slot: _Slot, action: StartEvaluation) -> None:
+    def _begin(self, slot: Slot, action: StartEvaluation) -> None:
         job = EvaluationJob(
             trial=action.trial,
             attempt=action.attempt,
@@ -140,43 +155,13 @@ class Evaluators:
             validation=action.validation,
         )
         slot.running, slot.ref = action.evaluation, self._launch(slot, job)
-        self._watch(slot, slot.ref)
         limit_s = action.validation.timeout_s if action.validation is not None else None
         limit_s = limit_s or self._asked.timeout_s
         if limit_s is not None:
             loop = asyncio.get_running_loop()
             slot.timer = loop.call_later(limit_s, lambda: self._time_out(slot, action.evaluation, limit_s))
 
-    def _launch(self, slot: _Slot, job: EvaluationJob) -> Any:
-        own = dict(self._bundle)
-        options = {
-            "num_cpus": own.pop("CPU", 0.0),
-            "num_gpus": own.pop("GPU", 0.0),
-            "memory": own.pop("memory", None),
-            "resources": own or None,
-        }
-        return self._task.options(
-            name=f"evaluate {job.trial:05d}/{job.iteration}",
-            max_retries=0,
-            # It has all of its bundle: what it starts would wait there for ever.
-            scheduling_strategy=PlacementGroupSchedulingStrategy(
-                slot.group, placement_group_bundle_index=0, placement_group_capture_child_tasks=False
-            ),
-            **options,
-        ).remote(self._setup, job)
-
-    def _watch(self, slot: _Slot, ref: Any) -> None:
-        loop = asyncio.get_running_loop()
-
-        def ended(future: Any) -> None:
-            error = future.exception()
-            found = None if error is not None else future.result()
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._take_end, slot, ref, found, error)
-
-        ref.future().add_done_callback(ended)
-
-    def _take_end(self, slot: _Slot, ref: Any, found: Evaluated | None, error: BaseException | None) -> None:
+    def _take_end(self, slot: Slot, ref: Any, found: Evaluated | None, error: BaseException | None) -> None:
         number = slot.running
         if self._is_closed or slot.ref is not ref or number is None:
             return
@@ -189,23 +174,17 @@ class Evaluators:
             self._answer(number, {}, problem)
         self._begin_next()
 
-    def _time_out(self, slot: _Slot, number: int, limit_s: float) -> None:
+    def _time_out(self, slot: Slot, number: int, limit_s: float) -> None:
         if slot.running == number:
             self._end(slot)
             self._answer(number, {}, f"Timeout: it took longer than {limit_s:g} s (timeout_s)")
             self._begin_next()
 
-    def _end(self, slot: _Slot) -> None:
+    def _end(self, slot: Slot) -> None:
         self._kill(slot.ref)
         self._free(slot)
 
-    def _kill(self, ref: Any) -> None:
-        try:
-            ray.cancel(ref, force=True)
-        except (RayError, ValueError) as error:  # it is ending by itself, or Ray's control store is away
-            log.warning("an evaluation could not be cancelled: %s", error)
-
-    def _free(self, slot: _Slot) -> None:
+    def _free(self, slot: Slot) -> None:
         if slot.timer is not None:
             slot.timer.cancel()
         slot.running = slot.ref = slot.timer = None
@@ -217,7 +196,8 @@ def _explain(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {first}"[:500]
 
 
-def _make_setup(spec: SweepSpec, asked: EvaluateSpec, folder: SweepFolder) -> EvaluationSetup:
+def make_evaluation_setup(spec: SweepSpec, asked: EvaluateSpec, folder: SweepFolder) -> EvaluationSetup:
+    """All that the evaluations of a sweep are told."""
     evaluator = Program(plan_of_evaluation(asked)) if asked.is_program else asked.trainable
     return EvaluationSetup(
         sweep_id=folder.sweep_id,

@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from raysweep.cluster.placement import LEFT, Pool, Started
 from raysweep.cluster.preparation import shaped
-from raysweep.cluster.ray.actors import Actor, ActorPool
-from raysweep.fleet import CreateGroup, StartWorker
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.space.amounts import Needs
 from raysweep.specs.trial.shape import Shape
 from raysweep.worker.inline import INLINE_PREFIX, InlineStage
 from raysweep.worker.setup import WorkerSetup
 
 
-class InlinePool(ActorPool):
-    """As `ActorPool`, with workers on the stage instead of in actors, and without placement groups.
+class InlinePool(Pool):
+    """A `Pool` whose workers are on the stage, and whose groups hold nothing.
 
     This process would not run in its group, which might be on another node, wait for ever for one that is
     large enough, and keep what it holds from tasks that the trial starts.
@@ -36,12 +37,15 @@ class InlinePool(ActorPool):
         """Note what a worker is told that it has."""
         self._note_shape(action)
 
+    def remove_group(self, action: RemoveGroup) -> None:
+        """Forget it."""
+        del self._shapes[action.group], self._needs[action.group]
+
     def start(self, action: StartWorker) -> None:
         """Have the stage begin with a worker."""
         loop = asyncio.get_running_loop()
-        actor = Actor(worker=action.worker, name=f"{INLINE_PREFIX}{action.worker}", handle=None)
-        self._alive[actor.worker] = actor
-        self._numbers[actor.name] = actor.worker
+        actor = Started(worker=action.worker, name=f"{INLINE_PREFIX}{action.worker}")
+        self._note_started(actor)
 
         def ended() -> None:
             if not loop.is_closed():
@@ -54,3 +58,7 @@ class InlinePool(ActorPool):
         actor = self._alive.pop(worker, None)
         if actor is not None:
             self._stage.drop(actor.name)
+
+    def explain_end(self, error: BaseException | None, node: str) -> Failure:
+        """See `Pool`."""
+        return LEFT

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.late_delivery import deliver_rest
+from raysweep.cluster.placement import Placement
+from raysweep.cluster.placing import is_this_machine, placed, stage_of
 from raysweep.cluster.preparation import (
     check_backend,
     check_evaluator,
@@ -23,8 +25,6 @@ from raysweep.cluster.preparation import (
     spec_fault,
 )
 from raysweep.cluster.progress_callback import Listener
-from raysweep.cluster.ray.connection import connect, stage_of
-from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.cluster.ray.sweep_metrics import SweepMetrics
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
@@ -195,7 +195,7 @@ def _run(
             check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)
         folder.store.check_writable()
         if stage is None or isinstance(asked.spec.trainable, str):
-            is_local = address in (None, "local")
+            is_local = is_this_machine(address)
             if asked.spec.command is not None:
                 check_programs(asked.spec, is_local=is_local)
             else:
@@ -205,16 +205,14 @@ def _run(
                 check_backend(asked.spec)
         if listener is not None:
             listener.stage(stage_of(address))
-        with keeping_parameters(asked.spec.trainable), connect(address, num_cpus) as connection:
+        with keeping_parameters(asked.spec.trainable), placed(address, num_cpus) as placement:
             interrupts.check()
             if listener is not None:
                 listener.stage("claiming the sweep")
-            from raysweep.cluster.ray.gpus import share_gpus
-            from raysweep.cluster.ray.nodes import find_room
-
-            spec, share = share_gpus(asked.spec)
+            placement.check(asked.spec)
+            spec, share = placement.share_gpus(asked.spec)
             asked = replace(asked, spec=spec)
-            find_room(asked.spec)
+            placement.find_room(asked.spec)
             check_cluster()
             with interrupts.keeping():
                 held = hold(folder, asked, after=None if takeover else generation)
@@ -223,7 +221,7 @@ def _run(
                 is_late = asked.continuing.retry is not None and held.state.phase in ("stopping", "ending")
                 try:
                     note = "" if share is None else str(share)
-                    outcome = _carry_through(held, connection, on_progress, interrupts, stage, note)
+                    outcome = _carry_through(held, placement, on_progress, interrupts, stage, note)
                 finally:
                     if held.state.clock.started_at is not None:
                         note_left(folder.sweep_id, held.claim.generation, held.state.clock.started_at)
@@ -258,7 +256,7 @@ def _interrupted(folder: SweepFolder, error: KeyboardInterrupt) -> SweepInterrup
 
 def _carry_through(
     held: Ownership,
-    connection: RayConnection,
+    placement: Placement,
     on_progress: OnProgress | None,
     interrupts: Interrupts,
     stage: InlineStage | None,
@@ -267,10 +265,10 @@ def _carry_through(
     from raysweep.cluster.controller import Controller
 
     folder, state = held.folder, held.state
-    metrics = _make_metrics(held)
+    metrics = _make_metrics(held) if placement.has_metrics else None
     shown = on_progress if metrics is None else _both(metrics, on_progress)
-    controller = Controller(held, connection, shown, stage, note)
-    beside = Beside(folder, held.asked.spec.callbacks, address=connection.address)
+    controller = Controller(held, placement, shown, stage, note)
+    beside = Beside(folder, held.asked.spec.callbacks, address=placement.address)
     interrupts.pass_to(controller.requests)
     keep_traceparent(folder, held.asked.spec.callbacks)
     try:

@@ -1,4 +1,4 @@
-"""The fleet's shell: sends its actions to Ray and the links, and returns their events. It decides nothing."""
+"""The fleet's shell: sends its actions to pool and links, and returns their events. It decides nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from typing import Any, Final
 from raysweep import fleet as fl
 from raysweep.cluster.evaluators import Evaluators
 from raysweep.cluster.inline_worker import InlinePool
-from raysweep.cluster.ray.actors import ActorPool, explain_end
-from raysweep.cluster.ray.demand import Holdings, explain_place
-from raysweep.cluster.ray.ordered_groups import OrderedPool
+from raysweep.cluster.placement import Holdings, Placement, Pool
 from raysweep.cluster.server import LinkServer
 from raysweep.core.state.trial import trial_id
 from raysweep.core.vocabulary import commands as cmd
@@ -33,30 +31,29 @@ log = logging.getLogger("raysweep")
 class SlotKeeper:
     """The slots of one controller. Methods and callbacks run on the event loop.
 
-    `owns_cluster`: whether nothing else uses this Ray. `keep_traceback` stores a text in the background and
-    says where; `now` is the controller's clock.
+    `keep_traceback` stores a text in the background and says where; `now` is the controller's clock.
     """
 
     def __init__(
         self,
         spec: SweepSpec,
+        placement: Placement,
         setup: WorkerSetup,
         server: LinkServer,
         emit: Emit,
         keep_traceback: KeepTraceback,
         *,
         now: Callable[[], float],
-        owns_cluster: Callable[[], bool],
         evaluators: Evaluators | None = None,
         stage: InlineStage | None = None,
     ) -> None:
         self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), self._shorten)
+        self._placement = placement
         self.pool = self._make_pool(spec, setup, stage)
         self._server = server
         self._emit = emit
         self._keep_traceback = keep_traceback
         self._now = now
-        self._owns_cluster = owns_cluster
         self._evaluators = evaluators
         self._names: dict[int, str] = {}
         self._loop = asyncio.get_running_loop()
@@ -73,12 +70,10 @@ class SlotKeeper:
         }
         """How the core's commands to slots are carried out."""
 
-    def _make_pool(self, spec: SweepSpec, setup: WorkerSetup, stage: InlineStage | None) -> ActorPool:
+    def _make_pool(self, spec: SweepSpec, setup: WorkerSetup, stage: InlineStage | None) -> Pool:
         if stage is not None:
             return InlinePool(spec.shape_for, setup, self._take_ended, stage)
-        if spec.autoscaled:
-            return ActorPool(spec.shape_for, setup, self._take_ended)
-        return OrderedPool(spec.shape_for, setup, self._take_ended, self._take_started)
+        return self._placement.make_pool(spec, setup, self._take_ended, self._take_started)
 
     def answer(self, command: cmd.AnswerReport) -> None:
         """Let a waiting trial continue, at once."""
@@ -115,7 +110,7 @@ class SlotKeeper:
         groups = self.pool.find_groups()
         if self._evaluators is not None:
             groups |= self._evaluators.find_groups()
-        return Holdings(groups=groups, workers=workers, owns_cluster=self._owns_cluster())
+        return Holdings(groups=groups, workers=workers, owns_cluster=self._placement.is_all_ours)
 
     # -- from the workers --------------------------------------------------------------------------
 
@@ -147,7 +142,7 @@ class SlotKeeper:
     def _take_ended(self, number: int, error: BaseException | None) -> None:
         slot, worker = self.fleet.crew.slot_of(number), self.fleet.crew.find(number)
         node = (worker.node or slot.node) if slot is not None and worker is not None else ""
-        failure = explain_end(error, node)
+        failure = self.pool.explain_end(error, node)
         where = f" on node {node[:8]}" if node else ""  # an inline one has no node
         log.warning("worker%s ended: %s: %s", where, failure.type, failure.message)
         self.fleet.worker_ended(number, failure, self._now())
@@ -212,7 +207,7 @@ class SlotKeeper:
             case fl.CancelEvaluation() if self._evaluators is not None:
                 self._evaluators.cancel(action)
             case fl.ExplainDelay(slot=slot, group=group):
-                problem = explain_place(self.pool.bundles_of(group), self.find_holdings())
+                problem = self._placement.explain_place(self.pool.bundles_of(group), self.find_holdings())
                 self._emit(ev.SlotDelayed(at=self._now(), slot=slot, problem=problem))
 
     def _set_alarm(self) -> None:

@@ -17,6 +17,9 @@ from raysweep.worker.runner import Trainable, load_by_reference
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.sweep_info import SweepPlace
 
+_self: tuple[str, str] | None = None
+"""Name and node of a worker that Ray has not started."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSetup:
@@ -118,15 +121,30 @@ def close_trainable(trainable: Trainable) -> None:
 
 
 def actor_id() -> str:
-    """Ray's id of this actor: what the worker is called on the link."""
+    """What this worker is called on the link: Ray's id of its actor, or what `live_as` has said."""
+    if _self is not None:
+        return _self[0]
     import ray
 
     return str(ray.get_runtime_context().get_actor_id())
 
 
 def node_id() -> str:
-    """Ray's id of this node; empty where this process is not connected to Ray."""
+    """Ray's id of this node, or what `live_as` has said; empty where there is neither."""
+    if _self is not None:
+        return _self[1]
     ray = loaded_module("ray")
     if ray is None or not ray.is_initialized():
         return ""
     return str(ray.get_runtime_context().get_node_id())
+
+
+def is_without_ray() -> bool:
+    """Whether this worker was started without Ray."""
+    return _self is not None
+
+
+def live_as(name: str, node: str) -> None:
+    """From now on this process is the worker of this name on this node: it was started without Ray."""
+    global _self
+    _self = name, node

@@ -12,7 +12,9 @@ from raysweep.cluster import evaluators
 from raysweep.cluster.cluster_watch import ClusterWatch
 from raysweep.cluster.controller import Controller
 from raysweep.cluster.evaluators import LATE_S, Evaluators
-from raysweep.cluster.ray.nodes import Room
+from raysweep.cluster.placement import Room
+from raysweep.cluster.ray import evaluators as on_ray
+from raysweep.cluster.ray.evaluators import RayEvaluators
 from raysweep.core import SweepState, step
 from raysweep.core.vocabulary import events as ev
 from tests.unit.core.toys import make_spec
@@ -25,11 +27,10 @@ class Places:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.placed_at = 100.0, float("inf")
-        monkeypatch.setattr(evaluators, "placement_group", lambda bundles: self)
-        monkeypatch.setattr(evaluators, "_make_setup", lambda *each: None)
-        monkeypatch.setattr(
-            evaluators, "ray", SimpleNamespace(put=lambda each: each, remote=lambda each: each)
-        )
+        monkeypatch.setattr(on_ray, "placement_group", lambda bundles: self)
+        monkeypatch.setattr(on_ray, "make_evaluation_setup", lambda *each: None)
+        stand_in = SimpleNamespace(put=lambda each: each, remote=lambda each: each)
+        monkeypatch.setattr(on_ray, "ray", stand_in)
         monkeypatch.setattr(evaluators, "time", SimpleNamespace(monotonic=lambda: self.now))
 
     def wait(self, timeout_s: float) -> bool:
@@ -39,7 +40,7 @@ class Places:
 def make(**failure: Any) -> tuple[Evaluators, SweepState]:
     spec = make_spec(evaluate=EVALUATE, failure=failure)
     assert spec.evaluate is not None
-    return Evaluators(spec, spec.evaluate, None, lambda *each: None), SweepState.create(spec, 1)  # type: ignore[arg-type]
+    return RayEvaluators(spec, spec.evaluate, None, lambda *each: None), SweepState.create(spec, 1)  # type: ignore[arg-type]
 
 
 def notes_of(found: Evaluators, state: SweepState) -> list[str]:
@@ -47,12 +48,14 @@ def notes_of(found: Evaluators, state: SweepState) -> list[str]:
     told: list[ev.Event] = []
     watch = ClusterWatch(
         state,
+        None,  # type: ignore[arg-type]
         dict,  # type: ignore[arg-type]
         lambda nodes: None,
-        None,  # type: ignore[arg-type]
+        lambda: None,
         told.append,
         None,  # type: ignore[arg-type]
         SimpleNamespace(now=lambda: 1.0),  # type: ignore[arg-type]
+        find_room=lambda *asked: None,
         note="for the user",
     )
     room = Controller._find_room(SimpleNamespace(_evaluators=found), state.spec, ())  # type: ignore[arg-type]
@@ -100,12 +103,14 @@ def test_the_note_for_the_user_comes_with_the_first_room() -> None:
     told: list[Any] = []
     watch = ClusterWatch(
         SweepState.create(make_spec(), 1),
+        None,  # type: ignore[arg-type]
         dict,  # type: ignore[arg-type]
         lambda nodes: None,
-        None,  # type: ignore[arg-type]
+        lambda: None,
         told.append,
         None,  # type: ignore[arg-type]
         SimpleNamespace(now=lambda: 1.0),  # type: ignore[arg-type]
+        find_room=lambda *asked: None,
         note="for the user",
     )
     watch.see_room(None)

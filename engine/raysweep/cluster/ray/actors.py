@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -12,6 +11,7 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from raysweep.cluster.placement import LEFT, Pool, Started
 from raysweep.cluster.preparation import shaped
 from raysweep.cluster.ray.nodes import avoiding, state_of_node
 from raysweep.cluster.ray.orphaned_groups import Orphans
@@ -23,22 +23,8 @@ from raysweep.worker.actor import TrialWorker
 from raysweep.worker.setup import WorkerSetup
 
 
-@dataclass(slots=True, eq=False)
-class Actor:
-    """One worker's actor; `name` is what it calls itself on the link, `worker` the fleet's number for it."""
-
-    worker: int
-    name: str
-    handle: Any
-
-
-class ActorPool:
-    """Carries out what the fleet wants of Ray: placement groups, and actors in them.
-
-    `shape_for(needs)`: what the group of a trial with these needs asks for. `on_ended(worker, error)` is
-    called on the event loop when an actor is gone that was not killed here; `error` is what Ray raised.
-    `orphaned_groups` finds what the trials leave behind.
-    """
+class ActorPool(Pool):
+    """A `Pool` on Ray: placement groups, and actors in them; `on_ended` gets what Ray raised."""
 
     def __init__(
         self,
@@ -46,29 +32,15 @@ class ActorPool:
         setup: WorkerSetup,
         on_ended: Callable[[int, BaseException | None], None],
     ) -> None:
-        self._shape_for = shape_for
-        self._on_ended = on_ended
-        self.orphans = Orphans()
+        super().__init__(shape_for, setup, on_ended)
+        self._orphans = Orphans()
         self._groups: dict[int, PlacementGroup] = {}
-        self._shapes: dict[int, Shape] = {}
-        self._needs: dict[int, Needs] = {}
-        self._alive: dict[int, Actor] = {}
-        self._numbers: dict[str, int] = {}
         # A call without arguments spares the worker Ray's deserialization, for which it would import pyarrow,
         # numpy, starlette and pydantic.v1: a third of its start. So its class brings the setup along.
         is_small = setup.pickled is None
         carrier = type("TrialWorker", (TrialWorker,), {"setup": setup if is_small else None})
         self._actor_class: Any = ray.remote(carrier)
-        self._setup = setup
         self._arguments: dict[str, tuple[Any, ...]] = {USUAL.size: () if is_small else (ray.put(setup),)}
-
-    def number_of(self, name: str) -> int | None:
-        """The fleet's number for the actor of this name, until it was killed or has ended."""
-        return self._numbers.get(name)
-
-    def name_of(self, worker: int) -> str:
-        """What the worker calls itself on the link."""
-        return self._alive[worker].name if worker in self._alive else ""
 
     def create_group(self, action: CreateGroup) -> None:
         """Ask for a placement group; Ray places it when there is room."""
@@ -85,10 +57,6 @@ class ActorPool:
         group = self._groups.pop(action.group, None)
         if group is not None:
             remove_placement_group(group)
-
-    def bundles_of(self, group: int) -> Sequence[Bundle]:
-        """What the group holds, or a worker in it would."""
-        return self._shapes[group].bundles if group in self._shapes else ()
 
     def find_groups(self) -> dict[str, Sequence[Bundle]]:
         """All groups of this sweep, by Ray's ids: the trial's own bundle first, which may be empty."""
@@ -114,15 +82,9 @@ class ActorPool:
             max_concurrency=1,
             **options,
         ).remote()
-        actor = Actor(worker=action.worker, name=handle._actor_id.hex(), handle=handle)
-        self._alive[actor.worker] = actor
-        self._numbers[actor.name] = actor.worker
+        actor = Started(worker=action.worker, name=handle._actor_id.hex(), handle=handle)
+        self._note_started(actor)
         self._watch(actor, handle.run.remote(*self._arguments_of(self._needs[action.group], shape)))
-
-    def _note_shape(self, action: CreateGroup) -> Shape:
-        shape = self._shape_for(action.needs)
-        self._shapes[action.group], self._needs[action.group] = shape, action.needs
-        return shape
 
     def _arguments_of(self, needs: Needs, shape: Shape) -> tuple[Any, ...]:
         """What workers of this size are told; one that differs in memory alone gets what all get."""
@@ -135,16 +97,21 @@ class ActorPool:
         actor = self._alive.pop(worker, None)
         if actor is not None:
             ray.kill(actor.handle)
-            self.orphans.add(actor.name)
+            self._orphans.add(actor.name)
 
-    async def leave(self) -> None:
-        """The sweep ends: it wants no more places."""
+    def explain_end(self, error: BaseException | None, node: str) -> Failure:
+        """See `Pool`."""
+        return explain_end(error, node)
 
-    def forget(self, worker: int, name: str) -> None:
-        """Ignore whatever still comes from this actor."""
-        self._numbers.pop(name, None)
+    def remove_orphans(self) -> None:
+        """See `Pool`: placement groups."""
+        self._orphans.remove()
 
-    def _watch(self, actor: Actor, ref: Any) -> None:
+    def remove_last_orphans(self) -> None:
+        """See `Pool`."""
+        self._orphans.remove_last()
+
+    def _watch(self, actor: Started, ref: Any) -> None:
         loop = asyncio.get_running_loop()
 
         def ended(future: Any) -> None:
@@ -154,18 +121,11 @@ class ActorPool:
 
         ref.future().add_done_callback(ended)
 
-    def _take_end(self, actor: Actor, error: BaseException | None) -> None:
-        if actor.worker in self._alive:
-            self.kill(actor.worker)
-            self._on_ended(actor.worker, error)
-
 
 def explain_end(error: BaseException | None, node: str = "") -> Failure:
     """The facts of a worker's end: what Ray raised for its `run` call, and how its node is."""
     if error is None:
-        return Failure(
-            origin="process", type="WorkerExited", message="the worker lost its link to the controller"
-        )
+        return LEFT
     first_line = next((line for line in str(error).splitlines() if line.strip()), "")[:500]
     if isinstance(error, OutOfMemoryError):
         # Neither a RayActorError nor a RayTaskError, and it takes innocent workers along.

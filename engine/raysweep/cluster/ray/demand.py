@@ -8,47 +8,15 @@ in two calls; the dashboard is not needed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from raysweep.cluster.placement import Holdings, Waiting
 from raysweep.cluster.ray.preflight import show, show_all
 from raysweep.cluster.sharing.register import Sight
 from raysweep.raycompat import cluster
 from raysweep.raycompat.cluster import Bundle, Demand, WaitingGroup
 
 _EPSILON = 1e-6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """One thing that waits. `can_never`: no trial's continuing could make room for it."""
-
-    key: str
-    problem: str
-    can_never: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
-    """What this sweep has: placement groups with their bundles; workers, and the trial that each runs."""
-
-    groups: Mapping[str, Sequence[Bundle]]
-    workers: Mapping[str, str]
-    owns_cluster: bool = False
-
-
-@dataclass(slots=True)
-class DemandWatch:
-    """Remembers since when each thing has waited. `timeout_s`: what is younger is no trouble yet."""
-
-    timeout_s: float
-    _since: dict[str, float] = field(default_factory=dict)
-
-    def find_stuck(self, waiting: Iterable[Waiting], at: float) -> Waiting | None:
-        """What has waited for too long at the time `at` (seconds); what can never be had comes first."""
-        present = {item.key: item for item in waiting}
-        self._since = {key: self._since.get(key, at) for key in present}
-        stuck = [item for key, item in present.items() if at - self._since[key] >= self.timeout_s]
-        return min(stuck, key=lambda item: not item.can_never, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 import ray
 
+from raysweep.cluster.placement import Room
 from raysweep.cluster.ray.preflight import Node, count_slots, count_trials
 from raysweep.core.vocabulary.failures import NodeState
 from raysweep.errors import InfeasibleResourcesError
@@ -19,20 +19,6 @@ from raysweep.specs.trial.shape import Shape
 # Ray puts this label on every node, so that placement can go round one.
 NODE_LABEL = "ray.io/node-id"
 MAX_OF_A_KIND: Final = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """How many trials fit at once on how many usable nodes; the most memory that one can get, in bytes.
-
-    `memory_bytes` 0: it is not looked at. `beyond`: of the sizes that trials need, those that do not fit.
-    """
-
-    slots: int
-    nodes: int
-    memory_bytes: int
-    problem: str = ""
-    beyond: tuple[str, ...] = ()
 
 
 def live_nodes() -> list[Node]:
@@ -100,14 +86,6 @@ def addable_nodes() -> list[Node]:
         count = MAX_OF_A_KIND if kind.max_count is None else min(kind.max_count, MAX_OF_A_KIND)
         found += [Node(name=kind.name, total=kind.resources, labels={})] * count
     return found
-
-
-def find_room_or_why(spec: SweepSpec, excluded: Collection[str], sizes: Collection[Size] = ()) -> Room:
-    """As `find_room`, with the reason in the room where there is none."""
-    try:
-        return find_room(spec, excluded, sizes)
-    except InfeasibleResourcesError as error:
-        return Room(slots=0, nodes=0, memory_bytes=0, problem=str(error))
 
 
 def state_of_node(node_id: str, text: str) -> NodeState:

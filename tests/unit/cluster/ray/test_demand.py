@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from raysweep.cluster.cluster_watch import DemandWatch
+from raysweep.cluster.placement import Holdings, Waiting
 from raysweep.cluster.ray.actors import ActorPool
 from raysweep.cluster.ray.demand import (
-    DemandWatch,
-    Holdings,
-    Waiting,
     _of_demand,
     _of_group,
     _plain,
