@@ -254,9 +254,9 @@ chaos: setup
 
 STORMS ?= 200
 STORM ?=
-## storms: random sweeps on the engine without Ray: misbehaving trials, kills, clocks, lost storage (SEED=1 STORMS=200 STORM=137 EVALUATE=1)
+## storms: random sweeps on the engine without Ray: misbehaving trials, kills, clocks, lost storage (SEED=1 STORMS=200 STORM=137 EVALUATE=1 HERE=1)
 storms: setup
-	$(BIN)/python -m tests.storms --seed $(SEED) --storms $(STORMS) $(if $(STORM),--storm $(STORM)) $(if $(EVALUATE),--evaluate)
+	$(BIN)/python -m tests.storms --seed $(SEED) --storms $(STORMS) $(if $(STORM),--storm $(STORM)) $(if $(EVALUATE),--evaluate) $(if $(HERE),--here)
 
 MUTANTS ?= 200
 ONLY ?=

@@ -22,6 +22,7 @@ from typing import Final
 
 import raysweep.schedulers
 import raysweep.search
+from tests.storms.controller import HERE, is_here
 from tests.storms.processes import Process, adopt_orphans, descendants, kill_all
 from tests.storms.putback import PUT_BACK, put_back
 from tests.storms.storm import Result, play
@@ -124,7 +125,7 @@ def show(seed: int, result: Result, is_alone: bool, elapsed_s: float, *, evaluat
         print(f"[{elapsed_s:.0f} s] storm {result.number}: {result.told} -> {result.ended or result.refused}")
         for each in dict.fromkeys(result.violations):
             print(f"  {each}")
-        switch = " EVALUATE=1" * evaluates
+        switch = " EVALUATE=1" * evaluates + " HERE=1" * is_here()
         print(f"  again: make storms SEED={seed} STORM={result.number}{switch}", flush=True)
 
 
@@ -140,9 +141,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e9, help="begin none after this time")
     parser.add_argument("--until-found", action="store_true", help="end with the first violation")
     parser.add_argument("--evaluate", action="store_true", help="checkpoints are evaluated apart")
+    parser.add_argument("--here", action="store_true", help="on this machine's own placement")
     parser.add_argument("--put-back", choices=PUT_BACK, help="a fault that the storms have to find")
     parser.add_argument("--folder", type=Path, default=Path(".storms"))
     asked = parser.parse_args()
+    if asked.here:
+        os.environ[HERE] = "1"
     preload()
     if asked.put_back:
         put_back(asked.put_back)

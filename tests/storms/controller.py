@@ -25,6 +25,8 @@ from tests.storms.processes import Process
 from tests.storms.workers import fork, print_to, serve
 
 KEY: Final = "storm"
+HERE: Final = "STORM_HERE"
+"""The variable that has storms run on this machine's own placement."""
 THREADS_END_S: Final = 10.0
 """Within this time the sweep's threads have ended. Those of the zoo's strays are the trial's."""
 
@@ -68,6 +70,22 @@ def _drive(run: Run) -> None:
     print_to(run.folder / f"printed-{run.tag}.txt")
     faulthandler.register(signal.SIGUSR2, all_threads=True, file=sys.stderr)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    cluster = StandInCluster(run.cpus)
+    if not is_here():
+        _stand_in(cluster, run)
+    clock = Clock(*run.jump) if run.jump is not None else None
+    before = set(threading.enumerate())
+    end = _call(run, _looking(run, cluster, clock))
+    end["threads"] = _threads_left(before)
+    run.end_path.write_text(json.dumps(end))
+
+
+def is_here() -> bool:
+    """Whether workers are those of `address="here"`, and nothing is replaced; no node comes or goes then."""
+    return HERE in os.environ
+
+
+def _stand_in(cluster: StandInCluster, run: Run) -> None:
     ours, theirs = multiprocessing.Pipe()
 
     def serve_workers() -> None:
@@ -76,19 +94,14 @@ def _drive(run: Run) -> None:
 
     fork(serve_workers)
     theirs.close()
-    cluster = StandInCluster(run.cpus)
     install(cluster, ours, str(run.folder))
-    clock = Clock(*run.jump) if run.jump is not None else None
-    before = set(threading.enumerate())
-    end = _call(run, _looking(run, cluster, clock))
-    end["threads"] = _threads_left(before)
-    run.end_path.write_text(json.dumps(end))
 
 
 def _call(run: Run, look: Any) -> dict[str, Any]:
+    place = {"address": "here", "num_cpus": sum(run.cpus)} if is_here() else {}
     try:
         outcome = rs.run_sweep(
-            rs.SweepSpec(**run.spec), key=KEY, progress=False, on_progress=look, **run.asks
+            rs.SweepSpec(**run.spec), key=KEY, progress=False, on_progress=look, **place, **run.asks
         )
     except BaseException as error:  # noqa: BLE001  the oracle says which may come
         kinds = [each.__name__ for each in type(error).__mro__]

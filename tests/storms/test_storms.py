@@ -13,6 +13,8 @@ from tests.storms.putback import PUT_BACK
 ROOT = Path(__file__).parents[2]
 SAMPLE = "0,2,11,14,15,17,18,19,21,30,32"
 """Strays, marks and leftovers in pairs, a bad hook, a clock set back and forward, lost storage, kills."""
+HERE_SAMPLE = "2,14,18,21"
+"""Of these, some that the placement matters to."""
 
 
 def play(tmp_path: Path, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
@@ -30,6 +32,12 @@ def test_a_sample_of_storms_violates_nothing(tmp_path: Path) -> None:
 @pytest.mark.faults
 def test_a_sample_of_storms_whose_checkpoints_are_evaluated_violates_nothing(tmp_path: Path) -> None:
     done = play(tmp_path, "--seed", "12", "--only", "0", "--evaluate", timeout_s=200.0)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.faults
+def test_a_sample_of_storms_without_ray_violates_nothing(tmp_path: Path) -> None:
+    done = play(tmp_path, "--seed", "1", "--only", HERE_SAMPLE, "--here", timeout_s=200.0)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -268,7 +268,7 @@ def train(
         path=spec, settings=tuple(settings or ()), storage=storage, config=config, from_sweep=from_sweep
     )
     job = place.job(driver, lease_s=lease, resume_cancelled=resume_cancelled)
-    return partial(run, asked, key=key, address=place.address, is_json=place.as_json, job=job)
+    return partial(run, asked, key=key, address=place.where, is_json=place.as_json, job=job)
 
 
 @app.command()

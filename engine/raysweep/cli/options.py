@@ -37,9 +37,10 @@ Address = Annotated[
     typer.Option(
         metavar="ADDRESS",
         help='A Ray cluster: http://head:8265 (its Jobs API), "auto", host:port, or rayjob:MANIFEST, '
-        "which is brought up for the run on Kubernetes. Default: one of our own.",
+        "which is brought up for the run on Kubernetes. Default: one of our own; without Ray, this machine.",
     ),
 ]
+Here = Annotated[bool, typer.Option("--here", help="Run on this machine, without Ray.")]
 JobsAddress = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(metavar="URL", help="The Jobs API of the cluster that runs it: http://head:8265."),
@@ -144,19 +145,27 @@ class SchemaKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a command runs something: a Ray of our own, a cluster, or a job of one."""
+    """Where a command runs something: this machine, a Ray of our own, a cluster, or a job of one."""
 
     address: Address = None
+    here: Here = False
     as_json: AsJson = False
     working_dir: WorkingDir = None
     env: Env = None
     detach: Detach = False
 
+    @property
+    def where(self) -> str | None:
+        """The address that both options give."""
+        if self.here and self.address not in (None, "here"):
+            raise typer.BadParameter("--here cannot be combined with --address")
+        return "here" if self.here else self.address
+
     def how(self, num_cpus: float | None, *, takeover: bool = False) -> How:
         """As `raysweep.cli.commands.running.sweep` takes it."""
         from raysweep.cli.commands.running.sweep import How
 
-        return How(address=self.address, is_json=self.as_json, takeover=takeover, num_cpus=num_cpus)
+        return How(address=self.where, is_json=self.as_json, takeover=takeover, num_cpus=num_cpus)
 
     def job(self, driver: Driver | None = None, **more: Any) -> JobHow:
         """What a job is told; `more` as `job_how` takes it."""

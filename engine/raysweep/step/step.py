@@ -146,6 +146,9 @@ class Step:
         self, on_progress: OnProgress | None, num_cpus: float | None, scheduled_at: datetime | None
     ) -> Outcome:
         if self.request.run.kind == "train":
+            from raysweep.cluster.placing import check_training
+
+            check_training(self.place.address)
             from raysweep.training import run_training
 
             training = cast("RunRequest[TrainSpec]", self.request)

@@ -176,7 +176,7 @@ class WorkerMachine:
             self.end(msg.TrialStopped(*job.who, was_killed=True))
         else:
             # Where the attempt has no process of its own, this one is ending, and begins nothing.
-            failed = msg.TrialFailed(*job.who, failure=_explain(exit_code, is_kernel_oom))
+            failed = msg.TrialFailed(*job.who, failure=explain_death(exit_code, is_kernel_oom))
             self.end(failed, goes_on=self._is_forked)
 
     def _go_on(self) -> None:
@@ -189,7 +189,8 @@ class WorkerMachine:
             self.actions.append(Begin(self.job))
 
 
-def _explain(exit_code: int, is_kernel_oom: bool) -> FailureFacts:
+def explain_death(exit_code: int, is_kernel_oom: bool) -> FailureFacts:
+    """The facts of a process that ended and did not say how. Below 0: by that signal."""
     if exit_code == -signal.SIGKILL and is_kernel_oom:
         message = "the kernel ended the trial's process: the container is out of memory"
         return FailureFacts(origin="memory", type="KernelOutOfMemory", message=message, exit_code=exit_code)

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from raysweep.messages import FromWorker, Hello, Message, ToWorker
+from raysweep.messages import FromWorker, Hello, ToWorker
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -63,7 +63,7 @@ def encode(value: Any) -> bytes:
     return _ENCODER.encode(value)
 
 
-def pack(messages: Sequence[Message | msgspec.Raw]) -> bytes:
+def pack(messages: Sequence[msgspec.Struct | msgspec.Raw]) -> bytes:
     """One frame; a message may be encoded already."""
     body = _ENCODER.encode(messages)
     return HEADER.pack(len(body)) + body

@@ -62,6 +62,10 @@ class Driver(Protocol):
         """The names of the models of this machine's GPUs."""
         ...
 
+    def count(self) -> int:
+        """How many GPUs this machine has."""
+        ...
+
 
 def find_driver() -> Driver | None:
     """The driver of this machine; None where it has none."""
@@ -115,6 +119,10 @@ class NvidiaSmi:
     def models(self) -> frozenset[str]:
         """See `Driver`."""
         return frozenset(row[4] for row in self._rows())
+
+    def count(self) -> int:
+        """See `Driver`."""
+        return sum(1 for _ in self._rows())
 
     def _rows(self) -> Iterator[list[str]]:
         fields = "index,uuid,memory.used,memory.total,name"
@@ -197,6 +205,10 @@ class Nvml:
     def models(self) -> frozenset[str]:
         """See `Driver`."""
         return frozenset(self._text("nvmlDeviceGetName", handle) for handle in self._handles())
+
+    def count(self) -> int:
+        """See `Driver`."""
+        return sum(1 for _ in self._handles())
 
     def _handle(self, device: str) -> ctypes.c_void_p:
         if device.isdecimal():

@@ -35,6 +35,7 @@ from raysweep.worker.link import SocketLink
 from raysweep.worker.output.captured import CapturedOutput, Output
 from raysweep.worker.process.descendants import Descendants
 from raysweep.worker.process.rehearsal import rehearse
+from raysweep.worker.ray_calls.refused import refuse_ray
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
 from raysweep.worker.setup import make_trainable
 from raysweep.worker.shell import WorkerShell
@@ -68,6 +69,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     """True if each child imports the trainable itself, as its module initialises CUDA."""
     preloads: tuple[str, ...] = ()
     """Modules to import before the first fork."""
+    refuses_ray: bool = False
+    """Whether the sweep runs without Ray (`ray_calls.refused`)."""
 
 
 class Loaded(Struct, frozen=True, tag=True):
@@ -114,6 +117,8 @@ def main() -> None:
     values = sys.stdin.buffer.read(setup.parameters_bytes)
     pickled = sys.stdin.buffer.read() if setup.has_pickle else None
     _die_with_parent(setup.parent)
+    if setup.refuses_ray:
+        refuse_ray()
     # Else torch would initialise CUDA's driver to say whether there is a GPU, and no child could use one.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     try:

@@ -33,7 +33,7 @@ from raysweep.worker.process.fork_server import (
     Unforkable,
     Unloadable,
 )
-from raysweep.worker.setup import WorkerSetup, node_id, say_ready
+from raysweep.worker.setup import WorkerSetup, is_without_ray, node_id, say_ready
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.wire import FROM_WORKER, encode, pack, read_frames
 
@@ -202,6 +202,7 @@ class Zygote:
                 process_group=setup.process_group,
                 loads_late=unforkable is not None,
                 preloads=unforkable.preloads if unforkable is not None else (),
+                refuses_ray=is_without_ray(),
             )
             pipe.write(encode(header) + b"\n")
             pipe.write(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import time
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from raysweep.cli.commands.planning.space import distinct_configs, show_trials, 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.exit_codes import DONE
 from raysweep.cli.spec_files import is_pipeline, read_pipeline, read_spec
+from raysweep.cluster.placing import is_here
 from raysweep.documents.code.entry_points import source_of, sources
 from raysweep.documents.code.trainable import PYTHON_ONLY, load_trainable
 from raysweep.documents.kinds import KindSpec
@@ -359,9 +359,8 @@ def _find_room(spec: SweepSpec, address: str | None) -> tuple[SweepSpec, int, st
     from raysweep.cluster.ray.preflight import count_trials
 
     limit = spec.max_concurrent_trials
-    if not is_jobs_address(address) and importlib.util.find_spec("ray") is None:
-        fix = "give the cluster's --address http://head:8265, or install raysweep[ray]"
-        raise SpecError("--address", "Ray is not installed here, so nothing can run here", fix)
+    if is_here(address):
+        return _find_room_here(spec)
     if address is not None and is_jobs_address(address):
         from raysweep.jobs.nodes import live_nodes_of
         from raysweep.jobs.sync import Cluster
@@ -386,6 +385,17 @@ def _find_room(spec: SweepSpec, address: str | None) -> tuple[SweepSpec, int, st
         spec, share = share_gpus(spec)
         shares = "" if share is None else str(share)
         return spec, find_room(spec).slots, str(address), shares, ""
+
+
+def _find_room_here(spec: SweepSpec) -> tuple[SweepSpec, int, str, str, str]:
+    from raysweep.cluster.here.placement import here
+
+    with here() as placement:
+        placement.check(spec)
+        spec, share = placement.share_gpus(spec)
+        at_once = placement.find_room(spec).slots
+        limited_by = _limited_by(spec, placement.nodes, at_once)
+    return spec, at_once, "this machine, without Ray", "" if share is None else str(share), limited_by
 
 
 def _share_here(spec: SweepSpec) -> tuple[SweepSpec, str]:

@@ -62,6 +62,9 @@ def run(asked: TrainOptions, *, key: str | None, address: str | None, is_json: b
 
         found = remote.run(request, address or "", job, is_json=is_json)
         return show_outcome(found, is_json=is_json) if isinstance(found, TrainOutcome) else DONE
+    from raysweep.cluster.placing import check_training
+
+    check_training(address)
     from raysweep.training import run_training
 
     console = make_console(is_stderr=is_json)

@@ -1,0 +1,35 @@
+"""Trainables of sweeps that run on this machine without Ray."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import raysweep as rs
+
+Config = dict[str, Any]
+
+
+def modules(config: Config) -> dict[str, float]:
+    """How many modules of Ray this process has imported, or its trial."""
+    return {"loss": float(sum(name.partition(".")[0] == "ray" for name in sys.modules))}
+
+
+def calls_ray(config: Config) -> dict[str, float]:
+    import ray
+
+    return {"loss": float(ray.get(ray.put(1.0)))}
+
+
+def devices(config: Config) -> dict[str, Any]:
+    """The GPUs that it has, while all others run."""
+    time.sleep(config["pause"])
+    return {"loss": 1.0, "devices": os.environ["CUDA_VISIBLE_DEVICES"]}
+
+
+def ranks(config: Config) -> dict[str, Any]:
+    """A member of a gang, without anything that connects them."""
+    context = rs.get_context()
+    return {"loss": float(os.environ["RANK"]), "world": context.world_size, "x": config["x"]}
