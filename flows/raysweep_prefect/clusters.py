@@ -15,7 +15,7 @@ from raysweep.step import Place
 if TYPE_CHECKING:
     from raysweep_prefect.blocks import RayCluster
 
-_RAY_OWN: Final = frozenset({"auto", "local"})
+_NO_BLOCKS: Final = frozenset({"auto", "here", "local"})
 
 ClusterLike = "RayCluster | ClusterConnection | str | None"
 
@@ -42,7 +42,7 @@ class Target(Place):
 def find_target(
     cluster: RayCluster | ClusterConnection | NightCluster | Mapping[str, Any] | str | None,
 ) -> Target:
-    """What `cluster` means: an address has a dot or a colon, or is `auto`; other texts name a block.
+    """What `cluster` means: an address has a dot or a colon, or is one of `_NO_BLOCKS`; others name a block.
 
     `rayjob:night.yaml`, or a mapping with `rayjob` in it, is a cluster that is brought up for the step.
 
@@ -56,7 +56,7 @@ def find_target(
     if night is not None:
         return Target(night=night)
     if isinstance(cluster, str):
-        if cluster in _RAY_OWN or any(mark in cluster for mark in ".:"):
+        if cluster in _NO_BLOCKS or any(mark in cluster for mark in ".:"):
             place = Place.of(cluster)
             return Target(connection=place.connection, address=place.address, given=cluster)
         return replace(_of_block(load_cluster(cluster)), block=cluster, given=cluster)

@@ -40,8 +40,9 @@ class SweepOperator(JobOperator):
         spec: A `SweepSpec`, its fields, or the path of a YAML or JSON file beside the DAG. Templates in it
             are rendered, those of a file too.
         conn_id: The connection, of type `raysweep`.
-        address: Instead of a connection: `"local"` runs it on an embedded Ray in the task's own process,
-            never deferred; `"auto"` and `"host:port"` on the cluster that the worker is in. These need Ray.
+        address: Instead of a connection: `"here"` runs it in the task's own process without Ray, `"local"`
+            on an embedded Ray there, never deferred; `"auto"` and `"host:port"` on the cluster that the
+            worker is in. All but `"here"` need Ray.
             `"rayjob:night.yaml"`, or a mapping with `rayjob` in it: as a job of a cluster that is brought up
             on Kubernetes for this task, by a manifest beside the DAG, and removed after it.
         job: Code, environment and place of the job: a `JobOptions` or its fields. Relative paths are

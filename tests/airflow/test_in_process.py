@@ -105,6 +105,21 @@ def test_sweep_gate_and_training(embedded_ray: None, spec: dict[str, Any], tmp_p
         skipped.execute(context_of(skipped))
 
 
+def test_a_small_sweep_and_its_gate_need_no_ray(spec: dict[str, Any], tmp_path: Path) -> None:
+    with DAG("d", schedule=None):
+        sweep = SweepOperator(task_id="sweep", spec=spec, address="here")
+    outcome = sweep.execute(context_of(sweep))
+    assert outcome["counts"] == {"completed": 4}
+    settings = {"confirm_top_k": 1, "seeds": 1, "test": "mean"}
+    train = {"trainable": "examples.quick:steps", "config": {"steps": 2}, "storage_path": str(tmp_path)}
+    with DAG("d", schedule=None):
+        gate = GateOperator(task_id="gate", spec=spec, outcome=outcome, address="here", gate=settings)
+        trained = TrainOperator(task_id="train", spec=train, outcome=outcome, address="here")
+    assert gate.execute(context_of(gate))["promoted"] is True
+    with pytest.raises(AirflowFailException, match="a training is a run of Ray Train"):
+        trained.execute(context_of(trained))
+
+
 def test_a_mistake_in_user_code_fails_for_good(
     embedded_ray: None, spec: dict[str, Any], tmp_path: Path
 ) -> None:

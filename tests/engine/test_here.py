@@ -174,11 +174,10 @@ def test_a_gang_runs_on_this_machine(make_spec: MakeSpec) -> None:
     assert {trial.metrics["loss"] for trial in outcome.trials} == {0.0}
 
 
-def test_many_small_slots_begin_at_once(make_spec: MakeSpec, lines: Lines) -> None:
-    spec = make_spec("slow", {"pause": 1.0}, resources={"cpu": 0.05}, num_samples=30)
-    outcome = here(spec)
+def test_many_small_slots_run_at_once(make_spec: MakeSpec) -> None:
+    small = {"resources": {"cpu": 0.05}, "num_samples": 30}
+    outcome = here(make_spec(f"{MODULE}:meets_all", {"count": 30}, **small))
     assert outcome.counts == {"completed": 30}
-    assert len({line[3] for line in lines() if line[0] == "start"}) == 30, "each in a worker of its own"
 
 
 @pytest.mark.ray

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import raysweep as rs
+from tests.engine.trainables import start
 
 Config = dict[str, Any]
 
@@ -27,6 +29,14 @@ def devices(config: Config) -> dict[str, Any]:
     """The GPUs that it has, while all others run."""
     time.sleep(config["pause"])
     return {"loss": 1.0, "devices": os.environ["CUDA_VISIBLE_DEVICES"]}
+
+
+def meets_all(config: Config) -> dict[str, float]:
+    """Ends once as many trials run at the same time."""
+    start(config)
+    while Path(config["log"]).read_text().count("\n") < config["count"]:
+        time.sleep(0.02)
+    return {"loss": 1.0}
 
 
 def ranks(config: Config) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def test_nothing_is_an_embedded_ray(given: Any) -> None:
     assert (target.is_job, target.address) == (False, None)
 
 
-@pytest.mark.parametrize("given", ["auto", "local", "10.0.0.1:6379", "head:6379"])
+@pytest.mark.parametrize("given", ["auto", "here", "local", "10.0.0.1:6379", "head:6379"])
 def test_addresses_of_ray_are_for_this_process(given: str) -> None:
     target = find_target(given)
     assert (target.is_job, target.address) == (False, given)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from raysweep.errors import ClusterUnreachableError, SpecError
-from raysweep.threads import loaded_module
 
 if TYPE_CHECKING:
     from raysweep.cluster.placement import Placement
@@ -19,7 +18,7 @@ HERE: Final = "here"
 
 def has_ray() -> bool:
     """Whether Ray is installed."""
-    return loaded_module("ray") is not None or importlib.util.find_spec("ray") is not None
+    return importlib.util.find_spec("ray") is not None
 
 
 def is_here(address: str | None) -> bool:

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
+from raysweep.cluster.placing import check_training
 from raysweep.documents.digest import digest_of
 from raysweep.errors import SweepFailedError
 from raysweep.hooks.model_registry import check_registry
@@ -69,6 +70,8 @@ def run_pipeline(
     spec = PipelineSpec.from_any(pipeline).stored_at(storage_path)
     if spec.registry is not None:
         check_registry(spec.registry)
+    if spec.train is not None and not is_job_place(address):
+        check_training(address)
     run_id = RunRequest.of(spec.sweep, key).run.id
     watch: dict[str, Any] = {"on_progress": on_progress, "num_cpus": num_cpus}
     rest = _Rest(spec, key)

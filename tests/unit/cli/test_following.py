@@ -170,7 +170,7 @@ def test_a_plan_refuses_what_cannot_run(cli: Cli, tmp_path: Path) -> None:
     assert "resources.cpu: one trial asks for 100000 CPU" in ran.err
 
 
-def test_a_plan_for_this_machine_needs_ray_and_says_so(
+def test_without_ray_a_plan_is_one_for_this_machine_without_it(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import importlib.util
@@ -182,8 +182,8 @@ def test_a_plan_for_this_machine_needs_ray_and_says_so(
     )
     (tmp_path / "spec.json").write_text(json.dumps(SPEC))
     ran = cli("plan", "spec.json")
-    assert (ran.code, ran.out) == (2, "")
-    assert "Ray is not installed here" in ran.err
+    assert ran.code == 0
+    assert "this machine, without Ray" in ran.out
 
 
 def test_what_a_spec_names_lies_beside_it(cli: Cli, tmp_path: Path) -> None:
