@@ -12,7 +12,12 @@ def begin_training(folder: RunFolder, spec: TrainSpec, key: str) -> None:
     """Store the record of a training, or check that the stored one is of this spec."""
     swept = sweep_of(spec, "m:body")
     record = SweepRecord(
-        digest=swept.digest(), key=key, seed=0, spec=swept.to_stored(), scheduled_at=1.0, train=spec.to_dict()
+        digest=swept.digest(),
+        key=key,
+        seed=0,
+        spec=swept.to_stored(),
+        scheduled_at=1.0,
+        train=spec.to_stored(),
     )
     SweepFolder(folder.store, folder.run_id).write_spec_if_absent(record)
     folder.check_spec(spec)

@@ -7,11 +7,12 @@ import shlex
 from raysweep.errors import SweepNotFoundError
 from raysweep.outcome import Standing
 from raysweep.runs.reading.naming.lookup import DEFAULT_STORAGE
+from raysweep.runs.reading.naming.lookup import find_run_folder as open_run
 from raysweep.runs.reading.naming.lookup import find_sweep as open_sweep
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.storage.objects.opening import open_store
 
-__all__ = ["DEFAULT_STORAGE", "command", "open_sweep", "read_sweep"]
+__all__ = ["DEFAULT_STORAGE", "command", "open_run", "open_sweep", "read_sweep"]
 
 
 def read_sweep(name: str, storage: str | None) -> tuple[Standing, SweepReader]:

@@ -159,7 +159,7 @@ def _ask(
         continuing=continuing,
         job_number=job_number,
         code=code_digest_of(spec if training is None else training.spec),
-        train=training.spec.to_dict() if training is not None else None,
+        train=training.spec.to_stored() if training is not None else None,
     )
     return asked, folder
 

@@ -5,10 +5,10 @@ The same journal gives the same events with the same ids, whenever and however o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from raysweep.core import SweepState, decode, step
 from raysweep.core.state.trial import Trial, trial_id
@@ -20,6 +20,7 @@ from raysweep.documents.json_numbers import Counts
 from raysweep.documents.stored_paths import to_uri
 from raysweep.errors import JournalDamagedError, StorageError, SweepNotFoundError, one_line
 from raysweep.hooks import events as hk
+from raysweep.outcome.training_metrics import END, own_metrics
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import damaged_record
 from raysweep.runs.reading.history import take_reports
@@ -63,7 +64,13 @@ class Feed:
             raise SweepNotFoundError(folder.sweep_id, folder.store.url)
         spec = SweepSpec.from_any(dict(record.spec))
         load_scheduler(spec)
-        self._folder, self._journal, self._fields = folder, folder.journal(), dict(record.spec)
+        self._folder, self._journal = folder, folder.journal()
+        self._fields = dict(record.spec if record.train is None else record.train)
+        self._is_training = record.train is not None
+        self._reported: Mapping[str, Any] = {}
+        """The metrics of the last report."""
+        self._left_out = 0
+        """How many reports are no events."""
         self._state = SweepState.create(spec, record.seed)
         self._ended: set[int] = set()
         self._failed = 0
@@ -136,6 +143,10 @@ class Feed:
         if state.phase == "ended" and not was_ended:
             yield self._sweep_end(event.at)
 
+    def _own(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """The metrics without those that the engine adds to a training's."""
+        return own_metrics(metrics) if self._is_training else dict(metrics)
+
     def _id(self) -> str:
         self._index += 1
         return event_id((self._number, self._index))
@@ -176,6 +187,12 @@ class Feed:
         config = trial.config if trial is not None else {}
         taken = take_reports(self._state, event)
         for index, row in enumerate(taken.rows):
+            reported = dict(zip(event.keys, row, strict=True))
+            metrics = self._own(reported)
+            if END in reported and self._is_training and metrics == self._reported:
+                self._left_out += 1
+                continue  # a training's end, without a result of its own
+            self._reported = metrics
             yield hk.Report(
                 id=self._id(),
                 at=event.at,
@@ -184,7 +201,7 @@ class Feed:
                 attempt=event.attempt,
                 config=config,
                 iteration=taken.first + index,
-                metrics=dict(zip(event.keys, row, strict=True)),
+                metrics=metrics,
                 counts=index < taken.counted,
             )
 
@@ -239,8 +256,8 @@ class Feed:
             config=trial.config,
             state=cast(hk.EndState, trial.state),
             score=score_of(self._state, trial),
-            metrics=dict(trial.results.last),
-            reports=trial.results.reports - trial.results.overrun,
+            metrics=dict(self._reported if self._is_training else trial.results.last),
+            reports=trial.results.reports - trial.results.overrun - self._left_out,
             started_at=trial.started_at,
             failed=self._failed,
             error=one_line(f"{failure.type}: {failure.message}", MAX_ERROR_CHARS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -56,6 +56,11 @@ class CallbackSpec(KindSpec):
             if options.get(name):
                 options[name] = masked(options[name])
         return {self.kind: options}
+
+
+def with_masked(fields: dict[str, Any], callbacks: Sequence[CallbackSpec]) -> dict[str, Any]:
+    """The fields of a spec, for the storage: the secrets of its callbacks are masked."""
+    return fields | ({"callbacks": [each.stored() for each in callbacks]} if callbacks else {})
 
 
 def is_callback(given: object) -> bool:

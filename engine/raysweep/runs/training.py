@@ -36,7 +36,7 @@ FORMAT_VERSION = 1
 CHECKPOINT_OWNER: Final = "00000"
 """The trial whose checkpoints a training's are."""
 
-_SAFE = ("failure", "stop", "tags")
+_SAFE = ("failure", "stop", "tags", "callbacks")
 
 
 class RunFolder:

@@ -18,6 +18,7 @@ from raysweep.documents.digest import digest_of
 from raysweep.documents.mode import Mode
 from raysweep.from_tune.class_options import TuneOptions
 from raysweep.from_tune.schedulers import with_own_scheduler
+from raysweep.hooks.spec import with_masked
 from raysweep.schedulers.spec import SchedulerSpec
 from raysweep.search.spec import SearchSpec
 from raysweep.space.constraints import Constraint, parse_constraints
@@ -134,8 +135,7 @@ class SweepSpec(SweepFields):
 
     def to_stored(self) -> dict[str, Any]:
         """As `to_dict`, for the storage: the secrets of callbacks are masked."""
-        callbacks = [callback.stored() for callback in self.callbacks]
-        return self.to_dict() | ({"callbacks": callbacks} if callbacks else {})
+        return with_masked(self.to_dict(), self.callbacks)
 
     def digest(self) -> str:
         """32 hex digits over all but tags, callbacks, share and storage path: equal for equal specs.

@@ -12,6 +12,7 @@ from pydantic import (
     model_validator,
 )
 
+from raysweep.hooks.spec import with_masked
 from raysweep.specs.bridge import BridgeSpec
 from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.checks.train import check_train, with_scale
@@ -52,6 +53,7 @@ class TrainSpec(TrainFields):
             datasets: Mapping[str, Any] = ...,
             failure: TrainFailure | Mapping[str, Any] = ...,
             stop: TrainStop | Mapping[str, Any] = ...,
+            callbacks: Sequence[object] = (),
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...
@@ -73,10 +75,14 @@ class TrainSpec(TrainFields):
         fields.pop("trainable" if self.command is not None else "command", None)
         if self.command is None:
             fields.pop("program", None)
-        for name in ("scale", "transfer", "bridge", "carried"):
+        for name in ("scale", "transfer", "bridge", "carried", "callbacks"):
             if not getattr(self, name):
                 fields.pop(name, None)
         return fields
+
+    def to_stored(self) -> dict[str, Any]:
+        """As `to_dict`, for the storage: the secrets of callbacks are masked."""
+        return with_masked(self.to_dict(), self.callbacks)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

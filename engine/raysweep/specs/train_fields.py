@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from raysweep.documents.json_values import leaves
 from raysweep.documents.tuples import marked
+from raysweep.hooks.spec import Callbacks
 from raysweep.space.parsed import is_domain
 from raysweep.space.scales import ScaleField
 from raysweep.specs.bridge import BridgeSpec
@@ -41,6 +42,7 @@ class TrainFields(SpecDocument):
     renamed_fields: ClassVar[dict[str, str]] = {
         "resources": "scaling",
         "max_retries": "failure.max_failures",
+        "loggers": "callbacks",
     }
 
     name: Name = "train"
@@ -97,6 +99,11 @@ class TrainFields(SpecDocument):
     """The policy for retries after a failure, after workers died or nodes were taken away."""
     stop: TrainStop = TrainStop()
     """When the run ends though its function has not returned; its last checkpoint is the model then."""
+    callbacks: Callbacks = ()
+    """What is called as it trains, beside it: trackers, and classes of your own; see the spec of a sweep.
+
+    Its one trial is `00000`. They are not part of the digest, and may change when the run is resumed.
+    """
     storage_path: StoragePath = DEFAULT_STORAGE
     """The storage of the run: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)

@@ -36,6 +36,7 @@ def sweep_of(train: TrainSpec, body: Body | str) -> SweepSpec:
         max_concurrent_trials=1,
         failure={"max_failures": 0, "non_finite": "ignore", "breaker_trials": 0},
         checkpoint={"keep_last": CHECKPOINTS_KEPT, "keep_best": False},
+        callbacks=train.callbacks,
         storage_path=train.storage_path,
         tags=dict(train.tags),
     )

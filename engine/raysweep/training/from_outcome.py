@@ -76,7 +76,8 @@ def train_spec_with(
     So with a schedule: what the spec's own `config` holds wins in each of its configs, and its own schedule
     over this one.
     """
-    given = {"trainable": train.trainable, "datasets": train.datasets}  # which may be functions
+    # Which may be functions and objects.
+    given = {"trainable": train.trainable, "datasets": train.datasets, "callbacks": train.callbacks}
     fields = train.to_dict() | given | {"config": {**config, **train.config}}
     fields["tags"] = {**(tags or {}), **train.tags}
     if carried is not None:

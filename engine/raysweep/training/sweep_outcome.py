@@ -16,18 +16,12 @@ from raysweep.outcome import (
     TrialOutcome,
     Usage,
 )
+from raysweep.outcome.training_metrics import END, USED, WORKERS, own_metrics
 from raysweep.runs.reading.history import COLUMNS
 from raysweep.specs import TrainSpec
 from raysweep.training.model_card import source_of
 from raysweep.training.predicted import predicted_of
 
-END: Final = "raysweep/end"
-"""In the last report of the trial: the training's metrics, whether it was resumed, which limit ended it, its
-error."""
-USED: Final = "raysweep/used"
-"""In each report: what the workers have used until then."""
-WORKERS: Final = "raysweep/workers"
-"""In a report of a training whose number of workers may change: how many trained together."""
 MAX_ROWS: Final = 1000
 """Of more reports every second one is kept, then every fourth, and so on; the last one always."""
 MAX_ROW_BYTES: Final = 1024
@@ -149,11 +143,6 @@ def usage_of(trial: TrialOutcome, sweep: SweepOutcome) -> Usage:
 
 def _seconds(at: Any) -> float:
     return float(at.timestamp()) if hasattr(at, "timestamp") else float(at)
-
-
-def own_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """What the workers have reported of these metrics of the trial."""
-    return {name: value for name, value in metrics.items() if name not in (END, USED, WORKERS)}
 
 
 def _end_of(trial: TrialOutcome) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from raysweep.cluster.ray.connection import find_loss
 from raysweep.documents.json_numbers import with_names
 from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.outcome import ErrorInfo, Usage
+from raysweep.outcome.training_metrics import END, USED, WORKERS, own_metrics
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.history import reports_of
 from raysweep.runs.training import RunFolder
@@ -29,7 +30,6 @@ from raysweep.training.checkpoint_parts import CheckpointName, parse_name
 from raysweep.training.checkpoints import Joiner
 from raysweep.training.predicted import fall_of
 from raysweep.training.progress import TrainProgress, Watch
-from raysweep.training.sweep_outcome import END, USED, WORKERS, own_metrics
 from raysweep.training.time_limits import Ending, needs_checkpoint, no_checkpoint
 from raysweep.training.usage import Meter
 from raysweep.trial.owners import OWN

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import RaysweepError
+from raysweep.outcome.training_metrics import RESERVED
 from raysweep.specs.scheduled_config import ScheduledConfig
 from raysweep.storage.objects.opening import open_store
 from raysweep.trial.checkpoint_handle import opened_by_ray, temporary_folder
 from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.rows import is_scalar, to_json
 
-RESERVED = "raysweep/"
-"""Metrics that begin with this are the engine's own, see `sweep_outcome`."""
 ANSWERED_S = 2.0
 """So long a worker waits, having given the checkpoint that it was asked for: it is about to be ended.
 

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from raysweep.outcome import ErrorInfo, SweepOutcome, TrialOutcome, Usage
+from raysweep.outcome.training_metrics import END, USED, WORKERS
 from raysweep.search import make_searcher
 from raysweep.specs import TrainSpec
 from raysweep.training.as_sweep import CHECKPOINTS_KEPT, sweep_of
 from raysweep.training.sweep_outcome import (
-    END,
     MAX_ROW_BYTES,
     MAX_ROWS,
-    USED,
-    WORKERS,
     history_of,
     outcome_of,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raysweep.errors import RaysweepError
-from raysweep.training.sweep_outcome import END, USED, WORKERS
+from raysweep.outcome.training_metrics import END, USED, WORKERS
 from raysweep.training.worker_session import returned_metrics
 
 

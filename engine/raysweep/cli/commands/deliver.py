@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 import typer
 
 from raysweep.cli.exit_codes import DONE, FAILED
-from raysweep.cli.lookup import command, open_sweep
+from raysweep.cli.lookup import command, open_run
 from raysweep.delivery.beside import Beside
 from raysweep.documents.code.trainable import PYTHON_ONLY
 from raysweep.errors import SpecError
@@ -26,7 +26,7 @@ def deliver(name: str, storage: str | None, within_s: float, to: Collection[str]
         within_s: How long it may take.
         to: Addresses and folders that callbacks may send to, or write in, though the storage names them.
     """
-    folder = open_sweep(name, storage)
+    folder = open_run(name, storage)
     record = folder.read_spec()
     if record is None or folder.read_outcome() is None:
         fix = f"resume it: {command('resume', folder.sweep_id, folder.store.url)}"

@@ -10,7 +10,7 @@ import typer
 
 from raysweep.cli.consoles import make_console, print_rows
 from raysweep.cli.exit_codes import DONE
-from raysweep.cli.lookup import command, open_sweep
+from raysweep.cli.lookup import command, open_run
 from raysweep.cli.tables import Listing
 from raysweep.errors import LogNotFoundError, SpecError
 from raysweep.outcome.showing.formatting import show_age
@@ -39,13 +39,13 @@ def show_logs(name: str, storage: str | None, address: str | None, wanted: Wante
     if wanted.trial is not None and wanted.is_json:
         raise SpecError("--json", "the log of a trial is text", "leave it out")
     if address is None:
-        return _show(open_sweep(name, storage), wanted)
+        return _show(open_run(name, storage), wanted)
     from raysweep.cli import remote
 
     if wanted.trial is None:
         return remote.show_logs(name, address, follow_on=wanted.is_followed)
     run_id, path = remote.find_stored(name, address, storage)
-    return _show(open_sweep(run_id, path), wanted)
+    return _show(open_run(run_id, path), wanted)
 
 
 def _show(folder: SweepFolder, wanted: Wanted) -> int:

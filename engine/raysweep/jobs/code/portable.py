@@ -32,8 +32,7 @@ def check_portable(spec: SweepSpec | TrainSpec) -> None:
     for name, source in spec.datasets.items() if isinstance(spec, TrainSpec) else ():
         if source.function is not None:
             _check_function(f"datasets.{name}", source.function)
-    if isinstance(spec, SweepSpec):
-        _check_callbacks(spec.callbacks)
+    _check_callbacks(spec.callbacks)
 
 
 def _check_callbacks(callbacks: tuple[CallbackSpec, ...]) -> None:

@@ -12,7 +12,7 @@ from raysweep.runs.reading.naming.references import Reference, find_run, newest_
 from raysweep.runs.training import RunFolder
 
 _LISTED: Final = 5
-__all__ = ["DEFAULT_STORAGE", "find_sweep", "find_training"]
+__all__ = ["DEFAULT_STORAGE", "find_run_folder", "find_sweep", "find_training"]
 
 
 def find_sweep(name: str, storage: str | None) -> SweepFolder:
@@ -28,6 +28,15 @@ def find_sweep(name: str, storage: str | None) -> SweepFolder:
     """
     reference = read_reference(name, storage)
     found = find_run(reference, "sweep")
+    if found is not None:
+        return SweepFolder(reference.store, found)
+    raise SweepNotFoundError(reference.text or name, reference.store.url, _fix(reference))
+
+
+def find_run_folder(name: str, storage: str | None) -> SweepFolder:
+    """The folder of a sweep or, where there is none, of a training. Raises: as `find_sweep`."""
+    reference = read_reference(name, storage)
+    found = find_run(reference, "sweep") or find_run(reference, "train")
     if found is not None:
         return SweepFolder(reference.store, found)
     raise SweepNotFoundError(reference.text or name, reference.store.url, _fix(reference))
