@@ -278,6 +278,7 @@ check: setup
 	$(BIN)/python -m devtools.structure --check
 	$(BIN)/python -m devtools.words
 	$(BIN)/python -m devtools.snippets
+	$(BIN)/python -m devtools.agent_pages --check
 	$(BIN)/python -m devtools.pictures --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python -m devtools.site_search

@@ -12,7 +12,7 @@ from typing import Annotated, Optional
 import typer
 
 from raysweep.cli import champions, stored_runs
-from raysweep.cli.help_groups import GroupedCommands, add_examples
+from raysweep.cli.help_groups import EXIT_CODES, GroupedCommands, add_examples
 from raysweep.cli.options import (
     Address,
     AsJson,
@@ -47,6 +47,7 @@ from raysweep.cli.run_names import by_name
 app = typer.Typer(
     cls=GroupedCommands,
     help="Hyperparameter sweeps as pipeline steps on Ray.",
+    epilog=EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""The groups of commands in `raysweep --help`, and an example for each command."""
+"""The groups of commands in `raysweep --help`, its exit codes, and an example for each command."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "In programs, of specs": ("emit", "schema", "mcp"),
 }
 OTHER: Final = "More"
+EXIT_CODES: Final = (
+    "Exit codes: 0 done, 1 failed, 2 bad input, 3 cancelled or interrupted, 4 there with another spec, "
+    "5 still running; with --json also 6, partial."
+)
 COMPLETION: Final = "_RAYSWEEP_COMPLETE"
 """Set where a shell asks for what may follow."""
 
