@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from raysweep_airflow.approval import ApproveOperator
     from raysweep_airflow.hooks import RaySweepHook
+    from raysweep_airflow.judging import JudgeOperator
     from raysweep_airflow.night_alert import deadline_alert
     from raysweep_airflow.operators import GateOperator, SweepOperator, TrainOperator
     from raysweep_airflow.results import top_k
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 _HOME = {
     "ApproveOperator": "approval",
     "GateOperator": "operators",
+    "JudgeOperator": "judging",
     "RaySweepHook": "hooks",
     "SweepOperator": "operators",
     "SweepTrigger": "triggers",
@@ -40,6 +42,7 @@ _HOME = {
 __all__ = [
     "ApproveOperator",
     "GateOperator",
+    "JudgeOperator",
     "RaySweepHook",
     "SweepOperator",
     "SweepTrigger",

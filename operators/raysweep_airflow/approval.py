@@ -1,4 +1,4 @@
-"""The operator between gate and training: a person decides in Airflow's pages about what passed the gate.
+"""The operator behind gate or judge: a person decides in Airflow's pages about what passed.
 
 It is the standard provider's `ApprovalOperator`: while it waits the task is `awaiting_input`, and holds no
 slot. The decision itself is in the champion's file (`raysweep.pipeline`): the form is one way to it,
@@ -20,6 +20,7 @@ from raysweep_airflow.arguments import checked, registered
 from raysweep_airflow.compat import AirflowException, TaskAwaitingInput, store_of
 from raysweep_airflow.links import page_url, report_url
 from raysweep_airflow.mapped import handed_over, is_reference, without_references
+from raysweep_airflow.upstream import is_behind_judge
 
 try:
     from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -53,14 +54,16 @@ def _of_task(params: Any) -> Any:
 
 
 class ApproveOperator(ApprovalOperator):
-    """Wait until what passed the gate is approved or rejected; the result is the gate's, with the decision.
+    """Wait until what passed gate or judge is approved or rejected; the result has the decision in it.
 
-    The form in Airflow has the gate's evidence, and a field for a note. Who answers it decides, once, unless
-    there is a decision already: of `raysweep approve`, or of silence. Rejected, or not promoted by the gate,
-    the tasks downstream are skipped. What needs no approval, or has it already, passes at once.
+    The form in Airflow has the evidence, and a field for a note. Who answers it decides, once, unless
+    there is a decision already: of `raysweep approve`, or of silence. Rejected, not promoted by the gate, or
+    not released by the judge, the tasks downstream are skipped. What needs no approval, or has it already,
+    passes at once.
 
     Args:
-        outcome: What the `GateOperator(..., approval=...)` returned: `gate.output`.
+        outcome: What the `GateOperator(..., approval=...)` returned: `gate.output`; with `after: judge`, what
+            the `JudgeOperator` returned.
         assigned_users: Who may decide, as `[{"id": "ann", "name": "Ann"}]`; default: who may edit the DAG's
             runs.
         registry: Where what is promoted is registered with its checkpoint, if no training follows; as of the
@@ -119,19 +122,20 @@ class ApproveOperator(ApprovalOperator):
     def execute(self, context: Any) -> Any:
         """Pass on what needs no decision, or has one; else ask for it, and wait."""
         from raysweep.outcome import Decision
-        from raysweep.pipeline.candidate import find_candidate
+        from raysweep.pipeline.candidate import as_stored, find_candidate
         from raysweep_airflow.ends import explained
 
         with explained(self.log):
-            candidate = find_candidate(self.outcome)
+            is_judged = self._is_judged()
+            candidate = find_candidate(self.outcome, is_judged=is_judged)
             if candidate is None:
-                return self._end(context, dict(self.outcome))
+                return self._end(context, as_stored(self.outcome, is_judged=is_judged))
             # Of an earlier try, which could not write it down.
             kept = store_of(context).get(ANSWER_KEY)
             decision = candidate.decide(Decision.model_validate(kept) if kept else None)
             if decision is not None:
                 return self._decided(context, candidate, decision)
-            self.subject = one_line(f"Promote {candidate.night}?", 200)
+            self.subject = one_line(candidate.question, 200)
             self.body = self._body(context, candidate)
         self.log.info("%s: `raysweep approve` decides too; %s", candidate.night, candidate.approval)
         self.response_timeout = self._until_next(candidate)
@@ -139,16 +143,16 @@ class ApproveOperator(ApprovalOperator):
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         """Write the answer down; without one see whether there is a decision, and wait on."""
-        from raysweep.pipeline.candidate import find_candidate
+        from raysweep.pipeline.candidate import as_stored, find_candidate
         from raysweep_airflow.ends import explained
 
-        asked = self._answer(event)
+        asked, is_judged = self._answer(event), self._is_judged()
         with explained(self.log):
             if asked is not None:
                 # The next try has it where the storage does not answer now.
                 store_of(context).set(ANSWER_KEY, asked.model_dump(mode="json"))
             try:
-                candidate = find_candidate(self.outcome)
+                candidate = find_candidate(self.outcome, is_judged=is_judged)
                 decision = candidate.decide(asked) if candidate is not None else None
             except StorageUnavailableError as error:
                 if asked is not None:
@@ -156,11 +160,15 @@ class ApproveOperator(ApprovalOperator):
                 self.log.warning("%s; looking again", error)
                 return self._wait_on(context, self.check_every)
             if candidate is None:
-                # The gate was cleared meanwhile, and hands a decision on.
-                return self._end(context, dict(self.outcome))
+                # The gate or the judge was cleared meanwhile, and has decided anew.
+                return self._end(context, as_stored(self.outcome, is_judged=is_judged))
             if decision is not None:
                 return self._decided(context, candidate, decision, asked)
         return self._wait_on(context, self._until_next(candidate))
+
+    def _is_judged(self) -> bool | None:
+        """True where it stands behind a judge, whatever it was handed."""
+        return is_behind_judge(self) or None
 
     def _answer(self, event: Mapping[str, Any]) -> Decision | None:
         """What a person has answered; None where no one has. Raises what Airflow does of a bad answer."""
@@ -190,15 +198,16 @@ class ApproveOperator(ApprovalOperator):
         return self._end(context, candidate.told(self.outcome), decision)
 
     def _end(self, context: Any, result: dict[str, Any], decision: Decision | None = None) -> dict[str, Any]:
-        """Hand the result on; skip what is downstream where nothing is promoted."""
+        """Hand the result on; skip what is downstream where nothing is promoted, or released."""
         from raysweep_airflow.champion_assets import announce
 
         result |= registered(self.registry, result, self.log)
         self.result = result
         announce(self, context, result)
-        if result.get("promoted") is not False:
+        if result.get("released", result.get("promoted")) is not False:
             return result
-        self.log.info("%s", (result.get("gate") or {}).get("why") or "not promoted")
+        verdict = result.get("judgement") or result.get("gate") or {}
+        self.log.info("%s", verdict.get("why") or "not promoted")
         # Skipping ends the task by an exception: its result goes first.
         context["ti"].xcom_push(key="return_value", value=result)
         at = datetime.fromtimestamp(decision.at, tz=utcnow().tzinfo) if decision is not None else utcnow()
@@ -244,9 +253,10 @@ class ApproveOperator(ApprovalOperator):
         return "\n".join([*head, *([", ".join(links), ""] if links else []), candidate.page])
 
     def _links(self, context: Any) -> list[tuple[str, str]]:
-        """The pages of gate and sweep, if they are tasks before this one."""
+        """The pages of sweep, gate and judge, if they are tasks before this one."""
         ti, found = context["ti"], []
-        names = {"GateOperator": "Gate", "SweepOperator": "Sweep", "@task.sweep": "Sweep"}
+        names = {"JudgeOperator": "Judge", "GateOperator": "Gate", "SweepOperator": "Sweep"}
+        names["@task.sweep"] = "Sweep"
         for task in self.get_flat_relatives(upstream=True):
             name = names.get(str(getattr(task, "custom_operator_name", "")))
             if name is not None:

@@ -1,4 +1,4 @@
-"""Arguments that steps after the sweep share: `registry` and `deadline`, as a pipeline has them."""
+"""Arguments of the steps after the sweep: `gate`, `judge`, `registry`, `deadline`, as a pipeline has them."""
 
 from __future__ import annotations
 
@@ -71,6 +71,21 @@ def checked_gate(gate: Any, spec: Any) -> Any:
             [issue, *_] = problem.issues
             raise SpecError(".".join(map(str, issue.path)), issue.problem, issue.fix) from None
     return gate
+
+
+def checked_judge(judge: Any) -> Any:
+    """A judge as its fields, checked where it has no templates. Raises: SpecError."""
+    dump = getattr(judge, "model_dump", None)
+    given = dump(mode="json") if callable(dump) else judge
+    if is_open(given):
+        return given
+    from raysweep.specs.judge import JudgeSpec
+
+    try:
+        JudgeSpec.model_validate(given)
+    except SpecError as error:
+        raise SpecError(f"judge.{error.field}", error.problem, error.fix) from None
+    return given
 
 
 def checked_deadline(deadline: Any) -> Any:

@@ -40,6 +40,8 @@ class JobOperator(BaseOperator):
     models: ClassVar[Mapping[str, str]] = {"spec": "SweepSpec"}
     """What the fields with templates are; empty for any JSON."""
     accept_partial: bool = True
+    accept_failed: bool = False
+    """Whether a sweep counts however it ended, as in `raysweep.step.complete`."""
     deadline_from: str = "now"
     is_job_operator: ClassVar[bool] = True
     """Whether `upstream` reads a job of it."""

@@ -1,4 +1,4 @@
-"""Outlets of gate and approval: an event for each promotion, and the champion in the asset's state.
+"""Outlets of gate, judge and approval: an event for each promotion, and the champion in the asset's state.
 
 The champion's file is the truth (`raysweep.runs.across_runs.champions`). When a gate
 or an approval ends, its assets get what is in that file: a rollback shows after the next night.
@@ -26,7 +26,7 @@ def announce(operator: Any, context: Any, result: Mapping[str, Any]) -> None:
     """Give each outlet its event where tonight's candidate was promoted, and none where it was not.
 
     Args:
-        operator: The gate or the approval, as it runs.
+        operator: The gate, the judge or the approval, as it runs.
         context: The task's.
         result: What it hands on.
 

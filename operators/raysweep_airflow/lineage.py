@@ -66,11 +66,13 @@ def of_sweep(result: Mapping[str, Any]) -> Lineage:
 
 
 def of_gate(result: Mapping[str, Any]) -> Lineage:
-    """Of a gate or an approval, by its result: from the sweep to the champion, if it is promoted.
+    """Of a gate, a judge or an approval, by its result: from the sweep to the champion, once it is that.
 
     Raises: StorageError.
     """
-    return Lineage(inputs=_sweep(result), outputs=_champion(result) if result.get("promoted") else ())
+    model = (DataSet(result["model_uri"]),) if result.get("model_uri") else ()
+    outputs = _champion(result) if result.get("promoted") else ()
+    return Lineage(inputs=(*_sweep(result), *model), outputs=outputs)
 
 
 def of_training(given: Any, result: Mapping[str, Any], data: tuple[DataSet, ...]) -> Lineage:
@@ -93,10 +95,14 @@ def _sweep(result: Mapping[str, Any]) -> tuple[DataSet, ...]:
 
 
 def _champion(result: Mapping[str, Any]) -> tuple[DataSet, ...]:
-    from raysweep.pipeline.registering import find_line
+    from raysweep.pipeline.registering import find_record
     from raysweep.storage.objects.opening import open_store
 
     gate, (storage, _, sweep_id) = result.get("gate") or {}, str(result["uri"]).rpartition("/")
     name, gate_id = str(result.get("name", "")), str(gate.get("gate_id", ""))
-    line = find_line(open_store(storage), name, sweep_id, gate_id)
-    return (DataSet(f"{storage}/{line.key}"),) if line is not None else ()
+    record = find_record(open_store(storage), name, sweep_id, gate_id)
+    night = record.night(sweep_id, gate_id) if record is not None else None
+    if record is None or record.line is None or record.champion is None or night is None:
+        return ()
+    is_to_come = night.to_judge is not None and not night.has_released
+    return () if is_to_come else (DataSet(f"{storage}/{record.line.key}"),)

@@ -15,6 +15,7 @@ from raysweep_airflow.compat import AirflowSkipException
 from raysweep_airflow.links import TRAIN_LINKS
 from raysweep_airflow.parsing import is_open
 from raysweep_airflow.provider import DEFAULT_CONN_ID
+from raysweep_airflow.upstream import is_judged
 
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from raysweep.pipeline import GateRun
     from raysweep.runs.reading.view import Outcome
     from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
+    from raysweep.specs.approval import ApprovalSpec
     from raysweep_airflow.lineage import Lineage
     from raysweep_airflow.tries import OnClear
 
@@ -107,14 +109,16 @@ class GateOperator(JobOperator):
     """Run the best of a sweep again, beside the champion of earlier nights: is it worth the training?
 
     The result is the sweep's, with `promoted` and the verdict in it; a `TrainOperator` that gets it is
-    skipped where it was not promoted.
+    skipped where it was not promoted. With a `JudgeOperator` behind the training, what passes is champion
+    only once its model has passed the judgement.
 
     Args:
         spec: The sweep's spec, as the `SweepOperator` got it.
         outcome: What that returned: `sweep.output`.
         gate: What the best has to show: the fields of a `GateSpec`.
         approval: `required`, or the fields of an `ApprovalSpec`: what passes is promoted once a person has
-            approved, which an `ApproveOperator` behind this waits for. Default: at once.
+            approved, which an `ApproveOperator` behind this waits for. With `after: judge` it stands behind
+            the `JudgeOperator`. Default: at once.
         deadline: When the night ends, as a `PipelineSpec` has it: `06:00 Europe/Berlin`, the next one after
             the sweep began. A gate that still runs then is cut short. Default: `execution_timeout` alone.
         conn_id, address, deferrable: As of the `SweepOperator`.
@@ -169,8 +173,15 @@ class GateOperator(JobOperator):
         if self.approval and not is_open(self.approval):
             from raysweep.specs.approval import read_approval
 
-            read_approval(self.approval)
+            # Whether a judge follows is known once the DAG is whole.
+            read_approval(self.approval, has_judge=True)
         self.deadline = checked_deadline(deadline)
+
+    def prepare_template(self) -> None:
+        """Airflow calls this once the DAG is whole: an approval after a judge requires one in it."""
+        super().prepare_template()
+        if self.approval and not is_open(self.approval):
+            self._approval()
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
         gate = self._gate(context)
@@ -194,6 +205,11 @@ class GateOperator(JobOperator):
         listed = len(self.outcome.get("top_k", ())) if isinstance(self.outcome, Mapping) else 5
         return brief(handed_on(with_gate(gate.outcome, verdict)), top_k=max(1, listed))
 
+    def _approval(self) -> ApprovalSpec | None:
+        from raysweep.specs.approval import read_approval
+
+        return read_approval(self.approval, has_judge=is_judged(self))
+
     def announce(self, context: Any, result: Mapping[str, Any]) -> None:
         from raysweep_airflow.champion_assets import announce
 
@@ -207,10 +223,10 @@ class GateOperator(JobOperator):
     def _gate(self, context: Mapping[str, Any]) -> GateRun:
         """The gate as it stands; stored where the sweep is."""
         from raysweep.pipeline import prepare_gate
-        from raysweep.specs.approval import read_approval
 
-        approval, ends_at = read_approval(self.approval), ending(self.deadline, self.outcome)
-        return prepare_gate(self.read_spec(context), self.outcome, self.gate, approval, ends_at)
+        ends_at = ending(self.deadline, self.outcome)
+        given = self.read_spec(context), self.outcome, self.gate, self._approval(), ends_at
+        return prepare_gate(*given, is_judged=is_judged(self))
 
 
 class TrainOperator(JobOperator):

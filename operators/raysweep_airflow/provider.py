@@ -24,7 +24,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks")],
-        "operators": [_modules("operators"), _modules("approval")],
+        "operators": [_modules(name) for name in ("operators", "approval", "judging")],
         "triggers": [_modules("triggers")],
         "connection-types": [
             {

@@ -36,11 +36,13 @@ def schema_of(model: str) -> Schema:
         return {}
     from raysweep.jobs import JobOptions
     from raysweep.specs import SweepSpec, TrainSpec
+    from raysweep.specs.judge import JudgeSpec
     from raysweep.specs.pipeline import GateSpec
 
     if model in ("SweepSpec", "TrainSpec"):
         return (SweepSpec if model == "SweepSpec" else TrainSpec).json_schema()
-    return (GateSpec if model == "GateSpec" else JobOptions).model_json_schema(mode="validation")
+    parts = {each.__name__: each for each in (GateSpec, JobOptions, JudgeSpec)}
+    return parts[model].model_json_schema(mode="validation")
 
 
 def has_template(given: Any) -> bool:

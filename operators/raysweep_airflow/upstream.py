@@ -1,4 +1,4 @@
-"""The job that a gate or a training takes from the sweep before it, where its own task gives none.
+"""What a task takes from the tasks around it in its DAG: the job of the sweep, and whether a judge follows.
 
 A task's *sources* are the tasks whose results it is given; where it is given none by reference, as with a
 template, those upstream of it. A worker renders a copy of the task, so the DAG still has the references.
@@ -32,6 +32,39 @@ def job_before(operator: Any) -> Any:
         if jobs:
             return jobs[0]
     return None
+
+
+def is_judged(gate: Any) -> bool:
+    """Whether this gate is the nearest one before a judge of its DAG. Each task is looked at once."""
+    dag = gate.get_dag()
+    tasks = dag.task_dict if dag is not None else {}
+    level = {name for name, task in tasks.items() if _name_of(task) == "JudgeOperator"}
+    seen: set[str] = set()
+    while level := {name for each in level for name in _sources(dag, each)} - seen:
+        seen |= level
+        if gate.task_id in level:
+            return True
+        level = {name for name in level if _name_of(tasks[name]) != "GateOperator"}
+    return False
+
+
+def is_behind_judge(approval: Any) -> bool:
+    """Whether the nearest gate or judge before this task is a judge. Each task is looked at once."""
+    dag = approval.get_dag()
+    level = {approval.task_id} if dag is not None else set()
+    seen: set[str] = set()
+    while level := {name for each in level for name in _sources(dag, each)} - seen:
+        seen |= level
+        names = {_name_of(dag.task_dict[name]) for name in level}
+        if names & {"JudgeOperator", "GateOperator"}:
+            return "JudgeOperator" in names
+    return False
+
+
+def _name_of(task: Any) -> str:
+    """What Airflow calls the operator of a task, mapped or not."""
+    kind = task.operator_class if task.is_mapped else type(task)
+    return str(getattr(kind, "custom_operator_name", ""))
 
 
 def _sources(dag: Any, task_id: str) -> Iterator[str]:

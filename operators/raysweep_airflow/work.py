@@ -163,8 +163,9 @@ class Try:
         outcome = getattr(end, "outcome", end)
         if isinstance(outcome, SweepOutcome | TrainOutcome):
             self.store.set(OUTCOME_KEY, summary_of(outcome))
-        outcome = complete(end, accept_partial=self.operator.accept_partial)
-        return self._hand_on(self.operator.handed_on(self.context, outcome))
+        operator = self.operator
+        outcome = complete(end, accept_partial=operator.accept_partial, accept_failed=operator.accept_failed)
+        return self._hand_on(operator.handed_on(self.context, outcome))
 
     def _is_wanted_again(self, job: RunningJob) -> bool:
         """Whether the job was asked to end as this task was marked, and a person has cleared the task since.

@@ -11,7 +11,9 @@ from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from raysweep.cluster.ray.connection import connect
-from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
+from raysweep.runs.across_runs.champions import Line, read_champion
+from raysweep.storage.objects.opening import open_store
+from raysweep_airflow import GateOperator, JudgeOperator, SweepOperator, TrainOperator
 
 pytestmark = [
     pytest.mark.ray,
@@ -21,6 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*"),
 ]
 BEST = Asset("best")
+JUDGED = "tests.engine.judged"
 
 
 class Store(dict[str, Any]):
@@ -118,6 +121,67 @@ def test_a_small_sweep_and_its_gate_need_no_ray(spec: dict[str, Any], tmp_path: 
     assert gate.execute(context_of(gate))["promoted"] is True
     with pytest.raises(AirflowFailException, match="a training is a run of Ray Train"):
         trained.execute(context_of(trained))
+
+
+def judged_night(key: str, storage: Path, gain: float, **training: Any) -> dict[str, Any]:
+    """A night of sweep, gate, training and judge; each task by what the one before handed on."""
+    spec: dict[str, Any] = {
+        "name": "churn",
+        "trainable": f"{JUDGED}:search",
+        "param_space": {"gain": {"grid_search": [gain]}},
+        "metric": "auc",
+        "mode": "max",
+        "storage_path": str(storage),
+        "isolation": "inline",
+        "max_concurrent_trials": 1,
+    }
+    data = storage / "holdout.json"
+    data.write_text("0.0")
+    given: dict[str, Any] = {
+        "sweep": {"spec": spec},
+        "gate": {"spec": spec, "gate": {"confirm_top_k": 1, "seeds": 2}},
+        "train": {"spec": {"trainable": f"{JUDGED}:train", "config": training, "storage_path": str(storage)}},
+        "judge": {
+            "spec": spec,
+            "judge": {"evaluate": f"{JUDGED}:score", "data": str(data), "metric": "auc", "mode": "max"},
+        },
+    }
+    with DAG("judged", schedule=None) as dag:
+        sweep = SweepOperator(task_id="sweep", address="local", **given["sweep"])
+        gate = GateOperator(task_id="gate", address="local", outcome=sweep.output, **given["gate"])
+        train = TrainOperator(task_id="train", address="local", outcome=gate.output, **given["train"])
+        JudgeOperator(
+            task_id="judge", address="local", outcome=gate.output, trained=train.output, **given["judge"]
+        )
+    made: dict[str, Any] = {}
+    for name, upstream in (("sweep", {}), ("gate", {"outcome": "sweep"}), ("train", {"outcome": "gate"})):
+        made[name] = _executed(dag.get_task(name), key, {each: made[of] for each, of in upstream.items()})
+    judge = dag.get_task("judge")
+    handed = {"outcome": made["gate"], "trained": made["train"]}
+    judged = _executed(judge, key, handed)
+    assert _executed(judge, key, handed) == judged, "a judgement that released says the same again"
+    return judged
+
+
+def _executed(operator: Any, key: str, handed: dict[str, Any]) -> dict[str, Any]:
+    for name, value in handed.items():
+        setattr(operator, name, value)
+    context = context_of(operator)
+    context["ti"].run_id = key
+    result: dict[str, Any] = operator.execute(context)
+    return result
+
+
+def test_a_judge_releases_what_passed_and_nothing_else(embedded_ray: None, tmp_path: Path) -> None:
+    first = judged_night("n1", tmp_path, 0.002)
+    assert (first["released"], first["judgement"]["reasons"]) == (True, ["first"])
+    shuffled = judged_night("n2", tmp_path, 0.004, shuffled=True)
+    assert (shuffled["released"], shuffled["judgement"]["reasons"]) == (False, ["not_better"])
+    better = judged_night("n3", tmp_path, 0.01)
+    assert (better["released"], better["judgement"]["test"]) == (True, "permutation")
+    record = read_champion(open_store(tmp_path), Line(name="churn", metric="auc", mode="max"))
+    assert record.released is not None
+    assert record.released.source == better["model_uri"]
 
 
 def test_a_mistake_in_user_code_fails_for_good(

@@ -116,7 +116,8 @@ def _what(entry: Evidence) -> str:
     if entry.predicted is not None:
         return _trained(entry.predicted)
     if entry.judgement is not None:
-        return "model released" if entry.promoted else f"model {entry.judgement.verdict}"
+        waits = ", waits for approval" if entry.judgement.is_passed else ""
+        return "model released" if entry.promoted else f"model {entry.judgement.verdict}{waits}"
     if entry.decision is not None:
         return "approved" if entry.decision.approved else "rejected"
     if entry.facts is not None and entry.facts.verdict.approval is not None:

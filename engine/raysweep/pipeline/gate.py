@@ -40,7 +40,7 @@ from raysweep.runs.across_runs.verdicts import keep_verdict
 from raysweep.schedulers import TRAINING_ITERATION
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.again import full_length, run_again
-from raysweep.specs.approval import ApprovalSpec
+from raysweep.specs.approval import ApprovalSpec, check_approval
 from raysweep.specs.identity import key_within
 from raysweep.specs.pipeline import GateSpec, check_gate
 from raysweep.step.brief import stored_outcome
@@ -71,13 +71,15 @@ def run_gate(
         on_progress: As in `run_sweep`, for the sweep that runs them again.
         num_cpus: As in `run_sweep`.
         job: As in `run_sweep`.
-        approval: What passes is promoted once it is approved: `raysweep.pipeline.await_approval`. Default: at
-            once.
+        approval: What passes is promoted once it is approved: `raysweep.pipeline.await_approval`. With
+            `after: judge` the line of champions has from then on that its model is released only once it is
+            approved. Default: at once.
         ends_at: When the night ends: a gate that runs still then is cut short, and decides nothing.
         is_judged: What passes is champion only once its model has passed a judgement:
             `raysweep.pipeline.run_judge`.
 
     Raises:
+        SpecError: The approval stands after a judgement, and none follows.
         SweepFailedError: The sweep has no best trial; or the one that runs them again failed.
         RaysweepError: As `run_sweep`.
     """
@@ -184,13 +186,15 @@ def prepare_gate(
 
     Raises:
         SweepFailedError: The sweep has no best trial.
-        SpecError: The metric to compare by is not clear, or no trial has reported it.
+        SpecError: The metric to compare by is not clear, or no trial has reported it; or the approval stands
+            after a judgement, and none follows.
         SpecError, SweepNotFoundError, StorageError: As `stored_outcome`.
     """
     outcome, asked = stored_outcome(given), SweepSpec.from_any(spec)
     wanted = gate if isinstance(gate, GateSpec) else GateSpec.model_validate(dict(gate or {}))
     try:
         check_gate(asked, wanted)
+        check_approval(approval, wanted, judge=wanted if is_judged else None)
     except Problem as error:
         issue = error.issues[0]
         raise SpecError(".".join(map(str, issue.path)), issue.problem, issue.fix) from None
@@ -280,7 +284,7 @@ def settle(
             else None
         )
         waiting, promoted = None, champion is not None
-        if champion is not None and approval is not None:
+        if champion is not None and approval is not None and approval.after == "gate":
             until = verdict.at + approval.timeout
             asked = Approval(name=champion.name, until=until, on_silence=approval.on_silence)
             verdict = verdict.model_copy(update={"approval": asked})
@@ -292,7 +296,8 @@ def settle(
                 on_silence=approval.on_silence,
             )
             promoted, champion = False, None
-        to_judge = waiting.proposed if waiting is not None else champion
+        to_judge = (waiting.proposed if waiting is not None else champion) if is_judged else None
+        is_approved_then = to_judge is not None and approval is not None and approval.after == "judge"
         decided.append(verdict)
         beaten.append(now)
         night = Night(
@@ -305,7 +310,8 @@ def settle(
             why=verdict.why,
             budget=verdict.budget,
             waiting=waiting,
-            to_judge=to_judge if is_judged else None,
+            to_judge=to_judge,
+            to_approve=approval if is_approved_then else None,
         )
         return night, None if is_judged else champion
 

@@ -72,7 +72,8 @@ def run_judge(
         given: The sweep's outcome with the verdict of its gate, or the brief of it.
         trained: The training of what the gate promoted, or the brief of it.
         address, on_progress, num_cpus, job: As in `run_sweep`, for the sweep that evaluates the models.
-        approval: What passes is released once it is approved (`raysweep approve`). Default: at once.
+        approval: What passes is released once it is approved (`raysweep approve`). Default: as the line of
+            champions has it from the gate, which counts before this.
         ends_at: When the night ends: a judgement that runs still then releases nothing.
         sweep: The sweep's spec, whose webhooks hear of a release. Default: none does; the stored spec has
             their addresses masked.
@@ -204,6 +205,13 @@ class JudgeRun:
         if again.status == "cancelled":
             text = f"judgement not made: {again.sweep_id!r} was cancelled; run the judge again to continue"
             raise SweepFailedError(again, text)
+        asked = self.request.run
+        # One that was begun anew has a key that continues from this one.
+        if again.name != asked.name or not again.key.startswith(asked.key):
+            text = f"{again.sweep_id} evaluated other models than those of now; judge again"
+            return self._record(
+                refuse(self.judge, "outdated", text, self.model, self.against), again.sweep_id
+            )
         return self._record(self._judged(again), again.sweep_id)
 
     def refused(self, reason: Reason, text: str) -> Judgement:
@@ -285,14 +293,15 @@ class JudgeRun:
             update = {"verdict": "undecided", "reasons": ("outdated",), "why": why}
             judgement = judgement.model_copy(update=update)
         waiting = None
-        if judgement.is_passed and self.approval is not None:
+        approval = self.night.to_approve or self.approval
+        if judgement.is_passed and approval is not None:
             assert self.night.to_judge is not None
             waiting = Waiting(
                 proposed=self.night.to_judge,
                 against_sweep=champion.sweep_id if champion is not None else "",
                 against_at=champion.at if champion is not None else None,
-                until=judgement.at + self.approval.timeout,
-                on_silence=self.approval.on_silence,
+                until=judgement.at + approval.timeout,
+                on_silence=approval.on_silence,
             )
         where = {"sweep_id": self.night.sweep_id, "gate": self.night.gate}
         return ModelJudged(by=this_user(), judgement=judgement, waiting=waiting, **where)

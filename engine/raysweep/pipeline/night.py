@@ -82,7 +82,7 @@ def run_pipeline(
             ends_at = night_end(spec.deadline, outcome)
             verdict = None
             if spec.gate is not None:
-                more: dict[str, Any] = {"approval": spec.gate_approval, "ends_at": ends_at}
+                more: dict[str, Any] = {"approval": spec.approval, "ends_at": ends_at}
                 more["is_judged"] = spec.judge is not None
                 verdict = run_gate(spec.sweep, outcome, spec.gate, **place, **watch, **more)
             is_waiting = verdict is not None and verdict.is_waiting
@@ -94,7 +94,7 @@ def run_pipeline(
             outcome = with_gate(outcome, await_approval(spec.sweep, outcome, spec.gate, verdict))
             with _one_ray(there):
                 rest.run(outcome, ends_at, place, watch)
-    if rest.judgement is not None and spec.judge_approval is not None:
+    if rest.judgement is not None:
         await_release(outcome, rest.judgement)
     return PipelineOutcome(
         sweep=outcome,

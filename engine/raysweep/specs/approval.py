@@ -46,8 +46,12 @@ def approval_of(given: Any) -> Any:
     return given
 
 
-def read_approval(given: Any) -> ApprovalSpec | None:
+def read_approval(given: Any, *, has_judge: bool = False) -> ApprovalSpec | None:
     """An approval by itself, as a step of a DAG has it: `required`, its fields, or a spec; empty: None.
+
+    Args:
+        given: The approval.
+        has_judge: Whether a judge follows, whose verdict can be approved.
 
     Raises: SpecError, which names `approval`.
     """
@@ -55,11 +59,11 @@ def read_approval(given: Any) -> ApprovalSpec | None:
         return None
     try:
         approval = ApprovalSpec.model_validate(approval_of(given))
-        check_approval(approval, gate=given)
+        check_approval(approval, gate=given, judge=given if has_judge else None)
         return approval
     except Problem as problem:
         [issue] = problem.issues
-        raise SpecError("approval", issue.problem, issue.fix) from None
+        raise SpecError(".".join(map(str, issue.path)) or "approval", issue.problem, issue.fix) from None
     except SpecError as error:
         raise SpecError(f"approval.{error.field}", error.problem, error.fix) from None
 

@@ -152,11 +152,6 @@ class PipelineSpec(SpecDocument):
         return self
 
     @property
-    def gate_approval(self) -> ApprovalSpec | None:
-        """The approval that stands before the training."""
-        return self.approval if self.approval is not None and self.approval.after == "gate" else None
-
-    @property
     def judge_approval(self) -> ApprovalSpec | None:
         """The approval that stands after the judgement."""
         return self.approval if self.approval is not None and self.approval.after == "judge" else None

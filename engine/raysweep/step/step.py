@@ -70,6 +70,8 @@ class Step:
     """Options of the job; of a run in this process `takeover` counts, and what `again` is made of."""
     accept_partial: bool = True
     """True if a search cut short by its deadline or a budget counts, with the best so far."""
+    accept_failed: bool = False
+    """True if a sweep counts however it ended, as in `complete`."""
 
     @property
     def view(self) -> RunView:
@@ -200,4 +202,4 @@ class Step:
 
     def finish(self, end: Outcome | RaysweepError) -> Outcome:
         """The outcome, if the step succeeds by it; raises what it fails with, as `complete`."""
-        return complete(end, accept_partial=self.accept_partial)
+        return complete(end, accept_partial=self.accept_partial, accept_failed=self.accept_failed)

@@ -82,12 +82,16 @@ def trials_needed(outcome: SweepOutcome, min_trials: int = 1) -> int:
     return max(min_trials, outcome.min_trials, 1)
 
 
-def complete(end: Outcome | RaysweepError, *, accept_partial: bool = True) -> Outcome:
+def complete(
+    end: Outcome | RaysweepError, *, accept_partial: bool = True, accept_failed: bool = False
+) -> Outcome:
     """The outcome, if the step succeeds; whether a retry can help is in `retryable` of what it raises.
 
     Args:
         end: The outcome, or the error that was raised in its stead.
         accept_partial: Whether a search cut short by its deadline or a budget counts, with the best so far.
+        accept_failed: Whether a sweep counts however it ended, unless it was cancelled: its trials are
+            evaluations, and the caller decides by each of them.
 
     Raises:
         SweepFailedError, TrainingFailedError: With the first error of a trial, its place and its config in
@@ -99,6 +103,8 @@ def complete(end: Outcome | RaysweepError, *, accept_partial: bool = True) -> Ou
         outcome = end.outcome
     if isinstance(outcome, RaysweepError):
         raise outcome
+    if accept_failed and isinstance(outcome, SweepOutcome) and outcome.status != "cancelled":
+        return outcome
     verdict = verdict_of(outcome, accept_partial=accept_partial)
     if verdict.result == "success":
         return outcome

@@ -7,7 +7,9 @@ from typing import Final
 
 from raysweep_airflow.page.place import Place
 
-OPERATORS: Final = frozenset({"SweepOperator", "GateOperator", "TrainOperator", "@task.sweep"})
+OPERATORS: Final = frozenset(
+    {"SweepOperator", "GateOperator", "TrainOperator", "JudgeOperator", "@task.sweep"}
+)
 """What Airflow calls tasks of raysweep's operators, and those of subclasses (`custom_operator_name`)."""
 FINISHED: Final = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 

@@ -17,6 +17,7 @@ import pytest
 
 import raysweep_airflow
 from raysweep_airflow.base import JobOperator
+from raysweep_airflow.judging import JudgeOperator
 from raysweep_airflow.operators import GateOperator, SweepOperator, TrainOperator
 from raysweep_airflow.provider import get_provider_info
 
@@ -78,7 +79,7 @@ def test_the_metadata_alone_imports_nothing() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("operator", [SweepOperator, GateOperator, TrainOperator])
+@pytest.mark.parametrize("operator", [SweepOperator, GateOperator, TrainOperator, JudgeOperator])
 def test_operators_have_fewer_than_ten_parameters(operator: type[JobOperator]) -> None:
     own = [each for each in inspect.signature(operator.__init__).parameters if each not in ("self", "kwargs")]
     assert len(own) < 10

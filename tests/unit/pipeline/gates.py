@@ -100,6 +100,7 @@ def night(
     shift: float = 0.0,
     approval: ApprovalSpec | None = None,
     data: str | None = None,
+    is_judged: bool = False,
 ) -> GateOutcome:
     """A night whose gate gives each config its own x, a shift, and a little by the seed."""
     gate = GateSpec(confirm_top_k=1, min_improvement=0.02, data=data)
@@ -113,7 +114,7 @@ def night(
         for each in outcome.trials
     )
     outcome = outcome.model_copy(update={"trials": tuple(trials)})
-    prepared = prepare_gate(make_spec(storage), outcome, gate, approval)
+    prepared = prepare_gate(make_spec(storage), outcome, gate, approval, is_judged=is_judged)
     if prepared.verdict is not None:
         return prepared.verdict
     found = [c["x"] + shift + seed / 1000 for seed in range(gate.seeds) for c in configs(prepared)]

@@ -68,7 +68,7 @@ def test_an_event_that_cannot_be_used_promotes_nothing(tmp_path: Path) -> None:
     night(tmp_path, "n1", 0.5)
     file, store = tmp_path / event(1), open_store(tmp_path)
     whole = file.read_bytes()
-    forge(store, 1, b'"format_version":7', b'"format_version":4')
+    forge(store, 1, b'"format_version":8', b'"format_version":4')
     other_format = file.read_bytes()
     for damaged, said in (
         (other_format, "has format_version 4"),

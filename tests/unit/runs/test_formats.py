@@ -54,7 +54,7 @@ VERSIONS: Final = {
     "sweep.json": (folder.FORMAT_VERSION, 1),
     "train.json and attempts": (training.FORMAT_VERSION, 1),
     "store.json": (identity.FORMAT_VERSION, 1),
-    "champion": (LINE_FORMAT, 7),
+    "champion": (LINE_FORMAT, 8),
     "plan of a gate": (plan.FORMAT, 4),
     "checkpoint manifest": (manifest.VERSION, 2),
     "request of a job": (JobRequest.model_fields["format"].default, 1),
@@ -161,7 +161,7 @@ def read_store(path: Path) -> None:
 def read_champions(path: Path) -> None:
     store = open_store(path)
     add(store, "n1", 0.5)
-    forge(store, 1, b'"format_version":7', b'"format_version":8')
+    forge(store, 1, b'"format_version":8', b'"format_version":9')
     read_champion(store, LINE)
 
 
@@ -198,7 +198,7 @@ OTHERS: Final[dict[Callable[[Path], None], str]] = {
     read_event: "has behaviour 2; this version of raysweep reads 1",
     read_training: "train.json: has format 2, written by raysweep 9.8; this version",
     read_store: "store.json: has format_version 2; this version",
-    read_champions: "has format_version 8; this version, raysweep {}, reads format_version 7",
+    read_champions: "has format_version 9; this version, raysweep {}, reads format_version 8",
     read_plan: "plan.json: has format 5; this version, raysweep {}, reads format 4",
     read_manifest: "has version 3; this version, raysweep {}, reads version 2",
     read_request: "format",

@@ -55,19 +55,20 @@ def test_a_judge_needs_a_gate_and_a_training(night: dict[str, Any], said: str) -
 
 def test_an_approval_stands_before_the_training_or_after_the_judge() -> None:
     after = PipelineSpec.model_validate({**NIGHT, "judge": JUDGE, "approval": {"after": "judge"}})
-    assert after.gate_approval is None
     assert after.judge_approval is not None
     before = PipelineSpec.model_validate({**NIGHT, "judge": JUDGE, "approval": "required"})
-    assert before.gate_approval is not None
     assert before.judge_approval is None
     with pytest.raises(SpecError, match=r"approval\.after: requires a judge"):
         PipelineSpec.model_validate({**NIGHT, "approval": {"after": "judge"}})
 
 
-def test_a_step_of_a_dag_has_no_judge_whose_verdict_could_be_approved() -> None:
-    with pytest.raises(SpecError, match="approval: requires a judge"):
+def test_an_approval_after_the_judge_requires_one_behind_the_step() -> None:
+    with pytest.raises(SpecError, match=r"approval\.after: requires a judge"):
         read_approval({"after": "judge"})
     assert read_approval("required") is not None
+    after = read_approval({"after": "judge"}, has_judge=True)
+    assert after is not None
+    assert after.after == "judge"
 
 
 def test_a_pipeline_with_a_judge_is_written_and_read() -> None:

@@ -32,7 +32,7 @@ from raysweep.outcome.predicted import Predicted
 from raysweep.runs.across_runs.records import Champion, Facts, Line, Model, Night, Registered, Waiting
 from raysweep.storage.formats import other_format
 
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 
 
 class _Event(BaseModel):

@@ -18,6 +18,7 @@ from raysweep.outcome import Decision, GateOutcome, Record, Undone, Usage
 from raysweep.outcome.false_promotions import Account, BudgetUse
 from raysweep.outcome.judgement import Judgement
 from raysweep.outcome.predicted import Predicted
+from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.carried import CarriedConfig
 from raysweep.specs.identity import file_name
 
@@ -146,6 +147,8 @@ class Night(_Model):
     """The decision about that candidate; in the journal an event of its own."""
     to_judge: Champion | None = None
     """The candidate, where it is champion only once its model has passed a judgement."""
+    to_approve: ApprovalSpec | None = None
+    """The approval that this model needs then before it is released; None: none."""
     judgement: Judgement | None = None
     """The newest judgement of that model; in the journal an event of its own."""
     has_released: bool = False

@@ -153,12 +153,12 @@ def test_two_names_have_two_champions(store: Store, names: tuple[str, str]) -> N
     assert [len(record.history) for record in records] == [1, 1]
 
 
-@pytest.mark.parametrize("version", [b"6", b"8", b'"6"', b"null"])
+@pytest.mark.parametrize("version", [b"7", b"9", b'"7"', b"null"])
 def test_an_event_of_another_format_is_refused_and_not_rewritten(store: Store, version: bytes) -> None:
     add(store, "n1")
-    forge(store, 1, b'"format_version":7', b'"format_version":' + version)
+    forge(store, 1, b'"format_version":8', b'"format_version":' + version)
     data = store.get(event(1))
-    wanted = r"0001\.jsonl: has format_version .*; this version, raysweep .*, reads format_version 7"
+    wanted = r"0001\.jsonl: has format_version .*; this version, raysweep .*, reads format_version 8"
     for refused in (
         lambda: add(store, "n2", 0.9),
         lambda: read_champion(store, LINE),

@@ -104,7 +104,7 @@ def _advance(spec: PipelineSpec, key: str, how: How, job: JobHow) -> PipelineOut
             spec.sweep,
             outcome,
             spec.gate,
-            spec.gate_approval,
+            spec.approval,
             ends_at,
             is_judged=spec.judge is not None,
         )
