@@ -92,6 +92,7 @@ def _run(
             spec=spec.sweep,
             train_spec=spec.train,
             gate_spec=spec.gate,
+            judge_spec=spec.judge,
             key=key,
             cluster=address,
             storage_path=storage,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from raysweep_prefect.blocks import RayCluster, SweepJob, SweepJobRun
     from raysweep_prefect.flows import NightOutcome, nightly_sweep, rollback_champion, sweep_many, train_best
     from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
+    from raysweep_prefect.judging import judge
     from raysweep_prefect.parameters import JobSettings
     from raysweep_prefect.tasks import gate, sweep, train
 
@@ -27,6 +28,7 @@ _HOME = {
     "SweepJob": "raysweep_prefect.blocks",
     "SweepJobRun": "raysweep_prefect.blocks",
     "gate": "raysweep_prefect.tasks",
+    "judge": "raysweep_prefect.judging",
     "nightly_sweep": "raysweep_prefect.flows",
     "rollback_champion": "raysweep_prefect.flows",
     "stop_sweeps": "raysweep_prefect.hooks",
@@ -45,6 +47,7 @@ __all__ = [
     "SweepJobRun",
     "__version__",
     "gate",
+    "judge",
     "nightly_sweep",
     "rollback_champion",
     "stop_sweeps",

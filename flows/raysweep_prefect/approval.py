@@ -28,13 +28,11 @@ from pydantic import Field
 import raysweep as rs
 from raysweep.errors import StorageUnavailableError
 from raysweep.outcome import Decision
-from raysweep.pages.evidence import evidence_page
-from raysweep.pipeline.approval import champion_line, how_to_decide
-from raysweep.runs.across_runs.approvals import decide_night
-from raysweep.runs.across_runs.evidence import read_chain
-from raysweep.specs.pipeline import GateSpec
-from raysweep.storage.objects.opening import open_store
+from raysweep.outcome.judgement import Judgement
+from raysweep.pipeline.approval import approve_command
+from raysweep.pipeline.candidate import find_candidate
 from raysweep_prefect.identity import has_own_process
+from raysweep_prefect.signals import named_night
 from raysweep_prefect.steps import Logger, run_logger
 
 POLL_S: Final = 5.0
@@ -46,9 +44,9 @@ _ENDED: Final = frozenset({StateType.CANCELLING, StateType.CANCELLED, StateType.
 
 
 class ApprovalForm(RunInput):
-    """The decision about a candidate that passed its gate."""
+    """The decision about a config that passed its gate, or a model that passed its judgement."""
 
-    approved: bool = Field(description="Whether it becomes champion, and is trained.")
+    approved: bool = Field(description="Whether it becomes champion: it is trained, or released.")
     by: str = Field(default="", description="Who decides; default: the flow run.")
     note: str = Field(default="", description="The reason, stored in the evidence.")
 
@@ -61,34 +59,53 @@ class WaitAbortedError(Abort):
     """A person ended the flow run while it waited, or another attempt waits: its state stays as it is."""
 
 
-def wait_for_decision(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec) -> Decision:
+def wait_for_decision(outcome: rs.SweepOutcome) -> Decision:
     """The decision about a candidate that waits; until there is one the flow run is paused.
 
     Args:
-        spec: The sweep's spec.
-        outcome: What it gave, with the verdict of its gate.
-        gate: What its best had to show.
+        outcome: What the sweep gave, with the verdict of its gate.
 
     Raises:
         WaitAbortedError, WaitEndedError: A person ended the flow run. The candidate waits still.
         StorageError: The decision cannot be read or written.
     """
-    verdict, logger = outcome.gate, run_logger()
+    verdict = outcome.gate
     assert verdict is not None
-    assert verdict.approval is not None
-    store, line = open_store(outcome.uri.rpartition("/")[0]), champion_line(spec, gate)
+    decision = _wait(outcome, verdict.gate_id, verdict.why, is_judged=False)
+    assert decision is not None, "a candidate that waits needs approval"
+    return decision
+
+
+def wait_for_release(outcome: rs.SweepOutcome, judgement: Judgement) -> Decision | None:
+    """The decision about a model that passed its judgement, as `wait_for_decision`; None: it needs none.
+
+    Args:
+        outcome: What the sweep gave, with the verdict of its gate.
+        judgement: That of the model.
+
+    Raises: As `wait_for_decision`.
+    """
+    if not judgement.is_passed:
+        return None
+    return _wait(outcome, judgement.judge_id, judgement.why, is_judged=True)
+
+
+def _wait(outcome: rs.SweepOutcome, form: str, why: str, *, is_judged: bool) -> Decision | None:
+    logger = run_logger()
     paused: _PausedRun | None = None
     answer: Decision | None = None
     while True:
         try:
-            told = decide_night(store, line, outcome.sweep_id, verdict.gate_id, answer)
-            if told is not None:
+            candidate = find_candidate(named_night(outcome), is_judged=is_judged)
+            if candidate is None:
+                return None
+            decision = candidate.decide(answer)
+            if decision is not None:
                 break
             if paused is None:
-                logger.info("%s", how_to_decide(verdict, outcome, store.url))
-                chain = read_chain(store, line)
-                page = evidence_page(line, chain, chain.entries[-1:])
-                paused = _PausedRun(verdict.gate_id, page, until=verdict.approval.until, logger=logger)
+                told = approve_command(candidate.night, candidate.store.url)
+                logger.info("%s; %s: %s (or --reject)", why, candidate.approval, told)
+                paused = _PausedRun(form, candidate.page, until=candidate.approval.until, logger=logger)
         except StorageUnavailableError as error:
             logger.warning("approval: %s; asking again", error)
             time.sleep(POLL_S)
@@ -97,22 +114,22 @@ def wait_for_decision(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSp
         if answer is None:
             time.sleep(POLL_S)
     if paused is not None:
-        paused.end(told.decision)
-    logger.info("approval: %s", told.decision)
-    return told.decision
+        paused.end(decision)
+    logger.info("approval: %s", decision)
+    return decision
 
 
 class _PausedRun:
     """The flow run while it waits, as the server knows it, and its form.
 
     Args:
-        gate_id: Names the forms of this decision.
+        form: Names the forms of this decision.
         page: The text of the form, in Markdown.
         until: When silence decides, in UTC seconds.
         logger: The flow run's.
     """
 
-    def __init__(self, gate_id: str, page: str, *, until: float, logger: Logger) -> None:
+    def __init__(self, form: str, page: str, *, until: float, logger: Logger) -> None:
         context = FlowRunContext.get()
         if context is None or context.flow_run is None:
             raise RuntimeError("an approval is waited for in a flow")
@@ -120,7 +137,7 @@ class _PausedRun:
         self._attempt = context.flow_run.run_count
         self._keys: set[str] = set()
         """Of the forms of this attempt."""
-        self._prefix = f"approval-{gate_id}-"
+        self._prefix = f"approval-{form}-"
         self._page = page
         self._until = until
         self._logger = logger

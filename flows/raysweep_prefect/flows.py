@@ -1,4 +1,4 @@
-"""Flows of a pipeline: sweep, let the best config pass the gate, train it at full scale."""
+"""Flows of a pipeline: sweep, let the best config pass the gate, train it at full scale, judge its model."""
 
 # No `from __future__ import annotations`: Prefect 3.4 does not resolve the types of a flow's parameters.
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -10,16 +10,19 @@ from pydantic import BaseModel
 
 import raysweep as rs
 from raysweep.hooks.model_registry import RegistrySpec, check_registry
+from raysweep.outcome.judgement import Judgement
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.continuing import Retry
 from raysweep.specs.identity import check_distinct
+from raysweep.specs.judge import JudgeSpec
 from raysweep.specs.pipeline import GateSpec, PipelineSpec
 from raysweep.step import why_not_trained
-from raysweep_prefect.approval import wait_for_decision
+from raysweep_prefect.approval import wait_for_decision, wait_for_release
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import Target, find_target
 from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import owner_id
+from raysweep_prefect.judging import judge, release
 from raysweep_prefect.parameters import JobSettings
 from raysweep_prefect.releases import approval as approval_task
 from raysweep_prefect.releases import register, roll_back
@@ -33,6 +36,10 @@ class NightOutcome(BaseModel, frozen=True):
     train: rs.TrainOutcome | None = None
     skipped: str = ""
     """Why the training was skipped; empty where it was not."""
+    judged: Judgement | None = None
+    """The judgement of the training's model; None without one."""
+    released: bool | None = None
+    """True if that model was released; None without a judgement."""
     registered: str = ""
     """How the registry stands; empty without one, and where no model of these champions is registered."""
 
@@ -67,8 +74,9 @@ def nightly_sweep(
     approval: ApprovalSpec | None = None,
     deadline: str | None = None,
     registry: dict[str, Any] | str | None = None,
+    judge_spec: JudgeSpec | None = None,
 ) -> NightOutcome:
-    """Run a sweep, let its best config pass the gate, and train it at full scale.
+    """Run a sweep, let its best config pass the gate, train it at full scale, and judge its model.
 
     Interrupted and run again with the same key it continues where it was: trials that ended are not run
     again, a finished sweep and a finished training are returned at once.
@@ -89,12 +97,13 @@ def nightly_sweep(
             Gate and training follow what it finds: the same best is neither judged nor trained again.
         retries: How many times a step is retried after an error that may pass, such as a lost cluster.
         retry_delay_s: How long before that, in seconds; six times as long from the second on.
-        approval: What passes the gate waits for a decision: the flow run is paused with a form, and holds no
-            Ray. Default: it is promoted at once.
+        approval: What passes the gate, or with `after: judge` the judgement, waits for a decision: the flow
+            run is paused with a form, and holds no Ray. Default: it is promoted at once.
         deadline: When the night ends: `06:00 Europe/Berlin`, the next one after the sweep began, or ISO 8601
-            with its offset. Gate and training end by then; a training that would not is skipped.
+            with its offset. All steps end by then; a training that would not is skipped.
         registry: Where champions are registered with their models: `mlflow`, `{"mlflow": {...}}`, or the
             import path of a class. Default: nowhere.
+        judge_spec: What the training's model has to show before it is released. Default: nothing.
     """
     pipeline = PipelineSpec.model_validate(
         {
@@ -104,12 +113,14 @@ def nightly_sweep(
             "approval": approval,
             "deadline": deadline,
             "registry": registry,
+            "judge": judge_spec,
         }
     ).stored_at(storage_path)
     if pipeline.registry is not None:
         check_registry(pipeline.registry)
     target = find_target(cluster)
     name = key if key is not None else str(owner_id())
+    is_judged = judge_spec is not None
     past: dict[str, Any] = {
         "resume_cancelled": resume_cancelled,
         "retry": retry,
@@ -121,7 +132,7 @@ def nightly_sweep(
         ray.enter_context(_one_ray(target))
         outcome = sweep.with_options(**again)(spec, name, **where, accept_partial=accept_partial, **past)
         if gate_spec is not None:
-            judged = told_gate.with_options(**again)(
+            gated = told_gate.with_options(**again)(
                 spec,
                 name,
                 outcome,
@@ -129,14 +140,17 @@ def nightly_sweep(
                 **where,
                 approval=approval,
                 deadline=deadline,
+                is_judged=is_judged,
                 return_state=True,
             )
-            outcome = judged.result()
+            outcome = gated.result()
         if gate_spec is not None and outcome.gate is not None and outcome.gate.is_waiting:
             # Without Ray: it may take hours.
             ray.close()
-            wait_for_decision(pipeline.sweep, outcome, gate_spec)
-            told = approval_task.with_options(**again)(spec, name, outcome, gate_spec, return_state=True)
+            wait_for_decision(outcome)
+            told = approval_task.with_options(**again)(
+                spec, name, outcome, gate_spec, is_judged=is_judged, return_state=True
+            )
             outcome = told.result()
             ray.enter_context(_one_ray(target))
         trained, skipped = None, ""
@@ -155,10 +169,29 @@ def nightly_sweep(
                 # Prefect shows it as completed, named Skipped; in a retry of the flow run, named Cached.
                 said = state.message if state.name == "Skipped" else ""
                 skipped = why_not_trained(outcome) or said or "training not begun: see the attempt before"
+        judgement: Judgement | None = None
+        if judge_spec is not None and trained is not None:
+            more: dict[str, Any] = {"approval": pipeline.judge_approval, "deadline": deadline}
+            state = judge.with_options(**again)(
+                spec, name, outcome, trained, judge_spec, **where, **more, return_state=True
+            )
+            judgement = state.result()
+    released = judgement.is_passed if judgement is not None else None
+    if judgement is not None and wait_for_release(outcome, judgement) is not None:
+        # Without Ray, as above.
+        told = release.with_options(**again)(spec, name, outcome, judgement, return_state=True)
+        released = told.result()
     registered = ""
     if pipeline.registry is not None:
         registered = register(pipeline, name, outcome, trained)
-    return NightOutcome(sweep=outcome, train=trained, skipped=skipped, registered=registered)
+    return NightOutcome(
+        sweep=outcome,
+        train=trained,
+        skipped=skipped,
+        judged=judgement,
+        released=released,
+        registered=registered,
+    )
 
 
 @flow(

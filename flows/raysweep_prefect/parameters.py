@@ -8,6 +8,7 @@ from pydantic import Field
 
 import raysweep as rs
 from raysweep.jobs import options
+from raysweep.specs.judge import JudgeSpec
 from raysweep.specs.pipeline import GateSpec
 
 LEASE_S: Final = 3600.0
@@ -17,6 +18,7 @@ SweepDocument = rs.SweepSpec | dict[str, Any] | str
 TrainDocument = rs.TrainSpec | dict[str, Any] | str
 """A training's spec: the model, a mapping, or the path of a YAML or JSON file."""
 GateDocument = GateSpec | dict[str, Any]
+JudgeDocument = JudgeSpec | dict[str, Any]
 
 
 class JobSettings(options.JobSettings):

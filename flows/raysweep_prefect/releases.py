@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from prefect import task
-from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
 import raysweep as rs
@@ -16,19 +15,17 @@ from raysweep_prefect.following import show_report
 from raysweep_prefect.parameters import SweepDocument
 from raysweep_prefect.signals import tell_rollback, tell_verdict
 from raysweep_prefect.steps import run_logger
-from raysweep_prefect.tasks import RESUMABLE, is_retryable, run_name
-
-_AGAIN: Final[dict[str, Any]] = {
-    "retries": 2,
-    "retry_delay_seconds": [10, 60],
-    "retry_condition_fn": is_retryable,
-    "cache_policy": NO_CACHE,
-}
-"""For tasks that see by themselves what is done: called again they do the rest."""
+from raysweep_prefect.tasks import AGAIN, RESUMABLE, run_name
 
 
 @task(name="approval", task_run_name=partial(run_name, "approval"), **RESUMABLE)
-def approval(spec: SweepDocument, key: str | None, outcome: rs.SweepOutcome, gate_spec: GateSpec) -> Any:
+def approval(
+    spec: SweepDocument,
+    key: str | None,
+    outcome: rs.SweepOutcome,
+    gate_spec: GateSpec,
+    is_judged: bool = False,
+) -> Any:
     """Take the decision about a candidate into the outcome; the state is named Approved or Rejected.
 
     Args:
@@ -36,6 +33,7 @@ def approval(spec: SweepDocument, key: str | None, outcome: rs.SweepOutcome, gat
         key: Names the night.
         outcome: What the sweep gave, with the verdict of its gate, about which there is a decision.
         gate_spec: What its best had to show.
+        is_judged: Whether it is champion only once its model has passed a judgement.
 
     Raises:
         StorageError: The decision cannot be read.
@@ -47,12 +45,12 @@ def approval(spec: SweepDocument, key: str | None, outcome: rs.SweepOutcome, gat
     verdict = await_approval(asked, outcome, gate_spec, waiting, on_wait=run_logger().debug)
     decided = with_gate(outcome, verdict)
     show_report(decided)
-    tell_verdict(asked, decided, gate_spec)
+    tell_verdict(asked, decided, gate_spec, is_judged=is_judged)
     name = "Approved" if verdict.promoted else "Rejected"
     return Completed(name=name, message=verdict.why, data=decided)
 
 
-@task(name="register", task_run_name=partial(run_name, "register"), **_AGAIN)
+@task(name="register", task_run_name=partial(run_name, "register"), **AGAIN)
 def register(
     spec: PipelineSpec, key: str | None, outcome: rs.SweepOutcome, trained: rs.TrainOutcome | None
 ) -> str:
@@ -75,7 +73,7 @@ def register(
     return text
 
 
-@task(name="rollback", task_run_name="rollback {name}", **_AGAIN)
+@task(name="rollback", task_run_name="rollback {name}", **AGAIN)
 def roll_back(
     name: str,
     storage_path: str,

@@ -75,16 +75,20 @@ def resource_of(kind: str, run_id: str) -> str:
     return f"raysweep.{kind}.{run_id}" if run_id else ""
 
 
-def tell_verdict(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec) -> None:
+def tell_verdict(
+    spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec, *, is_judged: bool = False
+) -> None:
     """Tell of a gate's verdict, and of the decision where it needs approval; a new champion is an asset.
 
-    `raysweep.champion.proposed`: it passed, and waits for approval; `approved`; `promoted`: it is champion;
-    `rejected`: by the gate or in the approval, the payload's `why` says by which.
+    `raysweep.champion.proposed`: it passed, and waits for approval or for the judgement of its model;
+    `approved`; `promoted`: it is champion; `rejected`: by the gate or in the approval, the payload's `why`
+    says by which.
 
     Args:
         spec: The sweep's spec.
         outcome: What it gave, with the verdict.
         gate: What its best had to show.
+        is_judged: Whether it is champion only once its model is released: `tell_judgement`.
     """
     from raysweep.pipeline import handed_on
     from raysweep.pipeline.approval import champion_line
@@ -98,17 +102,59 @@ def tell_verdict(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec) -
         "replaced": resource_of("sweep", verdict.champion.sweep_id if verdict.champion is not None else ""),
     }
     decision = verdict.approval.decision if verdict.approval is not None else None
-    if verdict.is_waiting:
-        said = ["proposed"]
-    elif verdict.promoted:
-        said = ["approved", "promoted"] if decision is not None else ["promoted"]
+    is_champion = verdict.promoted and not is_judged
+    if verdict.promoted and decision is not None:
+        said = ["approved", *(["promoted"] if is_champion else [])]
+    elif is_champion:
+        said = ["promoted"]
     else:
-        said = ["rejected"]
+        said = ["proposed"] if verdict.promoted or verdict.is_waiting else ["rejected"]
     for what in said:
         once = f"{outcome.uri}/{verdict.gate_id}"
         emit("champion", slug(line.name), what, payload, name=line.name, related=related, once=once)
-    if verdict.promoted:
+    if is_champion:
         materialize("champion", line.name, payload, made_from=(asset_uri("sweep", spec.name),))
+
+
+def named_night(outcome: rs.SweepOutcome | Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that name a night whose gate has decided: enough for all that reads the storage."""
+    if not isinstance(outcome, rs.SweepOutcome):
+        return dict(outcome)
+    gate = {"gate_id": outcome.gate.gate_id} if outcome.gate is not None else None
+    return {"uri": outcome.uri, "name": outcome.name, "gate": gate}
+
+
+def tell_judgement(line: Line, night: Mapping[str, Any]) -> None:
+    """Tell of the judgement of a night's model, and of the decision where it needs approval.
+
+    `promoted`: it is released, and the champion's asset is new; `proposed`: it passed, and waits for
+    approval; `approved`; `rejected`: by the judge or in the approval. The payload has `judgement`.
+
+    Args:
+        line: Which champions.
+        night: The night, as `named_night` has it.
+
+    Raises: StorageError: It cannot be read.
+    """
+    from raysweep.pipeline.candidate import judged_brief
+
+    payload = judged_brief(night)
+    judgement, approval = payload["judgement"], payload["judgement"]["approval"]
+    related = {
+        "sweep": resource_of("sweep", payload["sweep_id"]),
+        "gate": resource_of("sweep", payload["gate"]["sweep_id"]),
+        "judge": resource_of("sweep", judgement["sweep_id"]),
+    }
+    is_decided = approval is not None and approval["decision"] is not None
+    if payload["released"]:
+        said = [*(["approved"] if is_decided else []), "promoted"]
+    else:
+        said = ["proposed"] if approval is not None and not is_decided else ["rejected"]
+    once = f"{payload['uri']}/{payload['gate']['gate_id']}/{judgement['judge_id']}"
+    for what in said:
+        emit("champion", slug(line.name), what, payload, name=line.name, related=related, once=once)
+    if payload["released"]:
+        materialize("champion", line.name, payload, made_from=(asset_uri("sweep", payload["name"]),))
 
 
 def tell_rollback(line: Line, payload: Mapping[str, Any], *, champion: str, replaced: str, once: str) -> None:

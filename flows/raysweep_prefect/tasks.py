@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
 from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.runtime import flow_run, task_run
 from prefect.states import Completed
@@ -68,6 +69,13 @@ RESUMABLE: Final[dict[str, Any]] = {
     "result_serializer": "json",
     "cache_key_fn": cache_key,
 }
+AGAIN: Final[dict[str, Any]] = {
+    "retries": 2,
+    "retry_delay_seconds": [10, 60],
+    "retry_condition_fn": is_retryable,
+    "cache_policy": NO_CACHE,
+}
+"""For tasks that see by themselves what is done: called again they do the rest."""
 
 
 @task(name="sweep", task_run_name=partial(run_name, "sweep"), **RESUMABLE)
@@ -106,7 +114,7 @@ def sweep(
         SweepFailedError: The sweep ended without a result that may be used.
         RaysweepError: As `raysweep.run_sweep`.
     """
-    asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
+    asked = placed(rs.SweepSpec.from_any(spec), storage_path)
     options = JobOptions.of(job or JobSettings())
     wanted = {"resume_cancelled": resume_cancelled or None, "retry": retry, "extend": extend}
     step = Step(
@@ -133,6 +141,7 @@ def gate(
     storage_path: str | None = None,
     job: JobSettings | None = None,
     deadline: str | None = None,
+    is_judged: bool = False,
 ) -> rs.SweepOutcome:
     """Run the best configs again beside the champion; returns the sweep's outcome with the verdict in it.
 
@@ -145,11 +154,13 @@ def gate(
         storage_path: As in `sweep`.
         job: As in `sweep`.
         deadline: When the night ends, as a pipeline has it: a gate that still runs then decides nothing.
+        is_judged: What passes is champion only once `judge` has released its model.
 
     Raises:
         RaysweepError: As `raysweep.pipeline.run_gate`.
     """
-    return _judge(spec, outcome, gate_spec, cluster, storage_path, job, deadline)
+    where = cluster, storage_path, job
+    return _gated(spec, outcome, gate_spec, *where, deadline, is_judged=is_judged)
 
 
 @task(name="gate", task_run_name=partial(run_name, "gate"), **RESUMABLE)
@@ -163,13 +174,15 @@ def told_gate(
     job: JobSettings | None = None,
     approval: ApprovalSpec | None = None,
     deadline: str | None = None,
+    is_judged: bool = False,
 ) -> Any:
     """`gate` for a flow that takes the state of the task: the verdict is the state's message."""
-    judged = _judge(spec, outcome, gate_spec, cluster, storage_path, job, deadline, approval)
-    return Completed(message=judged.gate.why if judged.gate is not None else None, data=judged)
+    where = cluster, storage_path, job
+    gated = _gated(spec, outcome, gate_spec, *where, deadline, approval, is_judged=is_judged)
+    return Completed(message=gated.gate.why if gated.gate is not None else None, data=gated)
 
 
-def _judge(
+def _gated(
     spec: SweepDocument,
     outcome: rs.SweepOutcome,
     gate_spec: GateDocument,
@@ -178,13 +191,15 @@ def _judge(
     job: JobSettings | None,
     deadline: str | None,
     approval: ApprovalSpec | None = None,
+    *,
+    is_judged: bool = False,
 ) -> rs.SweepOutcome:
     from raysweep.pipeline import prepare_gate, with_gate
     from raysweep.pipeline.night_end import night_end, read_deadline
 
-    asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
+    asked = placed(rs.SweepSpec.from_any(spec), storage_path)
     ends_at = night_end(read_deadline(deadline), outcome)
-    prepared = prepare_gate(asked, outcome, gate_spec, approval, ends_at)
+    prepared = prepare_gate(asked, outcome, gate_spec, approval, ends_at, is_judged=is_judged)
     verdict = prepared.verdict
     if verdict is None:
         options = JobOptions.of(job or JobSettings())
@@ -194,9 +209,9 @@ def _judge(
     run_logger().info("gate: %s", verdict.why)
     # The sweep's own report was written before there was a verdict.
     show_report(prepared.outcome.model_copy(update={"promoted": verdict.promoted, "gate": verdict}))
-    judged = with_gate(outcome, verdict)
-    tell_verdict(asked, judged, prepared.gate)
-    return judged
+    gated = with_gate(outcome, verdict)
+    tell_verdict(asked, gated, prepared.gate, is_judged=is_judged)
+    return gated
 
 
 @task(name="train", task_run_name=partial(run_name, "train"), **RESUMABLE)
@@ -238,7 +253,7 @@ def train(
     from raysweep.pipeline.registering import record_training
     from raysweep.pipeline.rollback import why_undone
 
-    asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
+    asked = placed(rs.TrainSpec.from_any(spec), storage_path)
     skipped = why_not_trained(outcome)
     if skipped:
         return Completed(name="Skipped", message=skipped)  # Prefect takes a state that a task returns
@@ -269,5 +284,6 @@ def small(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
     return outcome.model_copy(update={"trials": trials, "best": best})
 
 
-def _placed(spec: SpecT, storage_path: str | None) -> SpecT:
+def placed(spec: SpecT, storage_path: str | None) -> SpecT:
+    """The spec, stored there if that is given."""
     return spec if storage_path is None else spec.replace(storage_path=storage_path)

@@ -41,7 +41,7 @@ class JobOperator(BaseOperator):
     """What the fields with templates are; empty for any JSON."""
     accept_partial: bool = True
     accept_failed: bool = False
-    """Whether a sweep counts however it ended, as in `raysweep.step.complete`."""
+    """True if a sweep counts however it ended, as in `raysweep.step.complete`."""
     deadline_from: str = "now"
     is_job_operator: ClassVar[bool] = True
     """Whether `upstream` reads a job of it."""

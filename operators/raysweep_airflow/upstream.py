@@ -1,4 +1,4 @@
-"""What a task takes from the tasks around it in its DAG: the job of the sweep, and whether a judge follows.
+"""Facts that a task takes from the tasks around it: the job of the sweep, and whether a judge follows.
 
 A task's *sources* are the tasks whose results it is given; where it is given none by reference, as with a
 template, those upstream of it. A worker renders a copy of the task, so the DAG still has the references.
@@ -35,7 +35,7 @@ def job_before(operator: Any) -> Any:
 
 
 def is_judged(gate: Any) -> bool:
-    """Whether this gate is the nearest one before a judge of its DAG. Each task is looked at once."""
+    """True for the nearest gate before a judge of the DAG. Each task is looked at once."""
     dag = gate.get_dag()
     tasks = dag.task_dict if dag is not None else {}
     level = {name for name, task in tasks.items() if _name_of(task) == "JudgeOperator"}
@@ -49,7 +49,7 @@ def is_judged(gate: Any) -> bool:
 
 
 def is_behind_judge(approval: Any) -> bool:
-    """Whether the nearest gate or judge before this task is a judge. Each task is looked at once."""
+    """True where the nearest gate or judge before this task is a judge. Each task is looked at once."""
     dag = approval.get_dag()
     level = {approval.task_id} if dag is not None else set()
     seen: set[str] = set()
@@ -62,7 +62,7 @@ def is_behind_judge(approval: Any) -> bool:
 
 
 def _name_of(task: Any) -> str:
-    """What Airflow calls the operator of a task, mapped or not."""
+    """Airflow's name of the operator of a task, mapped or not."""
     kind = task.operator_class if task.is_mapped else type(task)
     return str(getattr(kind, "custom_operator_name", ""))
 

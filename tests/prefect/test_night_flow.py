@@ -12,16 +12,16 @@ from prefect.states import Completed, State
 import raysweep as rs
 from raysweep.hooks.model_registry import RegistrySpec
 from raysweep.outcome import Decision
-from raysweep.pipeline.approval import champion_line
-from raysweep.runs.across_runs.approvals import decide_night
-from raysweep.specs.pipeline import GateSpec
+from raysweep.outcome.judgement import Judgement
+from raysweep.pipeline.candidate import find_candidate
+from raysweep.runs.across_runs.champions import Line, read_champion
 from raysweep.storage.objects.opening import open_store
 from raysweep_prefect import flows, signals
 from raysweep_prefect.flows import NightOutcome, nightly_sweep
 from tests.orchestrators.prefect import PrefectOrchestrator
 from tests.prefect.desk import Desk, store_training
 
-TASKS = ("sweep", "told_gate", "approval_task", "train", "register", "roll_back")
+TASKS = ("sweep", "told_gate", "approval_task", "train", "judge", "release", "register", "roll_back")
 
 
 class Direct:
@@ -86,11 +86,10 @@ def test_what_is_decided_is_one_truth_in_tasks_champion_registry_and_evidence(
     told: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def wait(spec: rs.SweepSpec, outcome: rs.SweepOutcome, gate: GateSpec) -> None:
-        assert outcome.gate is not None
-        asked = Decision(approved=approved, by="ann", at=time.time())
-        store, line = open_store(spec.storage_path), champion_line(spec, gate)
-        decide_night(store, line, outcome.sweep_id, outcome.gate.gate_id, asked)
+    def wait(outcome: rs.SweepOutcome) -> None:
+        candidate = find_candidate(signals.named_night(outcome))
+        assert candidate is not None
+        candidate.decide(Decision(approved=approved, by="ann", at=time.time()))
 
     monkeypatch.setattr(flows, "wait_for_decision", wait)
     night = run(desk.night("n1", approval={"timeout": 3600.0}))
@@ -161,3 +160,65 @@ def test_a_night_carries_its_config_to_the_scale_of_the_training(
     x = min(copied * 2, 4.999) if carried.bridge.won == "carried" else copied
     assert night.train.config == {"x": x, "rows": 160, "steps": 2}
     assert night.sweep.best.scale == {"rows": 40}
+
+
+JUDGED = "tests.engine.judged"
+
+
+def judged_night(storage: Path, key: str, gain: float, **fields: Any) -> NightOutcome:
+    """A night whose config and model gain this."""
+    spec = rs.SweepSpec(
+        name="churn",
+        trainable=f"{JUDGED}:search",
+        param_space={"gain": {"grid_search": [gain]}},
+        metric="auc",
+        mode="max",
+        isolation="inline",
+        max_concurrent_trials=1,
+        storage_path=str(storage),
+    )
+    data = storage / "holdout.json"
+    data.write_text("0.0")
+    train = rs.TrainSpec(trainable=f"{JUDGED}:train", storage_path=str(storage))
+    judge = {"evaluate": f"{JUDGED}:score", "data": str(data), "metric": "auc", "mode": "max", "retries": 0}
+    judge |= fields.pop("judge", {})
+    given = {"spec": spec, "train_spec": train, "gate_spec": {"confirm_top_k": 1, "seeds": 2}, "key": key}
+    return run({**given, "judge_spec": judge, **fields})
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")
+def test_only_what_the_judge_passes_is_released(
+    tmp_path: Path, states: dict[str, State[Any]], told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def champions() -> list[str]:
+        found = [each.rpartition(".")[2] for each in told if ".champion." in each]
+        told.clear()
+        return found
+
+    raised = judged_night(tmp_path, "n1", 0.002, judge={"evaluate": f"{JUDGED}:raising"})
+    assert raised.judged is not None
+    assert (raised.judged.reasons, raised.released) == (("no_figures",), False)
+    assert champions() == ["proposed", "rejected"]
+    assert (states["judge"].message or "").startswith("undecided: the evaluation of the new model failed")
+    again = judged_night(tmp_path, "n1", 0.002)
+    assert again.judged is not None
+    assert (again.judged.verdict, again.released) == ("passed", True)
+    assert champions() == ["proposed", "promoted"]
+    assert again.train == raised.train
+
+    def wait(outcome: rs.SweepOutcome, judgement: Judgement) -> Decision | None:
+        candidate = find_candidate(signals.named_night(outcome), is_judged=True)
+        assert candidate is not None
+        return candidate.decide(Decision(approved=True, by="ann", at=time.time()))
+
+    monkeypatch.setattr(flows, "wait_for_release", wait)  # the form needs a server: test_judged_nights.py
+    better = judged_night(tmp_path, "n2", 0.01, approval={"after": "judge", "timeout": 3600.0})
+    assert better.released is True
+    assert champions() == ["proposed", "proposed", "approved", "promoted"]
+    assert states["approval"].name == "Approved"
+    record = read_champion(open_store(tmp_path), Line(name="churn", metric="auc", mode="max"))
+    assert better.train is not None
+    assert record.released is not None
+    assert record.released.source == better.train.model_uri

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from prefect.states import State
 
 import raysweep as rs
 from raysweep.outcome import Decision
-from raysweep.pipeline import prepare_gate, with_gate
+from raysweep.pipeline import prepare_gate, prepare_judge, with_gate
+from raysweep.pipeline.candidate import find_candidate
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.pipeline import GateSpec
 from raysweep.step import Step
@@ -20,6 +22,8 @@ from raysweep_prefect.flows import nightly_sweep
 from raysweep_prefect.tasks import train
 from tests.prefect.desk import store_training
 from tests.unit.pipeline.gates import configs, gave, make_spec, stored, swept
+from tests.unit.pipeline.gates import night as gated
+from tests.unit.pipeline.judgements import JUDGE, evaluated, promoted, trained
 
 GATE = GateSpec(confirm_top_k=1, seeds=2, test="mean")
 
@@ -78,6 +82,43 @@ def test_an_approval_is_told_once_whoever_asks(tmp_path: Path, sent: list[dict[s
         assert names(again) == wanted * 2
         assert len({event["id"] for event in again}) == len(wanted), "the server keeps each id once"
     assert names(sent)[0] == "proposed"
+
+
+def test_a_config_that_is_to_be_judged_is_promoted_by_the_release_of_its_model_alone(
+    tmp_path: Path, sent: list[dict[str, Any]]
+) -> None:
+    def night(key: str, score: float, gain: float, approval: ApprovalSpec | None = None) -> dict[str, Any]:
+        brief = promoted(tmp_path, key, score, approval)
+        run = prepare_judge(JUDGE, brief, trained(tmp_path, key, gain))
+        verdict = gated(tmp_path, key, score, is_judged=True)
+        outcome = with_gate(run.outcome, verdict)
+        signals.tell_verdict(make_spec(tmp_path), outcome, GATE, is_judged=True)
+        run.settle(evaluated(run))
+        told = signals.named_night(brief)
+        for _ in range(2):
+            signals.tell_judgement(run.line, told)
+        return told
+
+    night("n1", 0.5, 0.0)
+    assert names(sent) == ["proposed", "promoted", "promoted"]
+    first, second = sent[1:]
+    assert first["id"] == second["id"], "the server keeps it once"
+    assert roles(first).keys() == {"sweep", "gate", "judge"}
+    assert first["payload"]["judgement"]["verdict"] == "passed"
+    sent.clear()
+    night("n2", 0.6, -0.1)
+    assert names(sent) == ["proposed", "rejected", "rejected"]
+    assert sent[1]["payload"]["released"] is False
+    sent.clear()
+    waiting = night("n3", 0.7, 0.1, ApprovalSpec(after="judge", timeout=3600.0))
+    assert names(sent) == ["proposed", "proposed", "proposed"]
+    assert len({event["id"] for event in sent}) == 2, "by the gate, and by the judge"
+    sent.clear()
+    candidate = find_candidate(waiting, is_judged=True)
+    assert candidate is not None
+    candidate.decide(Decision(approved=True, by="ann", at=time.time()))
+    signals.tell_judgement(candidate.line, waiting)
+    assert names(sent) == ["approved", "promoted"]
 
 
 @pytest.mark.parametrize(

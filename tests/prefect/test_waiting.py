@@ -20,16 +20,19 @@ from prefect.states import Cancelled, Completed, Running, State
 import raysweep as rs
 from raysweep.errors import StorageUnavailableError
 from raysweep.outcome import Decision
-from raysweep.pipeline import with_gate
+from raysweep.outcome.judgement import Judgement
+from raysweep.pipeline import prepare_judge, with_gate
 from raysweep.pipeline.approval import champion_line
+from raysweep.pipeline.candidate import Candidate
 from raysweep.runs.across_runs.approvals import Decided, decide_night
 from raysweep.runs.across_runs.champions import read_champion
 from raysweep.specs.approval import ApprovalSpec
 from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.objects.opening import open_store
 from raysweep_prefect import approval
-from raysweep_prefect.approval import ApprovalForm, WaitEndedError, wait_for_decision
+from raysweep_prefect.approval import ApprovalForm, WaitEndedError, wait_for_decision, wait_for_release
 from tests.unit.pipeline.gates import make_spec, night, swept
+from tests.unit.pipeline.judgements import JUDGE, evaluated, promoted, trained
 
 GATE = GateSpec(confirm_top_k=1, min_improvement=0.02)
 
@@ -130,7 +133,7 @@ def champion(spec: rs.SweepSpec) -> str:
 def test_the_answer_of_the_form_is_the_decision(approved: bool, server: Server, tmp_path: Path) -> None:
     spec, outcome = waiting(tmp_path)
     server.script = [lambda: None, lambda: server.answer(approved, "so  it is")]
-    decision = wait_for_decision(spec, outcome, GATE)
+    decision = wait_for_decision(outcome)
     assert (decision.approved, decision.by, decision.note) == (approved, "ann", "so it is")
     assert server.state.is_running()
     assert server.seen.run_count == server.run_count == 2, "hooks find the jobs of this number"
@@ -141,15 +144,15 @@ def test_the_answer_of_the_form_is_the_decision(approved: bool, server: Server, 
 def test_a_decision_on_the_command_line_resumes_the_run(server: Server, tmp_path: Path) -> None:
     spec, outcome = waiting(tmp_path)
     server.script = [lambda: None, lambda: decide(spec, outcome, True)]
-    assert wait_for_decision(spec, outcome, GATE).by == "bob"
+    assert wait_for_decision(outcome).by == "bob"
     assert server.state.is_running()
     assert server.seen.run_count == server.run_count == 2
     assert [each["by"] for each in server.inputs.values()] == ["bob"], "the form shows who decided"
 
 
 def test_silence_resumes_the_run(server: Server, tmp_path: Path) -> None:
-    spec, outcome = waiting(tmp_path, timeout=0.3, on_silence="promote")
-    decision = wait_for_decision(spec, outcome, GATE)
+    _spec, outcome = waiting(tmp_path, timeout=0.3, on_silence="promote")
+    decision = wait_for_decision(outcome)
     assert (decision.by, decision.approved, server.state.is_running()) == ("silence", True, True)
 
 
@@ -161,7 +164,7 @@ def test_of_two_answers_the_first_in_the_champions_file_counts(server: Server, t
         decide(spec, outcome, False)
 
     server.script = [lambda: None, both]
-    assert str(wait_for_decision(spec, outcome, GATE)).startswith("rejected by bob")
+    assert str(wait_for_decision(outcome)).startswith("rejected by bob")
     assert champion(spec) == ""
 
 
@@ -172,33 +175,33 @@ def test_a_server_that_is_away_delays_the_form_and_loses_nothing(server: Server,
         return lambda: setattr(server, "is_away", is_away)
 
     server.script = [set_away(True), lambda: None, set_away(False), lambda: server.answer(True)]
-    assert wait_for_decision(spec, outcome, GATE).by == "ann"
+    assert wait_for_decision(outcome).by == "ann"
     # Decided while it is away, the run continues once the server knows that it runs again.
     spec, outcome = waiting(tmp_path / "again")
     down = [set_away(True), lambda: decide(spec, outcome, False), lambda: None, set_away(False)]
     server.script = [lambda: None, *down]
-    assert wait_for_decision(spec, outcome, GATE).by == "bob"
+    assert wait_for_decision(outcome).by == "bob"
     assert server.state.is_running()
 
 
 def test_a_retry_opens_a_form_of_its_own(server: Server, tmp_path: Path) -> None:
     """The process died while the run was paused: a form with the key of the first could not be saved."""
-    spec, outcome = waiting(tmp_path)
+    _spec, outcome = waiting(tmp_path)
 
     def dies() -> None:
         raise KeyboardInterrupt
 
     server.script = [lambda: None, dies]
     with pytest.raises(KeyboardInterrupt):
-        wait_for_decision(spec, outcome, GATE)
+        wait_for_decision(outcome)
     server.retry()
     server.script = [lambda: None, lambda: server.answer(True)]
-    assert wait_for_decision(spec, outcome, GATE).approved
+    assert wait_for_decision(outcome).approved
     assert len(set(server.forms)) == 2
 
 
 def test_an_answer_that_was_not_read_counts_in_the_retry(server: Server, tmp_path: Path) -> None:
-    spec, outcome = waiting(tmp_path)
+    _spec, outcome = waiting(tmp_path)
 
     def answered_and_dies() -> None:
         server.answer(False, "too slow")
@@ -206,9 +209,9 @@ def test_an_answer_that_was_not_read_counts_in_the_retry(server: Server, tmp_pat
 
     server.script = [lambda: None, answered_and_dies]
     with pytest.raises(KeyboardInterrupt):
-        wait_for_decision(spec, outcome, GATE)
+        wait_for_decision(outcome)
     server.retry()
-    assert wait_for_decision(spec, outcome, GATE).note == "too slow"
+    assert wait_for_decision(outcome).note == "too slow"
     assert len(server.forms) == 1, "it is not asked again"
 
 
@@ -231,23 +234,23 @@ def test_a_person_who_ends_the_run_decides_nothing(
     spec, outcome = waiting(tmp_path)
     server.script = [lambda: None, lambda: setattr(server, "state", state)]
     with pytest.raises(error, match="while it waited for approval"):
-        wait_for_decision(spec, outcome, GATE)
+        wait_for_decision(outcome)
     assert champion(spec) == ""
     assert decide(spec, outcome, True) is not None
 
 
 def test_an_attempt_that_is_over_leaves_the_form_to_the_next(server: Server, tmp_path: Path) -> None:
-    spec, outcome = waiting(tmp_path)
+    _spec, outcome = waiting(tmp_path)
     server.script = [lambda: None, lambda: setattr(server, "run_count", 2)]
     with pytest.raises(Abort, match="another attempt"):
-        wait_for_decision(spec, outcome, GATE)
+        wait_for_decision(outcome)
 
 
 def test_a_storage_that_is_away_is_asked_again(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, outcome = waiting(tmp_path)
-    real, calls = approval.decide_night, []
+    _spec, outcome = waiting(tmp_path)
+    real, calls = Candidate.decide, []
 
     def decide_at_times(*given: Any) -> Any:
         calls.append(given)
@@ -255,6 +258,36 @@ def test_a_storage_that_is_away_is_asked_again(
             raise StorageUnavailableError("s3://bucket", "does not answer")
         return real(*given)
 
-    monkeypatch.setattr(approval, "decide_night", decide_at_times)
+    monkeypatch.setattr(Candidate, "decide", decide_at_times)
     server.script = [lambda: None, lambda: server.answer(True)]
-    assert wait_for_decision(spec, outcome, GATE).by == "ann"
+    assert wait_for_decision(outcome).by == "ann"
+
+
+def judged(storage: Path, approval: ApprovalSpec | None) -> tuple[rs.SweepOutcome, Judgement]:
+    """A night whose model has passed its judgement."""
+    run = prepare_judge(JUDGE, promoted(storage, "n1", approval=approval), trained(storage, "n1"))
+    judgement = run.settle(evaluated(run))
+    return with_gate(run.outcome, night(storage, "n1", 0.5, is_judged=True)), judgement
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_a_model_that_passed_waits_for_its_own_answer(approved: bool, server: Server, tmp_path: Path) -> None:
+    outcome, judgement = judged(tmp_path, ApprovalSpec(after="judge", timeout=3600.0))
+    assert champion(make_spec(tmp_path)) == ""
+    server.inputs["paused-approval-0123456789ab-0-response"] = {"approved": True, "by": "eve", "note": ""}
+    server.script = [lambda: None, lambda: server.answer(approved, "looks fine")]
+    decision = wait_for_release(outcome, judgement)
+    assert decision is not None
+    assert (decision.approved, decision.by, decision.note) == (approved, "ann", "looks fine")
+    assert server.state.is_running()
+    assert champion(make_spec(tmp_path)) == ("n1" if approved else "")
+    again = wait_for_release(outcome, judgement)
+    assert again == decision
+    assert len(server.forms) == 1
+
+
+def test_a_model_without_an_approval_does_not_wait(server: Server, tmp_path: Path) -> None:
+    outcome, judgement = judged(tmp_path, None)
+    assert wait_for_release(outcome, judgement) is None
+    assert server.forms == []
+    assert champion(make_spec(tmp_path)) == "n1"

@@ -40,7 +40,7 @@ _OF_JUDGEMENT: Final = {
     "judge_id",
     "sweep_id",
 }
-"""What the brief of a night has of its judgement; rows and slices are in the evidence."""
+"""The fields of a judgement that the brief of a night has; rows and slices are in the evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Candidate:
     approval: Approval
     """When silence decides, and how."""
     is_judged: bool = False
-    """Whether it is the model."""
+    """True for the model."""
 
     def decide(self, asked: Decision | None = None) -> Decision | None:
         """The decision that counts: an earlier one, that of silence, else `asked`; None: it waits.
@@ -199,7 +199,7 @@ def _approval_before(line: Line, night: Night) -> Approval | None:
 
 
 def _is_of_model(night: Night) -> bool:
-    """Whether what was approved last, or waits, is the model: its judgement came before the decision."""
+    """True where the model is what was approved last, or waits: its judgement came before the decision."""
     judgement, decision = night.judgement, night.decision
     if judgement is None or not judgement.is_passed:
         return False

@@ -82,7 +82,7 @@ class Judged:
         return self.operator.known(self.context)
 
     def ended(self, **how: Any) -> dict[str, Any]:
-        """What the task returns once the evaluations have ended so."""
+        """The result of the task, once the evaluations have ended so."""
         end = evaluated(self.operator._run(self.context), **how)
         result: dict[str, Any] = work.Try(self.operator, self.context).finish(end)
         return result

@@ -25,13 +25,13 @@ FOLDS = (0.70, 0.72, 0.69, 0.71, 0.68)
 def promoted(
     storage: Path, key: str, score: float = 0.5, approval: ApprovalSpec | None = None
 ) -> dict[str, Any]:
-    """What a gate with a judge behind it hands on."""
+    """The brief of a gate with a judge behind it."""
     outcome = stored(make_spec(storage), swept(key, score))
     return brief(with_gate(outcome, night(storage, key, score, approval=approval, is_judged=True)))
 
 
 def trained(storage: Path, key: str, gain: float = 0.0, **fields: Any) -> dict[str, Any]:
-    """What the training of that night hands on: a model whose folds are better by this."""
+    """The brief of that night's training: a model whose folds are better by this."""
     folder = RunFolder(open_store(storage), f"train-{key}")
     model = Path(storage, folder.run_id, "model")
     model.mkdir(parents=True)
@@ -47,7 +47,7 @@ def trained(storage: Path, key: str, gain: float = 0.0, **fields: Any) -> dict[s
 
 
 def evaluated(run: JudgeRun, *, fails: bool = False) -> SweepOutcome:
-    """How the sweep of a judgement ends: each trial has the folds of its model, or has failed."""
+    """The end of a judgement's sweep: each trial has the folds of its model, or has failed."""
     asked = run.request
     again = swept(asked.run.id, *(0.5 for _ in run.configs))
     error = ErrorInfo(kind="user_error", type="KeyError", message="'holdout'")
