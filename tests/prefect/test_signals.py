@@ -128,7 +128,13 @@ def test_a_training_ends_with_the_night_or_is_not_begun(
     hours: int, took_s: float, begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[Step] = []
-    monkeypatch.setattr("raysweep_prefect.tasks.run_step", lambda step, **_: steps.append(step))
+    ended_well = rs.TrainOutcome(run_id="full-1", name="full", status="completed", started_at=1, ended_at=2)
+
+    def run_step(step: Step, **_: Any) -> rs.TrainOutcome:
+        steps.append(step)
+        return ended_well
+
+    monkeypatch.setattr("raysweep_prefect.tasks.run_step", run_step)
     outcome = stored(make_spec(tmp_path), swept("n1", 0.5))
     ends = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=hours)
     spec = store_training(tmp_path, "before", took_s)
