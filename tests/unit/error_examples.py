@@ -16,6 +16,7 @@ EXAMPLES: list[BaseException] = [
     errors.StorageNotWritableError("storage_path", "problem", "fix"),
     errors.MetricNeverReportedError("metric", "problem", "fix"),
     errors.SampleFromError("param_space.a", LONG, "fix", {"b": 1}),
+    errors.BudgetSpentError("cpu_hours", 40.0, 12.5, 100.0, "agent"),
     errors.PlanChangedError("flights-0123456789", ("spec", "code")),
     errors.SpecChangedError("flights-0123456789", tuple(f"a: {n} -> {LONG}" for n in range(9))),
     errors.SweepNotFoundError("flights-0123456789", "/data", "look elsewhere"),

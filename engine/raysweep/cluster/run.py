@@ -40,6 +40,7 @@ from raysweep.programs.allowed import check_programs
 from raysweep.programs.runner import runnable
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
 from raysweep.runs.across_runs.pins import PinReader
+from raysweep.runs.across_runs.spending import reserve
 from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
 from raysweep.runs.ownership.departure import put_aside, withdraw
 from raysweep.runs.ownership.holder import note_left
@@ -194,6 +195,7 @@ def _run(
             check_not_lost(folder, generation)
             check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)
         folder.store.check_writable()
+        reserve(folder.store, folder.sweep_id, asked.spec)
         if stage is None or isinstance(asked.spec.trainable, str):
             is_local = is_this_machine(address)
             if asked.spec.command is not None:

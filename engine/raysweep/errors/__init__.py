@@ -8,6 +8,7 @@
     │   ├── StorageNotSharedError         no        2       results of a job are not where they are sought
     │   ├── MetricNeverReportedError      no        2
     │   ├── PlanChangedError              no        2       it is not what `raysweep plan` has shown
+    │   ├── BudgetSpentError              no        2       a caller's budget has less left than is asked for
     │   ├── SampleFromError               no        2       a `sample_from` failed for one config
     │   └── SpecChangedError              no        4       the same sweep, asked for differently
     ├── SweepNotFoundError                no        2
@@ -93,6 +94,7 @@ from raysweep.errors.runs import (
     TrialStopped,
 )
 from raysweep.errors.specs import (
+    BudgetSpentError,
     InfeasibleResourcesError,
     MetricNeverReportedError,
     PlanChangedError,
@@ -114,6 +116,7 @@ from raysweep.errors.storage import (
 )
 
 __all__ = [
+    "BudgetSpentError",
     "ChampionKeptError",
     "CheckpointDamagedError",
     "ClusterAuthError",

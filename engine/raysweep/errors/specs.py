@@ -73,6 +73,22 @@ class PlanChangedError(SpecError):
         """`spec`, `code`, `price`, `storage path`, `name or key`."""
 
 
+class BudgetSpentError(SpecError):
+    """The sweep asks for more than what is left of a caller's budget."""
+
+    def __init__(self, unit: str, asked: float, left: float, bound: float, key: str) -> None:
+        super().__init__(
+            f"stop.budget.{unit}",
+            f"{asked:g} is more than the {left:g} left of {bound:g} under the budget key {key!r}",
+            f"ask for at most {left:g}, or have the bound raised: raysweep budget {key}"
+            f" --{unit.replace('_', '-')} {bound - left + asked:g}",
+        )
+        self.args = (unit, asked, left, bound, key)
+        self.unit = unit
+        """`cpu_hours`, `gpu_hours` or `cost`."""
+        self.left = left
+
+
 class SpecChangedError(SpecError):
     """The sweep exists under this id with another spec, in a way that would mix two searches."""
 

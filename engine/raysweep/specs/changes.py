@@ -21,6 +21,7 @@ _ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "share", "tags", "failure
 # How checkpoints are moved, not which are kept.
 _SAFE_FIELDS = (
     "stop.min_trials",
+    "stop.budget_key",
     "checkpoint.storage_budget",
     "checkpoint.upload",
     "checkpoint.upload_limit",

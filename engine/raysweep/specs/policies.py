@@ -361,6 +361,8 @@ class StopPolicy(SpecModel):
     """The longest time that the sweep runs, all of its controllers together, in seconds."""
     budget: Budget = Budget()
     """The budget of the sweep: CPU-hours, GPU-hours, money."""
+    budget_key: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """The caller's budget that it counts against (`raysweep budget`), with all other sweeps of this key."""
     cost_per_hour: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     """The cost of an hour of each resource: `{cpu: 0.05, gpu: 2.5}`, and custom resources by name."""
     plateau: Plateau | None = None

@@ -11,7 +11,7 @@ from raysweep.storage.objects.store import Store
 
 T = TypeVar("T")
 R = TypeVar("R")
-BESIDE_RUNS: Final = frozenset({"aside", "catalog", "champions", "decided"})
+BESIDE_RUNS: Final = frozenset({"aside", "budgets", "catalog", "champions", "decided"})
 """Folders of a storage path that are no run's."""
 _THREADS: Final = 32
 
