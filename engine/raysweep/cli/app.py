@@ -16,6 +16,7 @@ from raysweep.cli.help_groups import EXIT_CODES, GroupedCommands, add_examples
 from raysweep.cli.options import (
     Address,
     AsJson,
+    BudgetKey,
     Driver,
     EarlierNights,
     Env,
@@ -41,6 +42,7 @@ from raysweep.cli.options import (
     TuneProgram,
     WorkingDir,
     grouped,
+    with_budget_key,
 )
 from raysweep.cli.run_names import by_name
 
@@ -107,6 +109,7 @@ def sweep(
     token: PlanToken = None,
     tune: TuneProgram = False,
     arguments: ProgramArguments = None,
+    budget_key: BudgetKey = None,
 ) -> Task:
     """Run a sweep, or resume it.
 
@@ -116,8 +119,9 @@ def sweep(
     from raysweep.cli.commands.running.sweep import run_file, run_tune
 
     if tune:
-        if settings or resume_cancelled or lease is not None:
-            raise typer.BadParameter("--tune cannot be combined with --set, --lease or --resume-cancelled")
+        if settings or resume_cancelled or lease is not None or budget_key is not None:
+            problem = "--tune cannot be combined with --set, --lease, --resume-cancelled or --budget-key"
+            raise typer.BadParameter(problem)
         how, job = place.how(num_cpus, takeover=takeover), place.job(driver)
         return partial(run_tune, spec, arguments or (), storage, key, how, job)
     if arguments:
@@ -125,7 +129,7 @@ def sweep(
 
     job = place.job(driver, lease_s=lease, resume_cancelled=resume_cancelled, takeover=takeover)
     how = place.how(num_cpus, takeover=takeover)
-    return partial(run_file, spec, storage, settings or (), key, how, job, token)
+    return partial(run_file, spec, storage, with_budget_key(settings, budget_key), key, how, job, token)
 
 
 @app.command()
@@ -365,6 +369,7 @@ def plan(
     nights: EarlierNights = None,
     as_json: AsJson = False,
     settings: Settings = None,
+    budget_key: BudgetKey = None,
 ) -> Task:
     """Show what a sweep or pipeline would run; start nothing.
 
@@ -377,7 +382,7 @@ def plan(
     from raysweep.cli.commands.planning.plan import Asked, show_plan
 
     asked = Asked(address=address, cluster=cluster, step_s=step_seconds, nights=nights)
-    return partial(show_plan, spec, storage, settings or (), key, asked, as_json)
+    return partial(show_plan, spec, storage, with_budget_key(settings, budget_key), key, asked, as_json)
 
 
 @app.command()

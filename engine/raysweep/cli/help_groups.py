@@ -30,7 +30,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Champions": ("approve", "evidence", "rollback", "register"),
     "Continue or end": ("resume", "retry", "extend", "restart", "attach", "cancel", "deliver"),
-    "Storage and clusters": ("checkpoints", "pull", "verify", "gc", "rm", "clusters"),
+    "Storage and clusters": ("budget", "checkpoints", "pull", "verify", "gc", "rm", "clusters"),
     "In programs, of specs": ("emit", "schema", "mcp"),
 }
 OTHER: Final = "More"
@@ -71,6 +71,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "attach": "raysweep attach churn@latest",
     "cancel": 'raysweep cancel churn@latest --reason "wrong data"',
     "deliver": "raysweep deliver churn@latest",
+    "budget": "raysweep budget agent --cpu-hours 100",
     "checkpoints": "raysweep checkpoints churn@latest",
     "pull": "raysweep pull s3://bucket/sweeps/churn-0a1b2c3d4e/checkpoints/00003/12 model",
     "verify": "raysweep verify churn@latest --quick",

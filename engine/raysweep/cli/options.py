@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -111,12 +112,23 @@ Settings = Annotated[
         "--set", metavar="PATH=VALUE", help="Change a field of the spec: num_samples=10. Repeatable."
     ),
 ]
+BudgetKey = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--budget-key", metavar="NAME", help="Count against this caller's budget: see `raysweep budget`."
+    ),
+]
 PlanToken = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--plan", metavar="TOKEN", help="Run just what `plan --json` has shown: refused if it has changed."
     ),
 ]
+
+
+def with_budget_key(settings: list[str] | None, key: str | None) -> list[str]:
+    """The settings, with the budget key as the last of them: it holds whatever the others say."""
+    return [*(settings or ()), *([] if key is None else [f"stop.budget_key={json.dumps(key)}"])]
 
 
 class SpecKind(StrEnum):

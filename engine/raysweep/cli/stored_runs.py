@@ -7,7 +7,16 @@ from typing import Annotated, Optional
 
 import typer
 
-from raysweep.cli.options import AsJson, ExportKind, FirstRow, SchemaKind, StoredAt, SweepName, Task
+from raysweep.cli.options import (
+    AsJson,
+    BudgetKey,
+    ExportKind,
+    FirstRow,
+    SchemaKind,
+    StoredAt,
+    SweepName,
+    Task,
+)
 from raysweep.cli.run_names import by_name, complete_name, complete_sweep
 
 app = typer.Typer()
@@ -270,12 +279,37 @@ def dashboard(
     return partial(serve, storage, host, port, is_opened=is_opened)
 
 
+Bound = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(min=0.0, metavar="N", help="Set the bound. Default: it stays."),
+]
+
+
+@app.command()
+def budget(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The budget key of the sweeps.")],
+    storage: StoredAt = None,
+    cpu_hours: Bound = None,
+    gpu_hours: Bound = None,
+    cost: Bound = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Show or set how much all sweeps of a budget key may use.
+
+    A sweep reserves its stop.budget when it starts; once it has ended, what it used counts.
+    """
+    from raysweep.cli.commands.budget import run
+
+    return partial(run, key, storage, cpu_hours=cpu_hours, gpu_hours=gpu_hours, cost=cost, is_json=as_json)
+
+
 @app.command()
 def mcp(
     storage: StoredAt = None,
     allow_approve: Annotated[
         bool, typer.Option("--allow-approve", help="Let agents approve and reject candidates.")
     ] = False,
+    budget_key: BudgetKey = None,
 ) -> Task:
     """Serve these commands to agents as MCP tools.
 
@@ -283,7 +317,7 @@ def mcp(
     """
     from raysweep.cli.commands.mcp import serve
 
-    return partial(serve, storage, allows_approval=allow_approve)
+    return partial(serve, storage, allows_approval=allow_approve, budget_key=budget_key)
 
 
 @app.command()

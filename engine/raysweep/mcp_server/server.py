@@ -66,17 +66,18 @@ class Answer(BaseModel):
 Result = Annotated[CallToolResult, Answer]
 
 
-def make_server(storage: str, *, allows_approval: bool = False) -> MCPServer:
+def make_server(storage: str, *, allows_approval: bool = False, budget_key: str | None = None) -> MCPServer:
     """The server of a storage path.
 
     Args:
         storage: Where sweeps are read and run; a spec's own `storage_path` does not count.
         allows_approval: Whether `approve` decides about candidates.
+        budget_key: The budget that every sweep counts against.
     """
     # A request is logged at INFO, with what the client sent.
     server = MCPServer("raysweep", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     logging.getLogger("mcp").setLevel(logging.WARNING)
-    tools = _Tools(storage, allows_approval)
+    tools = _Tools(storage, allows_approval, budget_key)
     for tool in (
         tools.nights,
         tools.status,
@@ -97,8 +98,9 @@ def make_server(storage: str, *, allows_approval: bool = False) -> MCPServer:
 
 
 class _Tools:
-    def __init__(self, storage: str, allows_approval: bool) -> None:
+    def __init__(self, storage: str, allows_approval: bool, budget_key: str | None) -> None:
         self._storage = storage
+        self._budget_key = budget_key
         self._allows_approval = allows_approval
         self._started = Started()
 
@@ -247,7 +249,8 @@ class _Tools:
         return run(self._words(verb, spec, settings, key), timeout_s=PLAN_S)
 
     def _words(self, verb: str, spec: str, settings: list[str], key: str | None, **options: str) -> list[str]:
-        words = command_line(verb, spec, storage=self._storage, key=key, **options)
+        more: dict[str, Any] = {"storage": self._storage, "key": key, "budget_key": self._budget_key}
+        words = command_line(verb, spec, **more, **options)
         words[1:1] = [f"--set={each}" for each in settings]
         return words
 

@@ -48,6 +48,7 @@ COMMANDS: Final[dict[str, str]] = {
     "cancel": "cancel {ended}",
     "rm": "rm {ended} --yes",
     "plan": "plan spec.json",
+    "budget": "budget agent --cpu-hours 100",
     "init": "init project",
     "evidence": "evidence flights --storage {line}",
     "approve": "approve flights@latest --storage {line}",

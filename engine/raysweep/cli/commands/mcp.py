@@ -10,7 +10,7 @@ from raysweep.errors import SpecError
 from raysweep.storage.objects.opening import open_store
 
 
-def serve(storage: str | None, *, allows_approval: bool) -> int:
+def serve(storage: str | None, *, allows_approval: bool, budget_key: str | None) -> int:
     """Serve until standard input ends.
 
     Raises:
@@ -21,5 +21,5 @@ def serve(storage: str | None, *, allows_approval: bool) -> int:
     from raysweep.mcp_server.server import make_server
 
     url = open_store(storage or DEFAULT_STORAGE).url
-    make_server(url, allows_approval=allows_approval).run("stdio")
+    make_server(url, allows_approval=allows_approval, budget_key=budget_key).run("stdio")
     return DONE

@@ -243,6 +243,21 @@ def reserve(store: Store, sweep_id: str, spec: SweepSpec) -> Spending | None:
     return _change(store, key, make)
 
 
+def plan_spending(store: Store, sweep_id: str, spec: SweepSpec) -> tuple[Spending | None, tuple[str, ...]]:
+    """The budget that a sweep would count against, and why it would be refused now; reserves nothing.
+
+    Raises: StorageError.
+    """
+    if spec.stop.budget_key is None:
+        return None, ()
+    spending = Spending(store, spec.stop.budget_key)
+    try:
+        _wanted(spending, sweep_id, spec)
+    except SpecError as error:
+        return spending, (f"it would be refused: {error}",)
+    return spending, ()
+
+
 def _wanted(spending: Spending, sweep_id: str, spec: SweepSpec) -> dict[str, float]:
     """What a sweep asks for of each unit that is bounded."""
     if not spending.bounds:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from raysweep.cli.commands.budget import document_of
 from raysweep.cli.commands.planning.prices import parts_of, show_part, training_price
 from raysweep.cli.commands.planning.space import distinct_configs, show_trials, warnings_of
 from raysweep.cli.consoles import make_console, print_facts, print_json
@@ -19,11 +20,13 @@ from raysweep.documents.code.trainable import PYTHON_ONLY, load_trainable
 from raysweep.documents.kinds import KindSpec
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
+from raysweep.numeric.shown import show_number
 from raysweep.outcome import Standing, SweepOutcome
 from raysweep.outcome.estimate import Estimate
 from raysweep.outcome.showing.estimate_text import show_span
 from raysweep.outcome.showing.formatting import show_age, show_config, show_end
 from raysweep.provision.document import NightCluster
+from raysweep.runs.across_runs.spending import plan_spending
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.reopening import NOT_CONTINUED, reopens, stored_changes
 from raysweep.runs.policies import load_policies
@@ -58,7 +61,8 @@ class Plan:
     `policies`: where classes of the user's own come from: an entry point of a package, or an import path.
     `suggestions`: what these nights say about the spec. `scales`: of each scale its values, how many trials
     run at it, which part of them that is, and their hours and cost, where known. `token`: for
-    `raysweep sweep --plan`, which runs just this; empty for a pipeline.
+    `raysweep sweep --plan`, which runs just this; empty for a pipeline. `budget`: of a spec with a budget
+    key, as `raysweep budget` shows it.
     """
 
     sweep_id: str
@@ -89,6 +93,7 @@ class Plan:
     suggestions: tuple[str, ...] = ()
     scales: tuple[dict[str, Any], ...] = ()
     token: str = ""
+    budget: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +141,7 @@ def show_plan(
         *(("packing", line) for line in plan.packing),
         *(("never fits", line) for line in plan.never),
         *_expected(plan),
+        *_budget(plan),
         ("search", f"{plan.search}, scheduler {plan.scheduler}, isolation {plan.isolation}"),
         *(("from", f"{name}: {source}") for name, source in plan.policies.items()),
         *([("fixed", show_config(plan.fixed))] if plan.fixed else []),
@@ -149,6 +155,14 @@ def show_plan(
     ]
     print_facts(console, *facts)
     return DONE
+
+
+def _budget(plan: Plan) -> list[tuple[str, str]]:
+    if plan.budget is None:
+        return []
+    units = plan.budget["units"].items()
+    left = (f"{show_number(unit['left'])} of {show_number(unit['bound'])} {name}" for name, unit in units)
+    return [("budget", f"{plan.budget['key']}: {', '.join(left)} left")]
 
 
 def _as_json(plan: Plan) -> dict[str, Any]:
@@ -193,6 +207,7 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
     run, token = request.run, make_token(request) if pipeline is None else ""
     folder = SweepFolder(open_store(spec.storage_path), run.id)
     state, differences = _state(folder, spec)
+    spending, refusals = plan_spending(folder.store, run.id, spec)
     if state == "new":
         check_new(spec, spec.seed or 0, time.time())
     packing: tuple[str, ...] = ()
@@ -222,7 +237,7 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         distinct_configs=distinct_configs(spec.parameter_space),
         shown_trials=show_trials(spec, trials),
         limited_by="num_samples" if trials is not None and trials < at_once else limited_by,
-        warnings=warnings_of(spec),
+        warnings=(*warnings_of(spec), *refusals),
         resources=[dict(bundle) for bundle in spec.shape.bundles],
         at_once=at_once,
         where=where,
@@ -240,6 +255,7 @@ def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: Pipeline
         suggestions=suggestions(spec, nights),
         scales=parts_of(spec, trials, nights, asked.step_s),
         token=token,
+        budget=None if spending is None else document_of(spending),
         by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
 
