@@ -16,6 +16,7 @@ from raysweep.cli.error_documents import code_of
 from raysweep.errors import RaysweepError
 
 CODES = {
+    "budget_spent",
     "champion_kept", "checkpoint_damaged", "cluster", "cluster_auth", "cluster_certificate", "cluster_lost",
     "cluster_request", "cluster_server", "cluster_start", "cluster_unreachable", "connection_unreadable",
     "fenced", "gate_outdated", "infeasible", "infeasible_resources", "job_exists", "job_failed",

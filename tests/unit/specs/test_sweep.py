@@ -42,7 +42,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"tags": [1]}, "tags: expected a mapping, got [1]; write a mapping"),
         ({"failure": {"max_failuers": 1}}, "failure.max_failuers: unknown field 'max_failuers'; did you mean 'max_failures'?"),
         ({"deadline": "x"}, "deadline: unknown field 'deadline'; did you mean 'stop.deadline'?"),
-        ({"stop": {"[key]": 1}}, "stop.[key]: unknown field '[key]'; use one of 'deadline', 'time_budget_s', 'budget', 'cost_per_hour', 'plateau', 'min_trials', 'target', 'trial', 'trial_time_s', 'trial_plateau', 'trial_patience', 'trial_wilcoxon', 'trial_if', 'grace_s'"),
+        ({"stop": {"[key]": 1}}, "stop.[key]: unknown field '[key]'; use one of 'deadline', 'time_budget_s', 'budget', 'budget_key', 'cost_per_hour', 'plateau', 'min_trials', 'target', 'trial', 'trial_time_s', 'trial_plateau', 'trial_patience', 'trial_wilcoxon', 'trial_if', 'grace_s'"),
         ({"keep_last": 2}, "keep_last: unknown field 'keep_last'; did you mean 'checkpoint.keep_last'?"),
         ({"config": {}}, "config: unknown field 'config'; did you mean 'param_space'?"),
         ({"failure": 3}, "failure: expected a mapping, got 3; write a mapping"),
