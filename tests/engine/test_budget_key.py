@@ -24,11 +24,11 @@ def train(config: dict[str, Any]) -> float:
 
 
 def test_an_agent_that_overspends_is_refused(run: Run, storage: Path) -> None:
-    store, kept = open_store(storage), []
+    store = open_store(storage)
     set_bounds(store, "agent", {"cpu_hours": 1.0})
     stop = {"budget_key": "agent", "budget": {"cpu_hours": 0.6}}
-    for name in ("first", "second"):  # each reserves 0.6 of 1, and has used next to nothing at its end
-        kept.append(run(train, name=name, num_samples=2, stop=stop, **INLINE))
+    # Each reserves 0.6 of 1, and has used next to nothing at its end.
+    kept = [run(train, name=name, num_samples=2, stop=stop, **INLINE) for name in ("first", "second")]
     again = run(train, name="first", num_samples=2, stop=stop, **INLINE)
     assert again.ended_at == kept[0].ended_at  # returned, and nothing reserved for it
     spending = Spending(store, "agent")
@@ -37,6 +37,6 @@ def test_an_agent_that_overspends_is_refused(run: Run, storage: Path) -> None:
         assert outcome.status == "completed"
         assert spending.used[outcome.sweep_id]["cpu_hours"] == pytest.approx(outcome.usage.cpu_hours)
     large = {"budget_key": "agent", "budget": {"cpu_hours": 1.0}}
-    with pytest.raises(BudgetSpentError, match="is more than the 0.9"):
+    with pytest.raises(BudgetSpentError, match=r"is more than the 0\.9"):
         run(train, name="third", num_samples=2, stop=large, **INLINE)
     assert len(run_folders(store)) == 2  # nothing of it is stored
