@@ -48,7 +48,7 @@ param_space: {rate: {uniform: [0, 1]}}
 
 
 class Reader:
-    """Who follows the tour in a folder: gives commands, in one environment at a time."""
+    """The reader that follows the tour in a folder: gives commands, in one environment at a time."""
 
     def __init__(self, folder: Path, wheel: Path) -> None:
         self.folder = folder

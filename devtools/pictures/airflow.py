@@ -20,7 +20,7 @@ PAGE_S: Final = 180.0
 NIGHT_S: Final = 900.0
 RUNNING: Final = "/(\\d+) of 30 trials ended/.exec(document.body.innerText)?.[1] >= 8"
 ENDED: Final = "document.querySelector('main[data-status=completed]')"
-"""When the two pictures are taken, as the sweep's page says it in its frame."""
+"""The moment of the two pictures, as the sweep's page shows it in its frame."""
 
 
 def make(browser: Browser) -> None:

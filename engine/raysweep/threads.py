@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 LISTEN_S: Final = 0.2
-"""So soon a thread that waits for another one hears of a signal."""
+"""The delay until a thread that waits for another one hears of a signal."""
 
 
 def loaded_module(name: str) -> Any:

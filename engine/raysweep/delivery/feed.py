@@ -87,7 +87,7 @@ class Feed:
 
     @property
     def begun_at(self) -> float:
-        """When the sweep began, in Unix seconds; 0 before the first read."""
+        """The begin of the sweep, in Unix seconds; 0 before the first read."""
         return self._state.clock.started_at or 0.0
 
     @property

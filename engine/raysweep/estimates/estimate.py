@@ -44,7 +44,7 @@ def estimate_rest(
     plays: int = PLAYS,
     clock: Clock = time.thread_time,
 ) -> Estimate | None:
-    """When a sweep ends that is under way, with how many trials, at what cost.
+    """The estimated end of a sweep that is under way, with its number of trials and its cost.
 
     Args:
         state: Its state; it is not changed.

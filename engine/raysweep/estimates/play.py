@@ -37,7 +37,7 @@ LOOK_EVERY = 64
 """After so many things that happened, the CPU time is looked at."""
 NOTE_EVERY = 16
 MAX_IN_VAIN = 4_000
-"""So many things that happen without that a trial ends lead nowhere: attempts that fail for ever."""
+"""The number of events without an end of a trial that lead nowhere: attempts that fail for ever."""
 MAX_ROWS = 1_000
 URI = "play"
 

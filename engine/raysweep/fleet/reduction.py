@@ -28,7 +28,7 @@ from raysweep.specs import SweepSpec
 from raysweep.specs.trial.scaling import Reduction
 
 AHEAD: Final = 1_000_000
-"""So many reports may one rank be ahead of another: what waits for the others is bounded. Far more than lies
+"""The most reports that one rank may be ahead of another: waiting reports are bounded. Far more than lies
 on the way where ranks go at the same pace, in links, sockets, and what is read of them at once."""
 _FIX: Final = "or remove scaling.metrics: then those of rank 0 count"
 _NOT_FINITE: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}

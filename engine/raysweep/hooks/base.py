@@ -40,7 +40,7 @@ class CallbackSetup:
     mode: str
     tags: Mapping[str, str]
     begun_at: float
-    """When the sweep began, in Unix seconds: tells it from one of the same id that was put aside."""
+    """The begin of the sweep, in Unix seconds: tells it from one of the same id that was put aside."""
     is_resumed: bool = False
     """True if events were delivered before, perhaps some of them without a note of it."""
     delivered: str = ""
@@ -94,7 +94,7 @@ class TrialSetup:
     name: str
     """The sweep's name."""
     begun_at: float
-    """When the sweep began, in Unix seconds."""
+    """The begin of the sweep, in Unix seconds."""
     traceparent: str = ""
     """The span that the sweep's is below; empty: there is none."""
 

@@ -23,7 +23,7 @@ class Event:
     id: str
     """`<record of the journal>.<number in it>`, with leading zeros: sorts as the events happened."""
     at: float
-    """When it happened, in Unix seconds."""
+    """The time of the event, in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ class Otel(Callback):
         self._is_changed = False
 
     def on_sweep_start(self, event: SweepStart) -> None:
-        """When the sweep began."""
+        """Note the begin of the sweep."""
         self._began_at = event.at
 
     def on_trial_start(self, event: TrialStart) -> None:

@@ -24,7 +24,7 @@ class Dot(Record):
     """One trial that ended with a score."""
 
     at: float
-    """When it ended, in UTC seconds."""
+    """The time at which it ended, in UTC seconds."""
     ended: int
     """Its place in the order in which trials ended, from 1."""
     score: float

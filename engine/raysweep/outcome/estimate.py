@@ -27,9 +27,9 @@ class Estimate(Record):
     """The estimate of a sweep that has not ended, each value with an 80 % interval. Times are UTC seconds."""
 
     made_at: float
-    """When it was made."""
+    """The time at which it was made."""
     end_at: Span
-    """When the sweep ends."""
+    """The end of the sweep."""
     trials: Span
     """The number of trials that will have ended by then."""
     cost: Span | None = None

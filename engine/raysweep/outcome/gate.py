@@ -42,7 +42,7 @@ class Decision(Record):
 
     approved: bool
     by: str
-    """Who decided; `silence` where no one did in time."""
+    """The person that decided; `silence` where no one did in time."""
     at: float
     """In UTC seconds."""
     note: str = ""
@@ -72,7 +72,7 @@ class Approval(Record):
     name: str
     """The champion's name: that of `raysweep approve`."""
     until: float
-    """When silence decides, in UTC seconds."""
+    """The time at which silence decides, in UTC seconds."""
     on_silence: Literal["reject", "promote"] = "reject"
     decision: Decision | None = None
     """None: it waits."""
@@ -119,7 +119,7 @@ class GateOutcome(Record):
     sweep_id: str = ""
     """The sweep that ran them again."""
     at: float = 0.0
-    """When it was decided, in UTC seconds."""
+    """The time of the decision, in UTC seconds."""
     approval: Approval | None = None
     """Of a candidate that passed where the pipeline requires approval: it is promoted once that is given."""
     budget: BudgetUse | None = None

@@ -111,7 +111,7 @@ class Judgement(Record):
     sweep_id: str = ""
     """The sweep that evaluated both; empty where nothing was evaluated."""
     at: float = 0.0
-    """When it was decided, in UTC seconds."""
+    """The time of the decision, in UTC seconds."""
     format_version: int = 1
 
     @property

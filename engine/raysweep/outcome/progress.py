@@ -57,7 +57,7 @@ class SweepProgress(Record):
     holder: Holder
     generation: int
     at: float
-    """When this was written."""
+    """The time at which this was written."""
     started_at: float
     counts: Counts = Counts()
     num_trials: int | None = None
@@ -79,7 +79,7 @@ class SweepProgress(Record):
     """Its share of the cluster, as `4 of 8 slots (2 sweeps beside it)`; empty: it has no limit."""
     deadline: float | None = None
     expected_end_at: float | None = None
-    """When a limit will end a sweep without a number of samples, if its slots stay as they are."""
+    """The time at which a limit ends a sweep without a number of samples, if its slots stay as they are."""
     estimate: Estimate | None = None
     """The newest estimate of it, made about once a minute; None: not known yet."""
     slow: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class Cancellation(Record):
     at: float
     """UTC seconds."""
     by: str = ""
-    """Who asked: a person, a command."""
+    """The origin of the request: a person, a command."""
     reason: str = ""
     """The reason; becomes the outcome's `why`."""
     number: int = 0
@@ -137,7 +137,7 @@ class Lease(Record):
     """Says that a process still waits for a sweep or a training run: the content of `lease.json`."""
 
     at: float
-    """When it was renewed, in UTC seconds by the holder's clock."""
+    """The time of its renewal, in UTC seconds by the holder's clock."""
     ttl_s: float
     """The lease expires this many seconds after its last renewal."""
     holder: str = ""

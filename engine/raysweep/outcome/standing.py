@@ -112,7 +112,7 @@ class Standing(Record):
     ended_at: float | None = None
     deadline: float | None = None
     expected_end_at: float | None = None
-    """When it is expected to end: by its estimate, else by its pace so far; None: cannot be said."""
+    """The expected end: by its estimate, else by its pace so far; None: cannot be said."""
     estimate: Estimate | None = None
     """The estimate of it, with intervals; None: it does not run, or nothing can be said yet."""
     slow: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class Standing(Record):
     per_minute: float | None = None
     """Trials that end in a minute, of one that runs and is watched."""
     read_at: float = 0.0
-    """When this was read."""
+    """The time at which this was read."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -197,12 +197,12 @@ class Standing(Record):
 
     @property
     def holder(self) -> Holder | None:
-        """Who runs it, or ran it last; None where that is not known, or it has ended."""
+        """The process that runs it, or ran it last; None where that is not known, or it has ended."""
         return self.heartbeat.holder if self.heartbeat is not None else None
 
     @property
     def seen_at(self) -> float | None:
-        """When its holder was last heard of, by the holder's clock."""
+        """The time at which its holder was last heard of, by the holder's clock."""
         return self.heartbeat.at if self.heartbeat is not None else self.ended_at
 
     @property

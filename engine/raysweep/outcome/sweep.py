@@ -112,7 +112,7 @@ class SweepOutcome(Record):
     seed: int | None = None
     started_at: float
     ended_at: float
-    """When it ended; of one that has not, when it was last seen at work."""
+    """The time at which it ended; of one that has not, when it was last seen at work."""
     uri: str = ""
     """The address at which the sweep is stored."""
     generation: int = 1

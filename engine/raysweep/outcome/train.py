@@ -33,7 +33,7 @@ class TrainReport(Record):
     iteration: int
     """Counts from 1, through all attempts; what was repeated after a restart counts once."""
     at: float
-    """When it was made, in UTC seconds."""
+    """The time at which it was made, in UTC seconds."""
     metrics: Metrics = {}
     """Rank 0's; of more than 1 KiB what fits."""
     workers: int | None = None

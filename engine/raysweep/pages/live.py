@@ -65,7 +65,7 @@ class Seen:
     status: Standing
     document: Mapping[str, Any]
     poll_s: float
-    """When to ask again, in seconds."""
+    """The seconds until the page asks again."""
     made_at: float
 
 

@@ -56,9 +56,9 @@ class Found:
 class _Folder:
     files: Files
     since: float
-    """When it was first seen with these files."""
+    """The time at which it was first seen with these files."""
     due: float = 0.0
-    """When it is looked at again."""
+    """The time at which it is looked at again."""
     found: Files | None = None
     """The files that it had when it was found; None: it was not found yet."""
     pause_s: float = 0.0

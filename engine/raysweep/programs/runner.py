@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("raysweep")
 FILES_S: Final = 0.1
-"""So often files are read."""
+"""The seconds between two reads of files."""
 FOLDERS_S: Final = 0.25
-"""So often checkpoints are looked for."""
+"""The seconds between two looks for checkpoints."""
 
 
 def run(config: dict[str, Any]) -> None:

@@ -71,7 +71,7 @@ class SweepRecord:
     spec: Mapping[str, Any]
     """The spec as `SweepSpec.to_json` makes it, decoded."""
     scheduled_at: float | None = None
-    """When the sweep was scheduled, in UTC seconds: a deadline like `06:00 Europe/Berlin` comes after it."""
+    """The scheduled time, in UTC seconds: a deadline like `06:00 Europe/Berlin` comes after it."""
     warm: Mapping[str, Any] | None = None
     """The warm start of the sweep from earlier ones, if its spec asked for that."""
     train: Mapping[str, Any] | None = None

@@ -39,7 +39,7 @@ from raysweep.schedulers.machinery.saved import check_parameters
 from raysweep.schedulers.options import ComparingOptions, Grace, RungTimes, TimeAttr, check_grace
 
 _ENOUGH: Final = 3
-"""So many trials have to be known before a new one is compared with them."""
+"""The number of trials that have to be known before a new one is compared with them."""
 _MOST: Final = 1e75
 """The largest loss that counts; more counts as this: its square is still a number."""
 _KEPT: Final = 64
@@ -56,7 +56,7 @@ class FreezeThawOptions(ComparingOptions):
     grace_period: Grace = 1
     """The time before which no trial is paused."""
     interval: float = Field(default=1, gt=0)
-    """So much time a trial runs until it is decided about again; it needs a checkpoint there."""
+    """The time that a trial runs until the next decision about it; it needs a checkpoint there."""
     basket: int = Field(default=10, ge=1)
     """The number of trials that are kept, running or paused; for a new one the least promising ends."""
     time_attr: TimeAttr = "training_iteration"

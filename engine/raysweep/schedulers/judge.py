@@ -34,7 +34,7 @@ class Judged(Protocol):
 
     @property
     def stop(self) -> _Stop:
-        """When trials end early."""
+        """The rules that end trials early."""
         ...
 
 

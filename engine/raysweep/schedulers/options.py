@@ -85,7 +85,7 @@ class SchedulerOptions(SpecModel):
         raise NotImplementedError
 
     def rung_times(self) -> RungTimes:
-        """When it decides about a trial; without times and interval where each report may decide."""
+        """Times at which it decides about a trial; no times and no interval where each report may decide."""
         return RungTimes()
 
     def check_space(self, space: Mapping[str, Any]) -> None:

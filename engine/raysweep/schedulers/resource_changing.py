@@ -69,7 +69,7 @@ class ResourceChangingOptions(SchedulerOptions):
     interval: float = Field(default=5, gt=0)
     """The time between two changes of a trial; it needs a checkpoint there."""
     base: StoppingSpec = StoppingSpec()
-    """Who decides which trials stop: `fifo`, `asha` or `median_stopping`."""
+    """The rule that stops trials: `fifo`, `asha` or `median_stopping`."""
 
     @property
     def comparing(self) -> tuple[tuple[str, ...], ComparingOptions] | None:

@@ -45,7 +45,7 @@ Values = dict[LeafPath, Any]
 
 
 class Holder(NamedTuple):
-    """Who has a place in a population: the less the better, and first of all within the constraints."""
+    """The holder of a place in a population: the less the better, and first of all within the constraints."""
 
     penalty: float
     score: float
@@ -170,7 +170,7 @@ class DehbModel:
         )
 
     def _pool(self, place: BracketPlace, rng: Random) -> list[Vector]:
-        """Whom a mutant is made of: the best of a rung, filled up with mutants of all where they are few."""
+        """The parents of a mutant: the best of a rung, filled up with mutants of all where they are few."""
         rung = place.rung if place.is_first else place.rung - 1
         places = range(self._brackets.populations[rung])
         ranked = sorted(places, key=lambda slot: (self._holders[rung].get(slot, _NOBODY), slot))
@@ -191,7 +191,7 @@ class DehbModel:
         return tuple(a + factor * (b - c) for a, b, c in zip(*rng.sample(pool, _PARENTS), strict=True))
 
     def _member(self, rung: int, slot: int) -> Vector:
-        """Who has a place; before anybody does, a random config."""
+        """The member at a place; before there is one, a random config."""
         held = self._holders[rung].get(slot)
         if held is not None:
             return self._vectors[held.trial]

@@ -59,7 +59,7 @@ class Need:
     is_pinned: bool = False
 
     def of(self, config: Mapping[str, Any]) -> float | None:
-        """So much; None: no more than the usual.
+        """The amount; None: no more than the usual.
 
         Raises:
             SpecError: it cannot be computed for this config, or no trial can have it.

@@ -26,7 +26,7 @@ def _seconds(given: Any) -> Any:
 
 
 class ApprovalSpec(SpecModel):
-    """Who passes the gate is promoted, and trained, once a person has approved."""
+    """Approval by a person: a candidate that passes the gate is promoted, and trained, only after it."""
 
     timeout: Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)] = 12 * 3_600.0
     """The longest wait, from the verdict on: `4h`, `90min`, or seconds."""

@@ -66,7 +66,7 @@ class Bridged(SpecModel):
     """The way in which the trained config was carried."""
     why: str = ""
     began_at: float = 0.0
-    """When it began, in UTC seconds: a time of day as the training's deadline counts from then."""
+    """The begin of it, in UTC seconds: a time of day as the training's deadline counts from then."""
     active_s: float = 0.0
     """The time that it was at work: that much less of `stop.time_budget_s` is left to the training."""
     asked: dict[str, Any] = Field(default_factory=dict)

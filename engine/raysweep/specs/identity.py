@@ -1,4 +1,4 @@
-"""Who a run is: kind, name, key and the id made from them; and the digest of a spec."""
+"""The identity of a run: kind, name, key and the id made from them; and the digest of a spec."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class JudgeSpec(SpecModel):
     retries: int = Field(default=1, ge=0)
     """The number of times that an evaluation is retried after a failure."""
     deadline: Deadline = None
-    """When the judgement ends, as a pipeline's; one that is cut releases nothing. Default: the pipeline's."""
+    """The judgement's end, as a pipeline's; one that is cut releases nothing. Default: the pipeline's."""
     allow_changed_data: bool = False
     """Let a model be released although its training's data changed while it trained."""
 

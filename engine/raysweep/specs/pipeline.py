@@ -121,7 +121,7 @@ class PipelineSpec(SpecDocument):
     """`required`, or its timeout and what silence means: whether what passes the gate is promoted and trained
     is a person's decision. Default: none is asked."""
     deadline: Deadline = None
-    """When the night ends: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`, the next one after
+    """The end of the night: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`, the next one after
     the sweep began. Gate and training end by then; a training that would not is not begun. The sweep has a
     deadline of its own, `stop.deadline`. Default: none."""
     registry: RegistrySpec | None = None

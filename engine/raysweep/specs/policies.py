@@ -1,4 +1,4 @@
-"""When trials are retried, what is kept of them, and when the sweep ends."""
+"""Policies: retries of trials, the checkpoints that are kept, and the end of the sweep."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class CheckpointPolicy(SpecModel):
     Applied when a sweep has ended, and by `raysweep gc NAME`: what nothing pins goes, oldest and worst first.
     """
     upload: Literal["block", "latest"] = "block"
-    """When a trial makes checkpoints faster than they can be stored: it waits (`block`), or those that wait
+    """If a trial makes checkpoints faster than they can be stored: it waits (`block`), or those that wait
     are skipped for the newest one (`latest`). One that it waits for is never skipped, nor is its last."""
     upload_limit: BytesPerSecond | None = None
     """The most that a worker uploads per second, over time: bytes, or as `50MiB/s`; default: no limit."""
@@ -201,7 +201,7 @@ class CheckpointPolicy(SpecModel):
 
     A retry, a clone or another trial on that node fetches only the rest. All sweeps of a user share it."""
     on_damage: Literal["fall_back", "fail"] = "fall_back"
-    """When the newest checkpoint of a trial is damaged or lost: it resumes from the one before (`fall_back`),
+    """If a trial's newest checkpoint is damaged or lost: it resumes from the one before (`fall_back`),
     or `rs.get_checkpoint()` raises (`fail`), as it does where the trial keeps no other."""
 
 
@@ -345,7 +345,7 @@ FunctionPath = Annotated[str, BeforeValidator(_function_path)]
 
 
 class StopPolicy(SpecModel):
-    """When a trial, or the whole sweep, has done enough."""
+    """The rules by which a trial, or the whole sweep, has done enough."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
         "time_total_s": "stop.trial_time_s",
@@ -353,7 +353,7 @@ class StopPolicy(SpecModel):
     }
 
     deadline: Deadline = None
-    """When the sweep ends, finished or not: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`.
+    """The end of the sweep, finished or not: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`.
 
     A time of day means the next one after the sweep's scheduled start.
     """

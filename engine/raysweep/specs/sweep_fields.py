@@ -159,7 +159,7 @@ class SweepFields(SpecDocument):
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     """The policy for checkpoints."""
     stop: StopPolicy = StopPolicy()
-    """When trials, or the sweep, end early."""
+    """The rules that end trials, or the sweep, early."""
     warm_start: WarmStartFrom = None
     """Earlier runs to start from: `champion`, `last` (night) or a number; same name and storage path.
 

@@ -48,7 +48,7 @@ Framework = Annotated[
 
 
 class BelowPrediction(SpecModel):
-    """When a run has fallen below the score that a law predicts of it.
+    """The rule that ends a run which has fallen below the score that a law predicts of it.
 
     Before its end it is compared with the learning curves of the better trials of the proxy scales, moved to
     the predicted score.
@@ -72,7 +72,7 @@ def _below(given: Any) -> Any:
 
 
 class TrainStop(SpecModel):
-    """When a training run ends though its function has not returned."""
+    """The rules that end a training run before its function returns."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
         "time_total_s": "time_budget_s",
@@ -80,7 +80,7 @@ class TrainStop(SpecModel):
     }
 
     deadline: Deadline = None
-    """When the run ends: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`.
+    """The end of the run: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`.
 
     A time of day means the next one after the run's first start.
     """
@@ -95,7 +95,7 @@ class TrainStop(SpecModel):
     `2` means `{widths: 2}`. The run completes with `ended_by: below_prediction`, and without a model.
     """
     grace_s: Annotated[Seconds, Field(gt=0)] = 60.0
-    """So many seconds before that, workers are asked for a checkpoint: `rs.should_checkpoint()` is true."""
+    """Seconds before that at which workers are asked for a checkpoint: `rs.should_checkpoint()` is true."""
 
     @property
     def is_set(self) -> bool:

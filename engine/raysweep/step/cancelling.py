@@ -74,7 +74,7 @@ class Canceller:
     to: Connect
     """Connects to the cluster."""
     by: str
-    """Who cancels, for people."""
+    """The name of the person or process that cancels, for people."""
     log: Any
     """Takes what was done."""
     grace_s: float = CANCEL_GRACE_S

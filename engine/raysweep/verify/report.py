@@ -36,9 +36,9 @@ class Finding:
     keys: tuple[str, ...] = ()
     """The keys in the store that `mending` is about."""
     checkpoint: tuple[str, int] | None = None
-    """Whose damage it is, by trial and number: it may refer to what lies in an earlier one's folder."""
+    """The damaged checkpoint, by trial and number: it may refer to files in an earlier one's folder."""
     modified_at: float = 0.0
-    """When the newest of these was written, in seconds since the epoch."""
+    """The time at which the newest of these was written, in seconds since the epoch."""
 
 
 OnRead = Callable[[str, int, int], None]

@@ -23,7 +23,7 @@ MIN_INT: Final = -(2**63)
 MAX_INT: Final = 2**64 - 1
 MAX_FLOAT: Final = int(sys.float_info.max)
 MAX_TEXT_CHARS: Final = 1000
-"""So much is kept of the `repr` of a value that JSON cannot hold."""
+"""The characters that are kept of the `repr` of a value that JSON cannot hold."""
 MAX_DEPTH: Final = 20
 """Values that are nested deeper are kept as text."""
 

@@ -42,7 +42,7 @@ class InnerRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rungs:
-    """When something is decided about a trial, as far as that is known beforehand."""
+    """The times at which something is decided about a trial, as far as they are known beforehand."""
 
     attr: str = ""
     """The metric that is the time; empty: the number of the report, from 1."""
@@ -112,7 +112,7 @@ class SweepPlace:
     rungs: Rungs = Rungs()
     """The reports at which a trial of one process waits for a verdict; see `worker.rungs`."""
     begun_at: float = 0.0
-    """When the sweep began, in Unix seconds."""
+    """The begin of the sweep, in Unix seconds."""
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables of the trackers, for what trials log themselves; `{trial}` is the trial's id,
     `{number}` its number with eight digits."""

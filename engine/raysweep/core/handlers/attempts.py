@@ -241,7 +241,7 @@ def end_orphan(state: SweepState, trial: Trial, at: float, out: Out) -> None:
 
 
 def fault_of(state: SweepState) -> Fault:
-    """Who is to look into a sweep whose trials failed."""
+    """The side that has to look into a sweep whose trials failed."""
     kinds = {kind for kind, number in state.line.failed_kinds.items() if number}
     return "infrastructure" if kinds and kinds <= _INFRASTRUCTURE else "user"
 

@@ -329,7 +329,7 @@ def keep_time(state: SweepState, out: Out) -> None:
 
 
 def _no_room_due_at(state: SweepState) -> float | None:
-    """When the wait for a place is over. While trials run, it can be as long as it likes."""
+    """The time at which the wait for a place is over. While trials run, it has no limit."""
     if state.room.no_room_since is None or state.phase != "running" or state.end.is_interrupted:
         return None
     if state.tally.busy_slots:
@@ -338,7 +338,7 @@ def _no_room_due_at(state: SweepState) -> float | None:
 
 
 def _next_silence(state: SweepState, timeout_s: float) -> float | None:
-    """When the running trial that has been silent for longest will have been so for too long.
+    """The time at which the trial that has been silent for longest will have been so for too long.
 
     A timer that is early costs less than one that is set anew with each report: one that is set already, and
     not later than that, is left as it is.

@@ -100,7 +100,7 @@ def place(state: SweepState, out: Out) -> None:
 
 
 def _undo_resizes(state: SweepState) -> None:
-    """Who decides about the trials knows no nodes: one resized to more than any has continues as it was."""
+    """Undo resizes that no node can hold: a scheduler knows no nodes. Such a trial continues as it was."""
     for trial in out_of_reach(state):
         needed = _needed(state, trial)
         if continuations.undo_resize(state, trial):
@@ -207,7 +207,7 @@ def watch(state: SweepState, at: float) -> None:
 
 
 def due_at(state: SweepState) -> float | None:
-    """When the wait for more memory is over; None: no trial waits for it."""
+    """The time at which the wait for more memory is over; None: no trial waits for it."""
     if state.room.no_memory_since is None or state.phase != "running" or state.end.is_interrupted:
         return None
     return state.room.no_memory_since + state.rules.slots.placement_timeout_s

@@ -21,7 +21,7 @@ from raysweep.core.vocabulary.commands import Command
 
 Out = list[Command]
 _CAUTION: Final = 1.25
-"""So much longer than the mean may trials take that a sweep counts on."""
+"""The factor above the mean duration of trials that a sweep counts on."""
 
 
 def take(state: SweepState, event: ev.ShareChanged, out: Out) -> None:

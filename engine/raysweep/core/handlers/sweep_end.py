@@ -1,4 +1,4 @@
-"""When the sweep ends, and how it gets there in time: deadline, budgets, plateau. Values in, decisions out.
+"""The end of the sweep, reached in time: deadline, budgets, plateau. Values in, decisions out.
 
 A deadline and a budget are one thing seen twice: an end in sight, at a moment (`End.at`) that is known, or
 that is known while the number of open slots stays as it is. From it the sweep plans backwards:

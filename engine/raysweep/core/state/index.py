@@ -249,7 +249,7 @@ class Tally:
         return self._slots[first[1]] if first is not None else None
 
     def next_due(self) -> tuple[float, int] | None:
-        """When the first waiting trial is due, and which that is."""
+        """The time at which the first waiting trial is due, and its number."""
         while (first := self._due.first()) is not None:
             if self._waiting.get(first[1]) == first[0]:
                 return first
@@ -257,7 +257,7 @@ class Tally:
         return None
 
     def silent_since(self) -> tuple[float, int] | None:
-        """When the trial that has been silent for longest was heard of, and which slot has it.
+        """The time at which the trial that has been silent for longest was heard of, and its slot.
 
         Counts trials that run, or that continue until their next checkpoint (`preempt`). Leaves out those
         that cannot report at present, because they store a checkpoint.
@@ -281,7 +281,7 @@ class Tally:
         return first[0] if first is not None else None
 
     def running_since(self) -> tuple[float, int] | None:
-        """When the attempt that has run for longest began, and which slot has it."""
+        """The time at which the attempt that has run for longest began, and its slot."""
         self._look()
         while (first := self._started.first()) is not None:
             slot = self._slots.get(first[1])

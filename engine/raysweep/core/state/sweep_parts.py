@@ -95,15 +95,15 @@ class Clock:
     """The moments of the sweep, in UTC seconds of the events' time."""
 
     started_at: float | None = None
-    """When the first controller started."""
+    """The time at which the first controller started."""
     ended_at: float | None = None
-    """When the sweep ended."""
+    """The time at which the sweep ended."""
     last_at: float = 0.0
-    """When the last event happened."""
+    """The time of the last event."""
     ahead_s: float = 0.0
     """Seconds that the wall clock is ahead of the events' time (`ClockMoved`)."""
     timer_at: float | None = None
-    """When the timer fires; None: it is not set."""
+    """The time at which the timer fires; None: it is not set."""
     deadline_at: float | None = None
     """The deadline of the sweep, by the wall clock."""
     deadline_text: str = ""
@@ -117,7 +117,7 @@ class ControllerRun:
     generation: int = 0
     """The number of the controller, counted from 1; 0: none has started."""
     started_at: float = 0.0
-    """When it started."""
+    """The time at which it started."""
     active_before_s: float = 0.0
     """Seconds that controllers before it were at work."""
     code: str = ""

@@ -56,13 +56,13 @@ class Trial:
     checkpoints: tuple[Checkpoint, ...] = ()
     """Its own checkpoints that are kept, in order."""
     started_at: float | None = None
-    """When its first attempt began, in UTC seconds of the events' time."""
+    """The begin of its first attempt, in UTC seconds of the events' time."""
     attempt_started_at: float | None = None
-    """When its present attempt began."""
+    """The begin of its present attempt."""
     ended_at: float | None = None
-    """When it ended for good."""
+    """The time at which it ended for good."""
     due_at: float | None = None
-    """When it is handed out again, where it backs off after a failure."""
+    """The time at which it is handed out again, where it backs off after a failure."""
     results: Results = field(default_factory=Results)
     """Its reports and results."""
     pace: Pace | None = None
@@ -132,7 +132,7 @@ class Slot:
     needs: Needs = USUAL
     """The needs beyond the usual that it was opened with."""
     heard_at: float = 0.0
-    """When its running trial was last heard of; 0: no trial has begun in it."""
+    """The time at which its running trial was last heard of; 0: no trial has begun in it."""
     is_busy: bool = False
     """True if its trial stores or fetches a checkpoint, and cannot report."""
     node: str = ""

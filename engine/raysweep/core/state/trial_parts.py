@@ -27,9 +27,9 @@ class Attempt:
     attempt: int
     """Its number, counted from 1."""
     started_at: float | None
-    """When its user code began; None: it never did."""
+    """The time at which its user code began; None: it never did."""
     ended_at: float
-    """When it ended."""
+    """The time at which it ended."""
     end: Cause
     """The cause of its end in the lifecycle table."""
     node: str = ""
@@ -172,10 +172,10 @@ class Pace:
     """The pace of a trial's present attempt, where the sweep plans towards an end."""
 
     reported_at: float | None = None
-    """When it reported last."""
+    """The time of its last report."""
     step_s: float | None = None
     """Seconds from report to report."""
     saved_at: float | None = None
-    """When it stored a checkpoint last."""
+    """The time of its last checkpoint."""
     save_s: float | None = None
     """Seconds from checkpoint to checkpoint."""

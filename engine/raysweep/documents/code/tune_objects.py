@@ -14,7 +14,7 @@ from typing import Any, Final, TypeGuard
 STOP_RULES: Final = "__raysweep_stop_rules__"
 """An attribute of a function: what of its reports says that its trial ends."""
 _DEPTH: Final = 5
-"""So deep are wrappers looked through."""
+"""The number of wrappers that are looked through."""
 _UTIL: Final = "ray.tune.trainable.util"
 _PARAMETERS: Final = ("with_parameters.<locals>.inner", "with_parameters.<locals>._Inner")
 _RESOURCES: Final = ("with_resources.<locals>._trainable", "with_resources.<locals>.ResourceTrainable")

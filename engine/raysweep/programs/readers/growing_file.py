@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 _KNOWN_BYTES: Final = 256
-"""So much before the offset is looked at again, and so much at the file's beginning."""
+"""The bytes before the offset that are looked at again, and those at the file's beginning."""
 
 
 class GrowingFile:

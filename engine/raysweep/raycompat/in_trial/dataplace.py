@@ -50,7 +50,7 @@ class DataPlace:
     bundle: int
     """The place of the bundle in it."""
     cpus: int
-    """So many of its CPUs."""
+    """The number of its CPUs."""
 
     def with_cpus(self, cpus: int) -> DataPlace:
         """A part of it."""

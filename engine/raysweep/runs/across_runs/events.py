@@ -44,7 +44,7 @@ class Judged(_Event):
 
     kind: Literal["judged"] = "judged"
     by: str = ""
-    """Who ran it."""
+    """The person or process that ran it."""
     night: Night
     champion: Champion | None = None
     """The new one; None: the champion stays, or a candidate waits for approval."""
@@ -66,7 +66,7 @@ class ModelJudged(_Event):
 
     kind: Literal["model judged"] = "model judged"
     by: str = ""
-    """Who ran it."""
+    """The person or process that ran it."""
     sweep_id: str
     gate: str = ""
     judgement: Judgement

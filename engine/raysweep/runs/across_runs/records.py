@@ -90,7 +90,7 @@ class Champion(_Model):
     checkpoint_uri: str | None = None
     """In the journal relative to the store, if it lies there."""
     at: float
-    """When it became champion; a rollback to it does not change that."""
+    """The time at which it became champion; a rollback to it does not change that."""
     code_digest: str = ""
     """Of the trainable's own code, as it ran in that sweep."""
     spec_digest: str = ""
@@ -121,9 +121,9 @@ class Waiting(_Model):
     against_sweep: str = ""
     """The sweep of the champion that it was compared with; empty for none."""
     against_at: float | None = None
-    """When that became champion."""
+    """The time at which that became champion."""
     until: float
-    """When silence decides, in UTC seconds."""
+    """The time at which silence decides, in UTC seconds."""
     on_silence: Literal["reject", "promote"]
 
 
@@ -197,7 +197,7 @@ class Drift(Record):
     now: Number
     """Its mean tonight, beside the candidates."""
     since: float
-    """When it became champion, in UTC seconds."""
+    """The time at which it became champion, in UTC seconds."""
 
     @property
     def change(self) -> float:
@@ -238,7 +238,7 @@ class Evidence(Record):
     """That of the decision before it; empty for the first."""
     at: float
     by: str = ""
-    """Who decided: `ann@host`; of a gate, who ran it."""
+    """The person that decided: `ann@host`; of a gate, the one that ran it."""
     why: str = ""
     name: str
     metric: str

@@ -28,7 +28,7 @@ class Rollback:
     champion: Champion
     """The champion that there is now."""
     entry: Evidence
-    """Who brought it back, when and why; without a rollback, the entry that made it champion."""
+    """The entry of the rollback: person, time and reason; without one, the entry that made it champion."""
     is_new: bool
     """True if this call changed the champion."""
     lost_checkpoint: str = ""

@@ -1,1 +1,1 @@
-"""Who may write a run: claims, leases, replay of the journal, reopening, removal."""
+"""The right to write a run: claims, leases, replay of the journal, reopening, removal."""

@@ -1,4 +1,4 @@
-"""Who holds a sweep, and whether that process still lives."""
+"""The holder of a sweep, and checks that its process still lives."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def boot_id() -> str:
 
 
 def process_started_at(pid: int) -> float | None:
-    """When a process of this machine started, in seconds since boot; None for none, or a zombie.
+    """The start of a process of this machine, in seconds since boot; None for none, or a zombie.
 
     Source: proc(5), /proc/<pid>/stat, field 22.
     """

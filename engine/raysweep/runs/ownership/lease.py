@@ -77,7 +77,7 @@ class LeaseWatch:
 
 
 def whoami() -> str:
-    """Who waits, or cancels: for people to read."""
+    """This user and host, as the one that waits or cancels: for people to read."""
     holder = current_holder()
     return f"{holder.user} on {holder.host}"
 

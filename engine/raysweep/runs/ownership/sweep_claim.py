@@ -1,4 +1,4 @@
-"""Whose sweep is it? Finished: its outcome. Held by a live controller: follow that. Otherwise: claim it.
+"""The claim of a sweep. Finished: its outcome. Held by a live controller: follow that. Else: claim it.
 
 The claim is the journal's next segment, created only if it does not exist. Of two that try at once one
 succeeds; the other reads who it was and follows. A holder that lost the sweep fails its next append and ends.
@@ -54,7 +54,7 @@ class SweepRequest:
     key: str
     seed: int
     scheduled_at: float | None = None
-    """When the run was scheduled, in UTC seconds; None: when it starts."""
+    """The scheduled time of the run, in UTC seconds; None: when it starts."""
     continuing: Continue = NOT_CONTINUED
     """The continuation that is wanted if it has ended."""
     job_number: int = 0
@@ -332,7 +332,7 @@ def _deadline_text(spec: SweepSpec, scheduled_at: float) -> str:
 
 
 def _last_seen_at(folder: SweepFolder, generation: int) -> float | None:
-    """When the newest controller was last at work, as its heartbeat says: its journal may be older."""
+    """The last time of the newest controller at work, by its heartbeat; its journal may be older."""
     progress = folder.read_progress() if generation else None
     return progress.at if progress is not None and progress.generation == generation else None
 

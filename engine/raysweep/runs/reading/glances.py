@@ -16,7 +16,7 @@ from raysweep.storage.objects.opening import open_store
 
 
 def first_seen_at(folder: SweepFolder) -> float:
-    """When its record was written, in UTC seconds by the storage's clock; 0 where that is not known."""
+    """The time at which its record was written, in UTC seconds by the storage's clock; 0: not known."""
     found = (folder.store.head(f"{folder.sweep_id}/{name}") for name in RECORDS)
     return next((info.modified_at for info in found if info is not None), 0.0)
 

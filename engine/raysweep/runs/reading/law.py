@@ -69,7 +69,7 @@ def _earlier(sweep: SweepSpec, outcome: SweepOutcome) -> Iterator[dict[str, Any]
 
 
 def _fits(trial: Mapping[str, Any], sweep: SweepSpec) -> bool:
-    """Whether an earlier trial has tonight's scales, and a config of tonight's space."""
+    """True if an earlier trial has tonight's scales, and a config of tonight's space."""
     if trial["scale"].keys() != sweep.largest_scale.keys():
         return False
     try:

@@ -79,12 +79,12 @@ class Rung:
             del self.open[place]
 
     def reopen(self, trial: int) -> None:
-        """Who was closed, and not promoted, may be again."""
+        """Let a trial that was closed, and not promoted, be promoted again."""
         self.close(trial)
         insort(self.open, (-self.scores[trial], trial))
 
     def best_open(self, share: int) -> Iterator[int]:
-        """Who may be promoted of the best `share` of all, the best first; the lower number of two equal ones.
+        """Trials of the best `share` of all that may be promoted, the best first; of equal ones the lower.
 
         It may be changed meanwhile only after the last one was taken.
         """
@@ -287,7 +287,7 @@ class PromotionScheduler(Scheduler):
         return decisions
 
     def _going(self, rung: Rung, index: int, share: int) -> list[int]:
-        """Who of the best `share` of a rung may be promoted, the best first. Who is gone is closed."""
+        """Trials of the best `share` of a rung that may be promoted, best first. Those gone are closed."""
         found: list[int] = []
         gone: list[int] = []
         for trial in rung.best_open(share):

@@ -58,7 +58,7 @@ def choose_anchors(
 
 
 def _farthest(places: Mapping[str, Place], taken: list[Place], count: int) -> list[str]:
-    """So many of the places by name, each as far as can be from those that are taken by then."""
+    """The names of `count` places, each as far as can be from those that are taken by then."""
     left = dict(places)
     found: list[str] = []
     while left and len(found) < count:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from raysweep.search.models.feasibility import Feasibility, Point
 
 REDRAWS: Final = 6
-"""So often a config that is likely to fail is drawn anew; then the likeliest to run is taken."""
+"""The redraws of a config that is likely to fail; then the likeliest to run is taken."""
 ENOUGH: Final = 0.75
 """A config that runs with this chance is worth a trial."""
 Draw = Callable[[int], dict[LeafPath, Any]]

@@ -23,11 +23,11 @@ from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, is_open, to_unit
 
 STARTUP: Final = 10
-"""So many trials are drawn at random first: random start-up trials do not count as a stall."""
+"""The number of trials drawn at random first: random start-up trials do not count as a stall."""
 PATIENCE: Final = 5
 """After so many results without a better one, and as many as run, others have their turns, too."""
 TURNS: Final = ("other", "near", "first")
-"""Whose they are, by the trial's number."""
+"""The model of each turn, by the trial's number."""
 FAR: Final = 0.15
 NEAR: Final = 0.005
 """The standard deviations of a step away from the best, of a parameter's range: the first and the last."""

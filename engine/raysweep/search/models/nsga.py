@@ -133,7 +133,7 @@ class NsgaModel:
     def _survivors(
         self, results: int, born: Sequence[FrozenTrial], parents: Sequence[FrozenTrial]
     ) -> list[FrozenTrial]:
-        """Who of a generation and its parents is a parent of the next one."""
+        """The trials of a generation and its parents that are parents of the next one."""
         if len(born) + len(parents) < _PARENTS:
             return []
         sampler = self._sampler(derived_seed(self._seed, results), parents, born)

@@ -15,7 +15,7 @@ class GpuMemory(SpecModel):
     """The long form of `gpu_memory`."""
 
     size: Annotated[Bytes, Field(ge=1)]
-    """So much memory of one GPU, in bytes or as `10GiB`."""
+    """The memory of one GPU, in bytes or as `10GiB`."""
     enforce: bool = False
     """Keep PyTorch, JAX and TensorFlow to 90 % of it; the rest is for the CUDA context."""
 

@@ -124,7 +124,7 @@ class Driver(ProcessResources):
     label_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that the driver's node must have, in place of `scaling.label_selector`."""
     data_cpus: int = Field(default=0, ge=0)
-    """So many CPUs of one node are held for Ray Data: the trainer's `datasets`, and what the trial reads.
+    """The CPUs of one node that are held for Ray Data: the trainer's `datasets`, and the trial's own reads.
 
     At least one for each data set. Without, a trainer with `datasets` is refused.
     """

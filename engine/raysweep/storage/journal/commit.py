@@ -1,4 +1,4 @@
-"""When what was written is committed, what a commit makes durable, and what to do while the storage lags.
+"""The policy of commits: their times, the records that become durable, and the actions while storage lags.
 
 The policy of every writer of a journal, without a thread, a clock or a storage: records and times go in, what
 is to be done comes out. `writer.JournalWriter` asks it on a thread of its own, `simulate.journal` in virtual
@@ -104,7 +104,7 @@ class CommitPolicy:
         return self.written
 
     def commit_at(self, at: float) -> float | None:
-        """When the next segment is to be taken, `at` or earlier: now. None: nothing is there to take, or not
+        """The time to take the next segment, `at` or earlier: now. None: nothing is there to take, or not
         before the one under way has landed.
         """
         if not self._gathered or self._taken_at is not None:
@@ -152,7 +152,7 @@ class CommitPolicy:
 
     @property
     def stalls_at(self) -> float | None:
-        """When it is to be said, unless a segment lands before; None: nothing waits."""
+        """The time at which the user is told, unless a segment lands before; None: nothing waits."""
         since = self._waits_since
         return since + self.limits.stall_s if since is not None else None
 
