@@ -1,15 +1,17 @@
 """Finds phrases that plain English avoids, prose that is not wrapped, and long table cells; counts words.
 
 `make check` runs it over the documentation and over each line of the packages: names, comments, docstrings
-and messages. A phrase is listed with what to write instead. Lines of code, tables and links are as long as
-they need to be; other lines of the documentation have at most 100 columns. A cell of a table has at most 25
-words. The documentation has at most `MAX_WORDS` words: those of prose, headings and table cells, without
-blocks of code, the bars of tables and the targets of links.
+and messages. A phrase is listed with what to write instead. A docstring says the thing itself: at most
+`MAX_QUESTIONS` begin with one of `QUESTIONS`. Lines of code, tables and links are as long as they need to
+be; other lines of the documentation have at most 100 columns. A cell of a table has at most 25 words. The
+documentation has at most `MAX_WORDS` words: those of prose, headings and table cells, without blocks of code,
+the bars of tables and the targets of links.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -32,6 +34,12 @@ INSTEAD: Final = {
 """Phrases, and what to write in their place."""
 PAGES: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs")
 PACKAGES: Final = ("engine", "operators", "flows", "dags", "examples")
+DOCUMENTED: Final = ("engine", "operators", "flows", "devtools")
+"""The packages whose docstrings are read."""
+QUESTIONS: Final = ("What", "Whether", "How", "Which", "Where", "Why")
+"""Openings that ask for the thing; see `MAX_QUESTIONS`."""
+MAX_QUESTIONS: Final = 0
+"""The most docstrings, those of fields included, that begin with one of `QUESTIONS`. Only ever lower it."""
 MAX_COLUMNS: Final = 100
 MAX_CELL_WORDS: Final = 25
 MAX_WORDS: Final = 49_350
@@ -43,6 +51,9 @@ _CELL_END: Final = re.compile(r"(?<!\\)\|")
 _CODE: Final = re.compile(r"`[^`]*`")
 _NO_WORDS: Final = re.compile(r"(?<=\])\([^)\s]*\)|\|")
 _WORD: Final = re.compile(r"\w")
+_FIRST_WORD: Final = re.compile(r"\s*\w+")
+_ASKS: Final = re.compile(rf"[\"']\s*(?:{'|'.join(QUESTIONS)})\b")
+"""To parse only what can have one."""
 _LINE_END: Final = re.compile(r"\n[ \t#>]*")
 
 
@@ -85,6 +96,25 @@ def phrases(name: str, text: str) -> Iterator[Finding]:
         for match in pattern.finditer(_LINE_END.sub(lambda gap: re.sub(r"[#>]", " ", gap[0]), text)):
             found = " ".join(match[0].split())
             yield Finding(name, text.count("\n", 0, match.start()) + 1, found, f"write: {instead}")
+
+
+def questions(root: Path) -> list[Finding]:
+    """The docstrings of modules, classes, functions and fields that begin with one of `QUESTIONS`."""
+    found: list[Finding] = []
+    for path in sorted(each for name in DOCUMENTED for each in (root / name).rglob("*.py")):
+        name, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+        found += (Finding(name, line, word, "say the thing itself") for line, word in openings(text))
+    return found
+
+
+def openings(text: str) -> Iterator[tuple[int, str]]:
+    """The line and first word of each docstring that begins with one of `QUESTIONS`."""
+    for node in ast.walk(ast.parse(text)) if _ASKS.search(text) else ():
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(said))):
+                word = _FIRST_WORD.match(said)
+                if word is not None and word[0].strip() in QUESTIONS:
+                    yield node.lineno, word[0].strip()
 
 
 def long_lines(name: str, text: str) -> Iterator[Finding]:
@@ -132,13 +162,14 @@ def counts(root: Path) -> dict[str, int]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the findings and the number of words; 1 if there are findings or too many words."""
+    """Print the findings and the counts; 1 if there are findings, or more than a limit allows."""
     parser = argparse.ArgumentParser(prog="python -m devtools.words", description=__doc__)
     parser.add_argument("root", nargs="?", type=Path, default=Path())
     parser.add_argument("--pages", action="store_true", help="also print the words of each page")
     args = parser.parse_args(argv)
     root = args.root.resolve()
-    found, pages = find(root), counts(root)
+    found, pages, asking = find(root), counts(root), questions(root)
+    found += asking if len(asking) > MAX_QUESTIONS else []
     for each in found:
         print(each)  # noqa: T201
     for name, words in sorted(pages.items(), key=lambda page: page[1]) if args.pages else ():
@@ -146,6 +177,7 @@ def main(argv: list[str] | None = None) -> int:
     total = sum(pages.values())
     fix = "" if total <= MAX_WORDS else "; shorten a page (--pages lists them)"
     print(f"the documentation has {total:,} words, of at most {MAX_WORDS:,}{fix}")  # noqa: T201
+    print(f"{len(asking)} docstrings begin with a question word, of at most {MAX_QUESTIONS}")  # noqa: T201
     return 1 if found or fix else 0
 
 

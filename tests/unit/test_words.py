@@ -9,13 +9,17 @@ import pytest
 from devtools.words import (
     INSTEAD,
     MAX_CELL_WORDS,
+    MAX_QUESTIONS,
     MAX_WORDS,
+    QUESTIONS,
     count,
     counts,
     long_cells,
     long_lines,
     main,
+    openings,
     phrases,
+    questions,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,3 +106,43 @@ def test_a_finding_fails_the_command(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "README.md").write_text("Somebody may read this.\n")
     assert main([str(tmp_path)]) == 1
     assert "README.md:1: Somebody: write:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", QUESTIONS)
+def test_a_docstring_that_asks_is_found_wherever_it_stands(word: str) -> None:
+    said = f'"""{word} it is."""'
+    text = f"{said}\nX = 1\n{said}\n\n\nclass A:\n    {said}\n\n    def f(self) -> None:\n        {said}\n"
+    assert list(openings(text)) == [(line, word) for line in (1, 3, 7, 10)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""True if it is whether or not."""',
+        '"""Whatever it is."""',
+        'TEXT = "What it is."',
+        'print("How it is.")',
+        "# Why it is.",
+    ],
+)
+def test_other_texts_are_no_docstrings_that_ask(text: str) -> None:
+    assert list(openings(text)) == []
+
+
+def test_the_packages_are_within_their_bound() -> None:
+    assert len(questions(ROOT)) <= MAX_QUESTIONS
+
+
+def test_a_docstring_more_than_the_bound_fails_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
+        (tmp_path / name).write_text("Plain.\n")
+    (tmp_path / "engine").mkdir()
+    module = tmp_path / "engine" / "module.py"
+    module.write_text('"""How it is."""\n' * MAX_QUESTIONS)
+    assert main([str(tmp_path)]) == 0
+    module.write_text('"""How it is."""\n' * (MAX_QUESTIONS + 1))
+    assert main([str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert f"engine/module.py:{MAX_QUESTIONS + 1}: How: say the thing itself" in out

@@ -65,7 +65,7 @@ class WebhookOptions(CallbackOptions):
         "deadline",
         "promoted",
     )
-    """Occasions: `failed` (the first trial that fails for good, a sweep that fails), `stalled` (none can run),
+    """Occasions: `failed` (the first trial that fails for good, a failed sweep), `stalled` (nothing can run),
     `deadline` (at this pace it cuts the sweep), `promoted` (a gate promotes its best), `ended` (any end).
     """
     format: Format | None = None
