@@ -29,7 +29,7 @@ _SHAPES: Final = "a number, a list of numbers, or a mapping of slices to these"
 
 
 class FiguresError(RaysweepError):
-    """What `evaluate` returned cannot be compared."""
+    """A result of `evaluate` that cannot be compared."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"evaluate {problem}; return {_SHAPES}")

@@ -29,7 +29,7 @@ def digest_of_model(uri: str) -> str:
 
 
 def why_changed(uri: str, digest: str) -> str:
-    """How a model's files differ from those of a digest; empty where they do not, or there is no digest."""
+    """The difference of a model's files from those of a digest; empty: none, or there is no digest."""
     if not digest:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Whether a model may be released, by its figures and those of the released one."""
+"""The verdict on releasing a model, by its figures and those of the released one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PASSING: Final[frozenset[Reason]] = frozenset(("first", "better"))
 
 @dataclass(slots=True)
 class _Case:
-    """What is known of a judgement while it is made."""
+    """The facts of a judgement while it is made."""
 
     reasons: list[Reason] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
@@ -90,7 +90,7 @@ def _verdict(reasons: Sequence[Reason]) -> Verdict:
 
 
 def _unlike(new: Figures, released: Figures) -> str:
-    """How the figures of the two models differ in form; empty where they can be paired."""
+    """The difference in form of the figures of the two models; empty where they can be paired."""
     if len(new.whole) != len(released.whole):
         counts = f"{len(new.whole)} figures of the new model and {len(released.whole)} of the released one"
         return f"evaluate returned {counts}: they cannot be paired"

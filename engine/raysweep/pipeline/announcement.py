@@ -47,7 +47,7 @@ def announce(spec: SweepSpec, outcome: SweepOutcome, event: Promoted) -> None:
 
 
 def _tell(options: CallbackOptions, setup: CallbackSetup, event: Promoted) -> str:
-    """Why it was not told, or nothing."""
+    """Tell one callback; the problem, or empty."""
     problem = ""
     for number in range(TRIES):
         if number:

@@ -26,7 +26,7 @@ def measured(confirmed: Confirmed) -> Confirmed:
 
 
 def seeds_needed(gate: GateSpec) -> int:
-    """How many seeds with a score it takes to judge a config."""
+    """The number of seeds with a score that it takes to judge a config."""
     return MIN_SEEDS if gate.test == "paired" else 1
 
 
@@ -39,7 +39,7 @@ def decide(
     lost: str = "",
     metric: str = "score",
 ) -> GateOutcome:
-    """Which candidate is promoted, if one is, and why.
+    """The candidate that is promoted, if one is, and the reason.
 
     Of the candidates that pass, the best is promoted; more seeds with a score come before better scores. One
     that did not satisfy the sweep's constraints under some seed does not pass.

@@ -16,7 +16,7 @@ _PACKAGES: Final = ("raysweep", "ray")
 def facts_of(
     verdict: GateOutcome, beaten: Champion | None, outcome: SweepOutcome, again: SweepOutcome
 ) -> Facts:
-    """What the evidence of a verdict holds.
+    """The facts for the evidence of a verdict.
 
     Args:
         verdict: What was decided.

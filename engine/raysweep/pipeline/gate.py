@@ -109,9 +109,9 @@ class GateRun:
     gate: GateSpec
     approval: ApprovalSpec | None = None
     ends_at: datetime | None = None
-    """When the night ends."""
+    """The end of the night."""
     is_judged: bool = False
-    """Whether a judgement follows."""
+    """True if a judgement follows."""
     plan: GatePlan | None = None
     verdict: GateOutcome | None = None
     """None: run `request`, and `settle` by what it gave."""
@@ -333,7 +333,7 @@ def settle(
 
 
 def _why_lost(gate: GateSpec, champion: Confirmed, trials: Sequence[TrialOutcome]) -> str:
-    """Why the champion cannot be compared any more: its trials failed, or break a constraint; else empty.
+    """The reason why the champion cannot be compared: failed trials, a broken constraint; else empty.
 
     It ran beside the candidates, with the same seeds and retries: where they ran well, it is to blame.
     """

@@ -133,7 +133,7 @@ def await_release(
 
 
 def is_released(given: SweepOutcome | Mapping[str, Any]) -> bool:
-    """Whether the model of a night is, or was, released. Raises: SpecError, StorageError."""
+    """True if the model of a night is, or was, released. Raises: SpecError, StorageError."""
     return find_night(given, stored_outcome(given))[2].has_released
 
 
@@ -168,7 +168,7 @@ class JudgeRun:
 
     @property
     def configs(self) -> list[dict[str, Any]]:
-        """What each trial evaluates: the new model first."""
+        """The configs that the trials evaluate: the new model first."""
         models = [self.model, *([self.against] if self.against is not None else [])]
         asked = self.judge.model_dump(mode="json")
         return [
@@ -351,7 +351,7 @@ def prepare_judge(
 
 
 def _is_final(night: Night, judge_id: str) -> bool:
-    """Whether a night's judgement is not made again: it released a model, or waits, or says the same."""
+    """True if a night's judgement is not made again: it released a model, or waits, or says the same."""
     judgement = night.judgement
     if judgement is None:
         return False
@@ -433,7 +433,7 @@ def _why_late(ends_at: datetime | None) -> tuple[Reason, str] | None:
 
 
 def _why_never(spec: JudgeSpec, training: TrainOutcome, model: JudgedModel) -> tuple[Reason, str] | None:
-    """Why the model of a training is released in no case; None where it is judged."""
+    """The reason why the model of a training is released in no case; None where it is judged."""
     if training.ended_by:
         return "cut_training", f"training {training.run_id} was cut: {training.ended_by}"
     if training.status != "completed" or not model.uri:

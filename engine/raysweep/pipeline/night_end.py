@@ -1,4 +1,4 @@
-"""When a night ends, and whether a training that has not begun can end by then."""
+"""The end of a night, and trainings that have not begun and would not end by then."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from raysweep.step.brief import stored_outcome
 from raysweep.storage.objects.opening import open_store
 
 LAST: Final = 5
-"""How many of the newest trainings say how long one takes."""
+"""The number of the newest trainings that show how long one takes."""
 
 
 class _Given(SpecModel):
@@ -79,7 +79,7 @@ def ending_by(
 def why_not_begun(
     request: RunRequest[TrainSpec], ends_at: datetime | None, *, now: float | None = None
 ) -> str:
-    """Why a training is not begun: it would not end by the end of the night; empty where it is begun.
+    """The reason why a training is not begun: it would not end by the end of the night; empty: it is begun.
 
     One that has begun before continues. How long it takes is the median of the newest that completed, of the
     same name; where there are none, it is begun.

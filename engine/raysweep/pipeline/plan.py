@@ -1,4 +1,4 @@
-"""Which gate this is, what it runs again, and where that and its verdict are kept.
+"""The identity of a gate, the configs that it runs again, and the place of these and of its verdict.
 
 A gate is named by what it judges and how: the best trials of the sweep's outcome, and its own settings with
 the champion's name. The same gate of the same outcome, tried again, is the same; where the sweep has
@@ -49,20 +49,20 @@ FORMAT: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePlan:
-    """What a gate runs again."""
+    """The plan of a gate: the configs that it runs again."""
 
     gate_id: str
     candidates: tuple[Confirmed, ...]
     champion: Confirmed | None
     """As it runs tonight: with tonight's constants."""
     champion_at: float | None = None
-    """When it became champion: says later whether it still is."""
+    """The time at which it became champion: shows later if it still is."""
     seeds: int = 0
     """With how many seeds each runs."""
     challenger: Challenger | None = None
     """With a budget of false promotions: the only candidate, which earlier gates have found."""
     notes: tuple[str, ...] = ()
-    """What a person should know of the champions of this name."""
+    """Facts that a person should know about the champions of this name."""
 
     @property
     def ran(self) -> tuple[Confirmed, ...]:
@@ -101,7 +101,7 @@ def distinct(outcome: SweepOutcome, count: int) -> list[TrialOutcome]:
 
 
 def make_plan(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> GatePlan:
-    """What is run again: written down once.
+    """The plan of what is run again: written down once.
 
     Raises:
         SweepFailedError: The sweep has no best trial.
@@ -203,7 +203,7 @@ def _challenger(record: ChampionRecord, outcome: SweepOutcome, gate: GateSpec) -
 
 
 def _notes(store: Store, line: Line, record: ChampionRecord) -> list[str]:
-    """Whether the name has champions already, and none of this line: the metric may have been renamed."""
+    """Note if the name has champions already, and none of this line: the metric may have been renamed."""
     if record.history:
         return []
     lines = list_champions(store, line.name)
@@ -232,6 +232,6 @@ def as_confirmed(champion: Champion | None) -> Confirmed | None:
 
 
 def find_verdict(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> GateOutcome | None:
-    """What this gate has decided, as it stands after rollbacks; None before that. Raises: StorageError."""
+    """The verdict of this gate, as it stands after rollbacks; None before that. Raises: StorageError."""
     verdict = read_verdict(store, outcome.sweep_id, gate_id(spec, outcome, gate))
     return verdict and as_it_stands(store, line_of(spec, gate), outcome.sweep_id, verdict)

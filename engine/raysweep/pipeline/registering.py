@@ -108,7 +108,7 @@ def record_training(given: SweepOutcome | Mapping[str, Any] | None, trained: Tra
 
 
 def _is_of_best(given: Mapping[str, Any], sweep_id: str, verdict: GateOutcome) -> bool:
-    """Whether the step has the candidate, and not another one of the best trials."""
+    """True if the step has the candidate, and not another one of the best trials."""
     trial = given.get("best") or given
     best = verdict.best
     return not verdict.promoted or (best is not None and trial.get("trial_id") == best.trial_in(sweep_id))
@@ -129,7 +129,7 @@ def find_line(store: Store, name: str, sweep_id: str, gate_id: str) -> Line | No
 
 
 def find_record(store: Store, name: str, sweep_id: str, gate_id: str) -> ChampionRecord | None:
-    """How the line of champions stands that a gate decided in; arguments and errors as `find_line`."""
+    """The state of the line of champions that a gate decided in; arguments and errors as `find_line`."""
     damaged: tuple[StorageError, ...] = ()
     for which in (name, None) if name else (None,):
         records, damaged = read_records(store, which)
@@ -174,7 +174,7 @@ def _fell(trained: TrainOutcome | None) -> bool:
 
 
 def _is_judged(store: Store, line: Line, sweep_id: str, verdict: GateOutcome) -> bool:
-    """Whether its model is released by a judgement, which names it."""
+    """True if its model is released by a judgement, which names it."""
     night = read_champion(store, line).night(sweep_id, verdict.gate_id)
     return night is not None and night.to_judge is not None
 
@@ -190,6 +190,6 @@ def model_source(verdict: GateOutcome, trained: TrainOutcome | None, *, is_train
 
 
 def _since(verdict: GateOutcome) -> float:
-    """When its candidate became champion."""
+    """The time at which its candidate became champion."""
     decision = verdict.approval.decision if verdict.approval is not None else None
     return decision.at if decision is not None else verdict.at

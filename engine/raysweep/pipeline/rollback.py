@@ -65,7 +65,7 @@ def roll_back_champion(
 
 
 def why_undone(request: RunRequest[TrainSpec], given: SweepOutcome | Mapping[str, Any] | None) -> str:
-    """Why a training is not begun whose champion was rolled back since; empty where it is begun.
+    """The reason why a training is not begun whose champion was rolled back since; empty: it is begun.
 
     One that has begun before continues.
 

@@ -96,7 +96,7 @@ def _than(gain: float, places: int | None) -> str:
 
 
 def _over(gain: Gain, best: Confirmed, champion: Confirmed) -> str:
-    """How many seeds the difference is of, where one of the two has a score of more."""
+    """The number of seeds of the difference, where one of the two has a score of more."""
     seeds = max(best.n, champion.n)
     return f" over {gain.seeds} common seeds" if 0 < gain.seeds < seeds else ""
 
