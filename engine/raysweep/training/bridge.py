@@ -132,7 +132,7 @@ def bridge_of(request: RunRequest[TrainSpec]) -> Bridge:
 
 @dataclass(frozen=True, kw_only=True)
 class Bridge:
-    """What runs before a training, and how that decides."""
+    """The trials that run before a training, and the decision by them."""
 
     request: RunRequest[TrainSpec]
     sweep: SweepSpec
@@ -147,19 +147,19 @@ class Bridge:
 
     @property
     def spec(self) -> BridgeSpec:
-        """What the training asks for."""
+        """The bridge that the training asks for."""
         assert self.request.spec.bridge is not None
         return self.request.spec.bridge
 
     @property
     def carried(self) -> CarriedConfig:
-        """What the training was given."""
+        """The carried config that the training was given."""
         assert self.request.spec.carried is not None
         return self.request.spec.carried
 
     @property
     def scale(self) -> dict[str, float]:
-        """Where the trials run."""
+        """The scale at which the trials run."""
         asked = self.spec.scale or self.request.spec.scale
         return {name: asked.get(name, self.best.scale[name]) for name in self.sweep.largest_scale}
 
@@ -265,7 +265,7 @@ class Bridge:
 
 
 def decide(mode: Mode, configs: Mapping[Way, Mapping[str, Any]], ended: SweepOutcome, seeds: int) -> Bridged:
-    """What won: the carried config, unless another one beats it with 90 % confidence.
+    """The winner: the carried config, unless another one beats it with 90 % confidence.
 
     One with fewer than two scores is not compared. Without the carried config the copied one is to be beaten,
     without that the best. Where none has scores, the copied one is trained.

@@ -130,7 +130,7 @@ def proxy_of(sweep: SweepSpec, best: TrialOutcome) -> dict[str, float]:
 
 
 def _workers(sweep: SweepSpec) -> dict[str, float]:
-    """How many workers a trial had; empty where its config says that by an expression."""
+    """The number of workers of a trial; empty where its config gives it by an expression."""
     scales = sweep.full_scales
     return {"workers": scales[0]["workers"]} if scales and "workers" in scales[0] else {}
 
@@ -144,13 +144,13 @@ def scored(law: Law, said: Carried, target: Mapping[str, float], config: Mapping
 
 
 def _own(train: TrainSpec, space: Space) -> dict[str, Any]:
-    """What the training's own config says of the sweep's parameters."""
+    """The sweep's parameters in the training's own config."""
     names = {path[0] for path, _ in space.leaves}
     return {name: value for name, value in train.config.items() if name in names}
 
 
 def watched_curve(sweep: SweepSpec, outcome: SweepOutcome) -> dict[str, Any]:
-    """How the better trials of each proxy scale came to their scores; see `CarriedConfig`.
+    """The curves by which the better trials of each proxy scale came to their scores; see `CarriedConfig`.
 
     The sweep's journal is read once: the cost is linear in its reports.
     """
@@ -179,7 +179,7 @@ def _better(trials: Iterable[TrialOutcome], mode: Mode) -> Iterable[TrialOutcome
 
 
 def facts_of(said: Carried, by_law: Iterable[str], sweep: SweepSpec, outcome: SweepOutcome) -> dict[str, Any]:
-    """What the law has said, as fields of `CarriedConfig`."""
+    """The statement of the law, as fields of `CarriedConfig`."""
     return {
         "metric": outcome.metric,
         "mode": outcome.mode,

@@ -34,7 +34,7 @@ _LOOK_S: Final = 0.05
 
 
 class CheckpointName(NamedTuple):
-    """What Ray Train knows a checkpoint of ours by: a folder of the run."""
+    """The name by which Ray Train knows a checkpoint of ours: a folder of the run."""
 
     number: int
     token: str
@@ -48,18 +48,18 @@ class CheckpointName(NamedTuple):
         return f"{self.number}-{self.token}"
 
     def part(self, rank: int) -> str:
-        """Where the worker of this rank leaves its part."""
+        """The key at which the worker of this rank leaves its part."""
         return f"{self}/part-{rank:05d}.json"
 
 
 def parse_name(text: str) -> CheckpointName | None:
-    """What `str(name)` was made of; None for every other folder."""
+    """The name of which `str(name)` was made; None for every other folder."""
     found = _NAME.fullmatch(text)
     return CheckpointName(int(found["number"]), found["token"]) if found else None
 
 
 class Parts:
-    """What one worker stores and restores.
+    """The parts of checkpoints that one worker stores and restores.
 
     Args:
         store: The storage of the run.
@@ -139,11 +139,11 @@ class Parts:
         return self._start_manifest
 
     def has(self, text: str) -> bool:
-        """Whether this is the name of a checkpoint in the store, and not of a plain folder."""
+        """True if this is the name of a checkpoint in the store, and not of a plain folder."""
         return parse_name(text) is not None
 
     def restore(self, text: str) -> str:
-        """Where the files of a checkpoint are, until `close`; read only.
+        """The folder with the files of a checkpoint, until `close`; read only.
 
         Raises: CheckpointDamagedError, StorageError.
         """
@@ -179,7 +179,7 @@ class Parts:
         self._checkpoints.restore(self._uri(name), target)
 
     def _wait_until_committed(self, name: CheckpointName) -> None:
-        """What it has just reported is committed once all workers have, and the controller saw it."""
+        """Wait for a checkpoint just reported: the controller commits it once all workers have reported."""
         give_up_at = time.monotonic() + GIVE_UP_AFTER_S
         while not self._checkpoints.exists(self._uri(name)):
             if time.monotonic() > give_up_at:

@@ -37,7 +37,7 @@ class Joiner:
         self._newest = newest.objects
 
     def begin(self, num_workers: int) -> None:
-        """So many new workers are there: they continue from the newest checkpoint."""
+        """Begin with so many new workers: they continue from the newest checkpoint."""
         self._num_workers, self._start, self._last = num_workers, self._newest, {}
 
     def join(self, name: CheckpointName) -> Manifest:

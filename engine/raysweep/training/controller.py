@@ -24,21 +24,21 @@ from raysweep.training.time_limits import Ending
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.2
 START_RETRIES: Final = 4
-"""How many times in a row workers that did not start are started again."""
+"""The number of times in a row that workers which did not start are started again."""
 START_PAUSE_S: Final = 1.0
 """The pause before the first of these, which doubles with each; longer if `failure.backoff_initial_s` is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended."""
+    """The end of a run."""
 
     result: Any
     """Ray Train's; its `error` is set if the run failed."""
     is_resumed: bool
-    """Whether it continued from a checkpoint."""
+    """True if it continued from a checkpoint."""
     is_ended_by_limit: bool = False
-    """Whether it was ended before its function returned."""
+    """True if it was ended before its function returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Halt:
     ending: Ending
 
     def is_set(self) -> bool:
-        """Whether the run is to end now."""
+        """True if the run is to end now."""
         return self.stop.is_set() or self.ending.is_over
 
 
@@ -141,7 +141,7 @@ def _elastic(scaling_config: Any, ending: Ending) -> Any:
 
 
 class Retries:
-    """Whether workers are started again, and how soon.
+    """The decision to start workers again, and the pause before.
 
     Failures count against `failure.max_failures`; so do deaths of workers, unless
     `failure.max_worker_deaths` is a number of its own for them. A start that fails is neither: no

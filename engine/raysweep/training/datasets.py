@@ -33,7 +33,7 @@ def make_datasets(spec: TrainSpec) -> dict[str, Any]:
 
 
 def make_data_config(spec: TrainSpec) -> Any:
-    """Which of them are split, and what of the cluster is the workers' and not Ray Data's."""
+    """The data sets that are split, and the resources that are the workers' and not Ray Data's."""
     from ray.data import ExecutionOptions, ExecutionResources
     from ray.train import DataConfig
 

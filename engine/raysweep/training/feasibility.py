@@ -94,7 +94,7 @@ def live_nodes() -> list[dict[str, Any]]:
 
 
 def machine_totals(bundle: Totals) -> Totals:
-    """What an embedded Ray will find on this machine, of the resources in `bundle`."""
+    """The resources in `bundle` that an embedded Ray will find on this machine."""
     from raysweep.raycompat.machine import count_cpus, count_gpus
 
     totals = dict.fromkeys(bundle, 0.0) | {"CPU": count_cpus()}

@@ -30,7 +30,7 @@ _FIX: Final = (
 
 
 def trainer_maker(framework: str) -> MakeTrainer:
-    """What makes the trainer, called with the train loop and the trainer's keyword arguments.
+    """A function that makes the trainer, called with the train loop and the trainer's keyword arguments.
 
     Raises:
         SpecError: The framework is not installed here, or what is named cannot be imported.
@@ -101,7 +101,7 @@ _KNOWN: Final[dict[str, Callable[[], MakeTrainer]]] = {
 
 @dataclass
 class LightGBMNetwork(BackendConfig):
-    """What `ray.train.lightgbm.LightGBMTrainer` sets up: `get_network_params()` works in each worker.
+    """The set-up of `ray.train.lightgbm.LightGBMTrainer`: `get_network_params()` works in each worker.
 
     The same calls, but only the workers import LightGBM (and with it scikit-learn): three to five seconds
     that the calling process does not spend.
@@ -126,7 +126,7 @@ class _LightGBMNetworkBackend(Backend):
 
 @dataclass
 class TensorFlowCluster(BackendConfig):
-    """What `ray.train.tensorflow.TensorflowTrainer` sets up: TF_CONFIG, for strategies of several workers.
+    """The set-up of `ray.train.tensorflow.TensorflowTrainer`: TF_CONFIG, for strategies of several workers.
 
     Ray's own imports TensorFlow in the calling process, and makes `tf.keras` the older Keras; as that is a
     package of its own, it is left to who has it: `TF_USE_LEGACY_KERAS=1`.

@@ -20,7 +20,7 @@ _SWEEP, _TRIAL, _SCORE = "raysweep.sweep", "raysweep.trial", "raysweep.score"
 
 
 def make_card(spec: TrainSpec, outcome: TrainOutcome) -> dict[str, Any]:
-    """What trained the model, on what, from which trial, and how it went; times in ISO 8601, UTC."""
+    """The card of a model: its code, data, source trial and course; times in ISO 8601, UTC."""
     ended = outcome.model_dump(mode="json")
     return {
         "format": 1,
@@ -81,7 +81,7 @@ def source_tags(given: SweepOutcome | Mapping[str, Any], best: TrialOutcome | No
 
 
 def source_of(spec: TrainSpec) -> TrainSource | None:
-    """What `source_tags` says in the spec's tags."""
+    """The source that `source_tags` put into the spec's tags."""
     sweep, trial_id, score = (spec.tags.get(name) for name in (_SWEEP, _TRIAL, _SCORE))
     if sweep is None or trial_id is None:
         return None

@@ -17,7 +17,7 @@ log = logging.getLogger("raysweep")
 
 
 def fall_of(spec: TrainSpec) -> Fall:
-    """What ends a run that falls below its prediction; one that never does, unless the spec asks."""
+    """The rule that ends a run below its prediction; one that never does, unless the spec asks."""
     stop, carried = spec.stop.below_prediction, spec.carried
     if stop is None or carried is None:
         return Fall(None)

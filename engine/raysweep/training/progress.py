@@ -14,13 +14,13 @@ from raysweep.transfer.watched import Fall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainProgress:
-    """What `on_progress` is called with after each report."""
+    """The progress with which `on_progress` is called after each report."""
 
     run_id: str
     reports: int
     """Reports of this attempt so far."""
     metrics: Mapping[str, Any]
-    """What rank 0 reported last."""
+    """The last report of rank 0."""
     checkpoint: str | None
     """The name of the last checkpoint's folder."""
     elapsed_s: float

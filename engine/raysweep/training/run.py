@@ -54,7 +54,7 @@ _PRELOAD_VARIABLE = "RAY_preload_python_modules"
 AGAIN: Final = Continue(retry="failed", resume_cancelled=True)
 """A training that failed or was cancelled continues by the same call."""
 DATA: Final = "data.json"
-"""What the spec's data were when the training first began."""
+"""The spec's data as they were when the training first began."""
 
 
 def run_training(
@@ -148,7 +148,7 @@ def _delete_strays(folder: RunFolder) -> None:
 
 
 def _find_ending(spec: TrainSpec, folder: RunFolder, now: float) -> tuple[Ending, Usage | None]:
-    """When its limits end it, and what its workers have used until their last report.
+    """The limits that end it, and the use of its workers until their last report.
 
     Raises: SpecError where the deadline of a new one has passed.
     """
@@ -182,7 +182,7 @@ def _export(folder: RunFolder, ended: SweepOutcome) -> str | None:
 
 
 def open_folder(request: RunRequest[TrainSpec]) -> RunFolder:
-    """Where the run is stored. Raises: StorageNotWritableError where Ray Train cannot write."""
+    """The folder where the run is stored. Raises: StorageNotWritableError where Ray Train cannot write."""
     return RunFolder(_open_store(request.spec.storage_path), request.run.id)
 
 
@@ -282,11 +282,11 @@ def _check_code(spec: TrainSpec) -> None:
 
 
 def _beside(spec: TrainSpec) -> float:
-    """How many CPUs have to be free beside the workers': Ray Data reads on one, at least."""
+    """The number of CPUs that have to be free beside the workers': Ray Data reads on one, at least."""
     return 1.0 if spec.datasets else 0.0
 
 
 def _addresses(spec: TrainSpec) -> dict[str, str]:
-    """What the training reads, by a name, as far as the spec says it."""
+    """The addresses that the training reads, by a name, as far as the spec gives them."""
     files = {name: source.files for name, source in spec.datasets.items() if source.files is not None}
     return {**files, **spec.data}

@@ -151,7 +151,7 @@ def _end_of(trial: TrialOutcome) -> Mapping[str, Any]:
 
 
 def _error_of(trial: TrialOutcome, sweep: SweepOutcome, end: Mapping[str, Any]) -> ErrorInfo | None:
-    """What the body said; of one that came to say nothing, what the sweep knows."""
+    """The error of the body; of one that came to report none, the sweep's."""
     if trial.state == "completed":
         return None
     if end.get("error"):

@@ -53,7 +53,7 @@ class Ending:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run is to end now."""
+        """True if the run is to end now."""
         return self.left_s <= 0
 
     @property
@@ -63,7 +63,7 @@ class Ending:
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether the end is so near that the workers are asked for a checkpoint."""
+        """True if the end is so near that the workers are asked for a checkpoint."""
         return self.asks_in_s <= 0
 
     def beside(self, fall: Fall) -> Ending:
@@ -86,7 +86,7 @@ def ending_of(
     wall: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Ending:
-    """What ends a run.
+    """The ending of a run, by its limits.
 
     Args:
         stop: The limits.
@@ -106,7 +106,7 @@ def ending_of(
 
 
 def needs_checkpoint(reason: Reason) -> bool:
-    """Whether a run that this ended is of no use without a checkpoint."""
+    """True if a run that this ended is of no use without a checkpoint."""
     return reason in _SAID
 
 

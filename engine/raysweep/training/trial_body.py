@@ -1,4 +1,4 @@
-"""What the one trial of a training's sweep runs: Ray Train's controller, with workers that it asks for.
+"""The body of the one trial of a training's sweep: Ray Train's controller, with the workers it asks for.
 
 Each report of the workers is one of the trial; the parts of a checkpoint, which the workers have stored, are
 joined and committed as the trial's. The last report has `END`: what the adapter (`sweep_outcome`) needs
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from raysweep.training.controller import RunEnd
 
 LOOK_S: Final = 0.1
-"""How often the trial looks whether it is to end."""
+"""The seconds between two looks of the trial if it is to end."""
 LOST_S: Final = 2.0
-"""So long workers on a Ray that has died may take to end: a call of Ray may hang."""
+"""The time for workers on a Ray that has died to end: a call of Ray may hang."""
 _TOKEN: Final = "0" * 8
 
 
@@ -218,7 +218,7 @@ class _Attempt:
             self._stop.set()
 
     def _find_stored(self, folder: str) -> StoredParts | StoredAt:
-        """What the workers have stored; a folder that user code has named itself is kept by its address."""
+        """The parts that the workers have stored; a folder named by user code is kept by its address."""
         name = parse_name(folder)
         return StoredParts(self._joiner.join(name)) if name else StoredAt(f"{self._folder.uri}/{folder}")
 
@@ -227,13 +227,13 @@ class _Attempt:
         return self._watch.meter.read().model_dump(include={"cpu_hours", "gpu_hours"})
 
     def metrics_of(self, result: Any) -> dict[str, Any]:
-        """What rank 0 reported last, and on top what it returned, if that is a dict."""
+        """The last report of rank 0, and on top what it returned, if that is a dict."""
         returned = getattr(result, "return_value", None)
         reported = self._watch.metrics or own_metrics(result.metrics or {})
         return {**reported, **(returned if isinstance(returned, dict) else {})}
 
     def error_of(self, result: Any) -> ErrorInfo:
-        """What the workers ended with."""
+        """The error with which the workers ended."""
         if self._watch.error is not None:
             return self._watch.error
         lines = [line for line in str(result.error).splitlines() if line.strip()]

@@ -37,7 +37,7 @@ class Meter:
         self.workers = number
 
     def read(self) -> Usage:
-        """What the run has used up to now."""
+        """The use of the run up to now."""
         self._advance()
         hours, before = self._worker_s / _HOUR_S, self._before
         return Usage(

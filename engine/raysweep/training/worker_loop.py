@@ -29,16 +29,16 @@ class TrainLoop:
 
     run_id: str
     storage_path: str
-    """Where the run's folder is."""
+    """The storage path of the run's folder."""
     payload: bytes
     """The trainable, pickled by `ray.cloudpickle`."""
     warm_start: str | None
     above: int
     """The numbers of its checkpoints are above this one."""
     schedule: tuple[ScheduledConfig, ...] = ()
-    """What `get_context().schedule` says."""
+    """The value of `get_context().schedule`."""
     pinned_cpus: float = 0.0
-    """How many CPUs each worker has to itself."""
+    """The number of CPUs that each worker has to itself."""
 
     def __call__(self, config: dict[str, Any]) -> Any:
         from ray import cloudpickle

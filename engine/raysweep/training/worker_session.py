@@ -22,7 +22,7 @@ from raysweep.trial.session import Reported, StoredAt, TrialContext
 from raysweep.worker.rows import is_scalar, to_json
 
 ANSWERED_S = 2.0
-"""So long a worker waits, having given the checkpoint that it was asked for: it is about to be ended.
+"""The wait of a worker that has given the checkpoint it was asked for: it is about to be ended.
 
 What it did meanwhile would be done again. Where nothing comes of it, as no other node has room, it continues.
 """
@@ -42,7 +42,7 @@ class TrainWorkerSession:
 
     @property
     def should_checkpoint(self) -> bool:
-        """Whether a node of the workers, or the run itself, is about to end, and nothing was reported since.
+        """True if a node of the workers, or the run itself, is about to end, and nothing was reported since.
 
         All workers have to ask equally often: they get one answer, that of rank 0.
         """
@@ -155,7 +155,7 @@ def _train_place() -> tuple[int, int]:
 
 
 def get_warm_start() -> AbstractContextManager[Path] | None:
-    """What `warm_start_checkpoint` of the spec names, as a context manager that yields a directory.
+    """The checkpoint of the spec's `warm_start_checkpoint`, as a context manager that yields a directory.
 
     None where the spec names none, and in every other process. A run that continues after an interruption
     still has
@@ -210,7 +210,7 @@ def set_warm_start(uri: str | None) -> None:
 
 
 def returned_metrics(result: Any) -> dict[str, Any]:
-    """What a training function returned, as metrics; nothing, unless it is a dict.
+    """The return value of a training function, as metrics; empty, unless it is a dict.
 
     A value that JSON cannot hold is kept as text, see `worker.rows.as_json`.
     """

@@ -1,4 +1,4 @@
-"""Whether a law holds: each scale is left out in turn, and the others say which of its configs are good.
+"""The agreement of a law: each scale is left out in turn, and the others predict its good configs.
 
 `ranks`: a rank correlation over all scales, as a standard normal deviate, of all trials or of those that
 did not diverge, whichever is larger; scores that were shuffled inside their scales pass `AGREE` at most twice
@@ -29,7 +29,7 @@ SMALL: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How well the scales predict each other."""
+    """The quality with which the scales predict each other."""
 
     ranks: float
     law: float
@@ -38,17 +38,17 @@ class Agreement:
 
     @property
     def agrees(self) -> bool:
-        """Whether the ranks of configs agree between scales."""
+        """True if the ranks of configs agree between scales."""
         return self.ranks >= AGREE
 
     @property
     def is_worse(self) -> bool:
-        """Whether copying predicts the scales better than the law does."""
+        """True if copying predicts the scales better than the law does."""
         return self.law > WORSE * self.copy + SMALL * self.trials
 
 
 def agreement_of(table: Table, whole: Surface) -> Agreement:
-    """How well the scales of a table predict each other; `whole`: the surface of all of them."""
+    """The agreement of the scales of a table with each other; `whole`: the surface of all of them."""
     scales = sorted({cell.scale for cell in table.cells})
     of_cell = np.array([scales.index(cell.scale) for cell in table.cells])
     scale_of = of_cell[table.cell]

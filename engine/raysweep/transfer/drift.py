@@ -1,4 +1,4 @@
-"""How far optima drift from night to night, as the trials say.
+"""The drift of optima from night to night, as the trials show it.
 
 The optimum of an earlier night is tonight's and a drift, whose prior has one standard deviation for all
 nights and parameters. The trials say how large that is, by expectation and maximisation (Dempster et al.

@@ -43,7 +43,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """What a law says of a target scale.
+    """The prediction of a law for a target scale.
 
     `config`: the optimum there; on any verdict but `carries`, that of the best trial at the largest proxy
     scale. `intervals`: by parameter (`a.b` where nested), the ends of 80 % of the optimum's probability,
@@ -93,12 +93,12 @@ class Law:
 
     @property
     def nights(self) -> int:
-        """How many earlier nights have trials in it."""
+        """The number of earlier nights that have trials in it."""
         return len(self._table.nights)
 
     @cached_property
     def agreement(self) -> Agreement:
-        """How well the proxy scales predict each other."""
+        """The quality with which the proxy scales predict each other."""
         return agreement_of(self._table, self._surface)
 
     def optimum_at(self, scale: Mapping[str, float]) -> dict[str, float]:

@@ -23,7 +23,7 @@ EXPONENTS: Final = {0.02: 0.5, 0.1: 1.0, 0.2: 1.0, 0.35: 1.0, 0.6: 0.5}
 MOST_FREE: Final = 3
 """Of more scales, all have the same exponent."""
 SCATTERS: Final = (0.03, 0.06, 0.12, 0.25, 0.5)
-"""How far a scale's level may lie off the law, in units; each is as likely before the trials."""
+"""The distances of a scale's level off the law, in units; each is as likely before the trials."""
 FLAT_SD: Final = 1e3
 """The prior of the floor, in units: none."""
 

@@ -18,7 +18,7 @@ from raysweep.transfer.surface import Array, Surface
 from raysweep.transfer.table import Cell, Table
 
 PART: Final = 0.8
-"""Which part of the probability an interval holds."""
+"""The part of the probability that an interval holds."""
 SCORE_NOISE: Final = 0.1
 """The standard deviation of a full run's score, in units."""
 MARGIN: Final = 0.05
@@ -102,7 +102,7 @@ class Point:
         return improving(self._table, self._surface, at, bound)
 
     def matters(self, at: int) -> bool:
-        """Whether half the range of a number moves the score by more than an error."""
+        """True if half the range of a number moves the score by more than an error."""
         return bool(self._surface.bowl[at, at] / 4 > self._surface.noise)
 
     @cached_property

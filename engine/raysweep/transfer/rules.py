@@ -81,7 +81,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Whether an expression is a number if its names are: no text, no condition, wherever it stands."""
+    """True if an expression is a number if its names are: no text, no condition, wherever it stands."""
     if isinstance(node, ast.BinOp):
         return _is_number(node.left) and _is_number(node.right)
     if isinstance(node, ast.UnaryOp):
@@ -148,7 +148,7 @@ def try_rules(
 
 
 def _are_numbers(domain: Domain) -> bool:
-    """Whether all values of a parameter are numbers."""
+    """True if all values of a parameter are numbers."""
     if isinstance(domain, Choice):
         return all(type(value) in (int, float) for value in domain.values)
     if isinstance(domain, Const):

@@ -32,11 +32,11 @@ CAP: Final = 6.0
 FREEDOM: Final = 4.0
 """Degrees of freedom of Student's t: outliers lose their weight."""
 LEVEL_SD: Final = 3.0
-"""How far a scale's level may be from its best trial, in units."""
+"""The distance of a scale's level from its best trial, in units."""
 STEEP_SD: Final = 1.0
 """Of the logarithm of the bowl's steepness around what the spread of the trials says."""
 SHEAR_SD: Final = 0.5
-"""How much two parameters may depend on each other."""
+"""The dependence of two parameters on each other."""
 LEAST_ERRORS: Final = 0.1
 """Errors (squared, as a part of those allowed for) are not taken for smaller than this."""
 MOST_STEPS: Final = 60
@@ -50,7 +50,7 @@ LONGEST: Final = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What a surface is fitted to.
+    """The data to which a surface is fitted.
 
     `x`: coordinates by trial and parameter, NaN where a config has not the parameter. `features`: by trial,
     what the optimum moves with; `moves_sd`: how far, by parameter and feature. `levels`: by trial, what the
@@ -101,7 +101,7 @@ class Surface:
         return found
 
     def excess(self, x: Array, features: Array) -> Array:
-        """How much worse than the optimum each row of coordinates is; a missing one counts as the best."""
+        """The loss of each row of coordinates against the optimum; a missing one counts as the best."""
         away = np.nan_to_num(x - features @ self.moves.T)
         found: Array = np.square(away @ self.root.T).sum(axis=1)
         return found
@@ -120,7 +120,7 @@ class Surface:
 
 
 class _Shape:
-    """Which coefficients are what, in one vector: moves, steepness, shear, levels; and their priors."""
+    """The places of coefficients in one vector: moves, steepness, shear, levels; and their priors."""
 
     def __init__(self, design: Design) -> None:
         self.design = design
@@ -207,7 +207,7 @@ class _Place:
         return (noise + float(np.clip(np.sqrt(found), FLOOR, 1.0))) / 2
 
     def cost(self, weights: Array) -> float:
-        """What the most probable coefficients make small."""
+        """The value that the most probable coefficients minimise."""
         off = (self.at - self.shape.mean) / self.shape.sd
         return float(weights @ np.square(self.above) + off @ off)
 

@@ -27,21 +27,21 @@ EXPONENT_SD: Final = 0.5
 LINEAR_WIDTH: Final = 4.0
 """Of a parameter that is no logarithm: its range counts as so many e-folds."""
 CENTRE_SD: Final = 0.5
-"""How far an optimum may be from the middle of its range, in ranges."""
+"""The distance of an optimum from the middle of its range, in ranges."""
 CATEGORY_SD: Final = 0.15
-"""How far the optimum may move with a category, in ranges."""
+"""The distance that the optimum moves with a category, in ranges."""
 CATEGORY_LEVEL_SD: Final = 2.0
-"""How far a category's level may be from the mean of all, in units."""
+"""The distance of a category's level from the mean of all, in units."""
 
 DRIFT_SD: Final = 0.1
-"""How far the optimum of an earlier night may be from tonight's, in ranges, before the trials are seen."""
+"""The distance of an earlier night's optimum from tonight's, in ranges, before the trials are seen."""
 
 Places = tuple[int, ...]
 """Of each category, the place of the value; -1: the config has not this parameter."""
 
 
 class Cell(NamedTuple):
-    """What trials have in common whose scores are compared."""
+    """The cell of trials whose scores are compared."""
 
     scale: tuple[float, ...]
     progress: float = 1.0
@@ -71,7 +71,7 @@ class Table:
     drift_sd: float = DRIFT_SD
 
     def features(self, cell: Cell, places: Sequence[int]) -> Array:
-        """What the optimum moves with."""
+        """The features with which the optimum moves."""
         logs = np.log(np.asarray(cell.scale)) - self.centre
         steps = [math.log(cell.progress)] if self.has_progress else []
         nights = [float(night == cell.night) for night in self.nights]
@@ -88,7 +88,7 @@ class Table:
         return found
 
     def design(self, rows: npt.NDArray[np.int64] | None = None, *, moves: bool = True) -> Design:
-        """What a surface of these trials is fitted to (default: all); without `moves`, it stays."""
+        """The data of these trials for fitting a surface (default: all); without `moves`, it stays."""
         chosen = slice(None) if rows is None else rows
         features, levels, levels_sd = self._columns
         return Design(
@@ -198,6 +198,6 @@ def _unit(excess: Array, cell: npt.NDArray[np.int64]) -> float:
 
 
 def is_useful(table: Table) -> npt.NDArray[np.bool_]:
-    """Which trials are near enough to the best of their cell to say where the optimum is."""
+    """The trials that are near enough to the best of their cell to say where the optimum is."""
     found: npt.NDArray[np.bool_] = table.excess < CAP
     return found

@@ -33,7 +33,7 @@ class Run:
 
     @property
     def has_score(self) -> bool:
-        """Whether it ended with a number."""
+        """True if it ended with a number."""
         return math.isfinite(self.score)
 
     @property
@@ -159,7 +159,7 @@ def _longest(given: Sequence[Mapping[str, Any]], cells: Sequence[Any]) -> dict[A
 
 
 def _progress(trial: Mapping[str, Any], longest: float) -> float:
-    """Which part of the steps a trial ran; 0: it was stopped early, and it is not known when."""
+    """The part of the steps that a trial ran; 0: it was stopped early, and it is not known when."""
     is_ended = trial.get("status") not in (None, "stopped")
     if trial.get("step") is None or is_ended:
         return 0.0 if trial.get("status") == "stopped" else 1.0

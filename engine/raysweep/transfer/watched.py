@@ -28,7 +28,7 @@ Series = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Where a run should be.
+    """The band in which a run should be.
 
     `score`: predicted of its end. `width`: half of the interval on the worse side. `widths`: so many of them
     below is too low. `curve`: by part of the steps, how much worse than its end a run may be. `steps`: how
@@ -55,7 +55,7 @@ class Band:
         return self.score + reach if self.mode == "min" else self.score - reach
 
     def is_below(self, iteration: int, value: float) -> bool:
-        """Whether this value at this report is too low; what is not a number is."""
+        """True if this value at this report is too low; what is not a number is."""
         bound = self.bound_at(iteration)
         if bound is None:
             return False
@@ -82,7 +82,7 @@ class Fall:
 
     @property
     def has_fallen(self) -> bool:
-        """Whether so many reports in a row were too low, the newest among them."""
+        """True if so many reports in a row were too low, the newest among them."""
         if self.band is None or len(self._rows) < self.band.reports:
             return False
         return all(is_below for _, is_below in self._rows[-self.band.reports :])
@@ -107,7 +107,7 @@ def curve_of(trials: Iterable[tuple[float, Series]], mode: Mode) -> list[tuple[f
 
 
 def steps_of(trials: Iterable[Series]) -> int | None:
-    """How many reports all of these made; None where they differ."""
+    """The number of reports that all of these made; None where they differ."""
     counts = {series[-1][0] for series in trials if series}
     return counts.pop() if len(counts) == 1 else None
 
