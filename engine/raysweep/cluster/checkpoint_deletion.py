@@ -45,7 +45,7 @@ class Discards:
         return bool(self._waiting)
 
     def add(self, uri: str) -> None:
-        """What was written last makes this one needless."""
+        """Note a checkpoint that the newest record makes needless."""
         self._waiting.append((self._writer.written, uri))
 
     def take_due(self) -> list[str]:

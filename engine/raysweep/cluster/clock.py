@@ -33,9 +33,9 @@ class SteadyClock:
         return self._base + self._monotonic()
 
     def ahead_s(self) -> float:
-        """How far the wall clock is ahead of this one; negative: behind."""
+        """The seconds that the wall clock is ahead of this one; negative: behind."""
         return self._wall() - self.now()
 
     def has_moved(self, ahead_s: float) -> bool:
-        """Whether the wall clock is elsewhere than `ahead_s` said."""
+        """True if the wall clock is elsewhere than `ahead_s` said."""
         return abs(self.ahead_s() - ahead_s) >= STEP_S

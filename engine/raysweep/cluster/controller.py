@@ -50,7 +50,7 @@ from raysweep.worker.inline import InlineStage
 
 LAST_WRITE_S: Final = 1.0
 FIRST_PLACE_S: Final = 5.0
-"""So long the start waits for the places of evaluations; longer, trials wait for theirs."""
+"""The wait of the start for the places of evaluations; longer, trials wait for theirs."""
 log = logging.getLogger("raysweep")
 
 
@@ -220,7 +220,7 @@ class Controller:
             }
 
     def _make_share(self, spec: SweepSpec) -> ShareWatch | None:
-        """What says how many slots other sweeps leave this one; None: it does not share the cluster."""
+        """The watch of the slots that other sweeps leave this one; None: it does not share the cluster."""
         if spec.share is None:
             return None
         folder = self._held.folder
@@ -238,7 +238,7 @@ class Controller:
         )
 
     def _make_carry(self) -> dict[type[cmd.Command], Callable[[Any], None]]:
-        """How each command of the core is carried out."""
+        """The functions that carry out each command of the core."""
         leaving = SweepExit(
             self.state,
             self._background,

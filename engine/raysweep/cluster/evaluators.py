@@ -69,12 +69,12 @@ class Evaluators(ABC):
 
     @property
     def is_late(self) -> bool:
-        """Whether the places are awaited for long: on a busy cluster they come after some seconds."""
+        """True if the places are awaited for long: on a busy cluster they come after some seconds."""
         return not self.is_placed and time.monotonic() >= self._late_at
 
     @property
     def problem(self) -> str:
-        """Why trials wait, while there is no place."""
+        """The reason why trials wait, while there is no place."""
         return f"{self._asked.slots} x {show(self._bundle)} for evaluations have no place yet"
 
     async def open(self, timeout_s: float | None = None) -> None:

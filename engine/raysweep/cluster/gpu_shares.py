@@ -1,4 +1,4 @@
-"""How many trials share a GPU by its memory (`resources.gpu_memory`): pure arithmetic, without Ray."""
+"""Sharing a GPU among trials by its memory (`resources.gpu_memory`): pure arithmetic, without Ray."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How many `trials` share each GPU, each with `part` of one.
+    """The number of `trials` that share each GPU, each with `part` of one.
 
     `wanted`: bytes that one trial asks for; `size`: bytes of the smallest GPU, which is on node `name`.
     """

@@ -22,7 +22,7 @@ from raysweep.documents.code import user_code
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 INSISTS: Final = 4
-"""So many signals in one run are a person who wants to get out at any price."""
+"""The number of signals in one run that mean a person who wants to get out at any price."""
 
 
 class Interruptible(Protocol):
@@ -52,11 +52,11 @@ class Interrupts:
 
     @property
     def is_taken(self) -> bool:
-        """Whether there is a controller that gets them."""
+        """True if there is a controller that gets them."""
         return self._controller is not None
 
     def interrupt(self, name: str = "Ctrl-C") -> None:
-        """What Ctrl-C does: the sweep can be resumed. `name`: what it is called in the sweep's notes."""
+        """Do as Ctrl-C does: the sweep can be resumed. `name`: what it is called in the sweep's notes."""
         self._hand_on(lambda controller: controller.interrupt(name))
 
     def cancel(self, reason: str) -> None:

@@ -11,7 +11,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 
 LOOK_S: Final = 0.5
-"""How often it is seen whether another process continues the sweep, or a person wants to leave."""
+"""The seconds between two looks if another process continues the sweep, or a person wants to leave."""
 Notes = tuple[str, ...]
 log = logging.getLogger("raysweep")
 
@@ -25,7 +25,7 @@ class Delivering(Protocol):
 
 
 class _Leaver:
-    """What an interrupt does now: the outcome is there, so nothing is lost by leaving."""
+    """The effect of an interrupt now: the outcome is there, so nothing is lost by leaving."""
 
     is_asked = False
 

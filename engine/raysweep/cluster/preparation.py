@@ -170,7 +170,7 @@ def _try_where(spec: SweepSpec) -> None:
 def make_setup(
     spec: SweepSpec, folder: SweepFolder, server: LinkServer, begun_at: float = 0.0
 ) -> WorkerSetup:
-    """What every worker of the sweep is told. `begun_at`: when the sweep began, in Unix seconds."""
+    """The set-up of every worker of the sweep. `begun_at`: when the sweep began, in Unix seconds."""
     is_inline = spec.is_inline
     tracked = TrialSetup(
         sweep_id=folder.sweep_id,
@@ -227,22 +227,22 @@ def make_setup(
 
 
 def shaped(setup: WorkerSetup, shape: Shape, *, is_sized: bool = False) -> WorkerSetup:
-    """What workers of trials of this shape are told; `is_sized`: of another than the usual one."""
+    """The set-up of workers of trials of this shape; `is_sized`: of another than the usual one."""
     place = replace(setup.place, resources=shape.total, is_sized=is_sized or setup.place.is_sized)
     gpus = shape.own.get("GPU", 0.0)
     return replace(setup, place=place, hides_gpus=not gpus, gpus=gpus, cpus=shape.own.get("CPU", 0.0))
 
 
 def class_options(spec: SweepSpec) -> ClassOptions:
-    """How a class of Ray Tune runs. Only where a process has several trials is an instance there for the next
-    one: elsewhere it ends with its trial, and has to clean up by then."""
+    """Options of a class of Ray Tune. Only where a process has several trials is an instance there for the
+    next one: elsewhere it ends with its trial, and has to clean up by then."""
     options = ClassOptions(**spec.tune.model_dump())
     is_kept = spec.effective_isolation in ("worker", "inline")
     return replace(options, reuse_actors=options.reuse_actors and is_kept)
 
 
 def inner_room(spec: SweepSpec) -> InnerRoom:
-    """What a trial of this spec holds for what it starts; a gang's bundles are its members' own."""
+    """The room of a trial of this spec for what it starts; a gang's bundles are its members' own."""
     if spec.gang is not None:
         return InnerRoom()
     shape = spec.shape
@@ -257,7 +257,7 @@ def inner_room(spec: SweepSpec) -> InnerRoom:
 
 
 def _share_parameters(trainable: str | Callable[..., Any]) -> tuple[Mapping[str, Any], ...]:
-    """What `tune.with_parameters` was given, put into the object store of the present Ray."""
+    """The objects of `tune.with_parameters`, put into the object store of the present Ray."""
     from raysweep.raycompat import parameters
 
     return parameters.references(find_parameters(trainable))
@@ -274,7 +274,7 @@ def find_parameters(trainable: str | Callable[..., Any]) -> list[Any]:
 
 @contextmanager
 def keeping_parameters(trainable: str | Callable[..., Any]) -> Iterator[None]:
-    """What `tune.with_parameters` was given outlives a Ray that begins and ends in here."""
+    """Keep the objects of `tune.with_parameters` beyond a Ray that begins and ends in here."""
     if not (registries := find_parameters(trainable)):
         yield
         return

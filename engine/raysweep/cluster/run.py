@@ -296,7 +296,7 @@ def _carry_through(
 
 
 def _make_metrics(held: Ownership) -> SweepMetrics | None:
-    """What shows the sweep's numbers as metrics of Ray, where a callback asks for it."""
+    """The sweep's numbers as metrics of Ray, where a callback asks for them."""
     asked = [each.options for each in held.asked.spec.callbacks]
     intervals = [each.interval_s for each in asked if isinstance(each, PrometheusOptions)]
     return SweepMetrics(held.state, min(intervals)) if intervals else None

@@ -146,11 +146,11 @@ class LinkServer:
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
 
     def is_connected(self, worker: str) -> bool:
-        """Whether the worker's connection is open as far as is known here."""
+        """True if the worker's connection is open as far as is known here."""
         return worker in self._connections
 
     def hears(self, connection: Connection) -> bool:
-        """Whether what comes on a connection is a worker's word, and has not been hung up on."""
+        """True if what comes on a connection is a worker's word, and has not been hung up on."""
         return connection.worker is not None and self._connections.get(connection.worker) is connection
 
     def send(self, worker: str, messages: list[ToWorker]) -> None:

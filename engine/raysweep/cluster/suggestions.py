@@ -48,7 +48,7 @@ def _tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
 
 
 def _failure(error: Exception) -> Failure:
-    """What the function of the user raised; where that is none, the error itself."""
+    """The failure of the user's function; where that is none, the error itself."""
     cause = error.__cause__
     if not isinstance(error, SampleFromError) or cause is None:
         return failure_of(describe(error))

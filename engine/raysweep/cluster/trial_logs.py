@@ -17,7 +17,7 @@ from raysweep.worker.inline import INLINE_PREFIX
 from raysweep.worker.output.log_store_start import KEEPER_PREFIX
 
 VARIABLE: Final = "RAYSWEEP_LOG_BYTES"
-"""How much is kept of an attempt's output; 0: nothing, and it goes where Ray has its workers write."""
+"""The bytes kept of an attempt's output; 0: none, and it goes where Ray has its workers write."""
 # A worker starts the first keeper when it starts itself.
 START_S: Final = 5.0
 # A storage that does not answer delays the end no longer; the keepers continue without the controller.
@@ -27,7 +27,7 @@ log = logging.getLogger("raysweep")
 
 
 def log_limit() -> int:
-    """How many bytes are kept of each attempt's output.
+    """The number of bytes of each attempt's output that are kept.
 
     Raises:
         SpecError: The variable holds no such number.

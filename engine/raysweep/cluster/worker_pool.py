@@ -101,7 +101,7 @@ class SlotKeeper:
         self._act()
 
     def find_holdings(self) -> Holdings:
-        """What this sweep has on the cluster."""
+        """The holdings of this sweep on the cluster."""
         workers = {
             self._names.get(member.number, ""): _running(slot.begun)
             for slot in self.fleet.slots.values()

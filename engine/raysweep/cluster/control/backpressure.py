@@ -13,7 +13,7 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.storage.journal.writer import JournalWriter
 
 ROOM_S: Final = 0.05
-"""How often a crowded writer is asked whether it has room again."""
+"""The seconds between two checks if a crowded writer has room again."""
 
 
 class Backpressure:

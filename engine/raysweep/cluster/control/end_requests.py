@@ -40,12 +40,12 @@ class EndRequests:
 
     @property
     def is_at_once(self) -> bool:
-        """Whether a second interrupt came: nothing is waited for."""
+        """True if a second interrupt came: nothing is waited for."""
         return self._interrupts > 1
 
     @property
     def is_hurried(self) -> bool:
-        """Whether the process has only seconds left."""
+        """True if the process has only seconds left."""
         return self._was_cancelled or self.is_at_once
 
     def interrupt(self, name: str = "Ctrl-C") -> None:

@@ -19,11 +19,11 @@ from raysweep.runs.ownership.sweep_claim import OnProgress, Ownership
 from raysweep.runs.reading.progress import make_progress
 
 HEARTBEAT_S: Final = 2.0
-"""How often the progress is written and a request to cancel is read."""
+"""The seconds between two heartbeats: the progress is written, and a request to cancel is read."""
 LOOK_S: Final = 30.0
-"""How often the sweep's folder is checked."""
+"""The seconds between two checks of the sweep's folder."""
 SHOW_S: Final = 0.5
-"""How often the caller sees the progress."""
+"""The seconds between two calls that show the caller the progress."""
 log = logging.getLogger("raysweep")
 
 

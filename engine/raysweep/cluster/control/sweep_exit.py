@@ -1,4 +1,4 @@
-"""How a controller leaves its sweep: `EndSweep` ends the sweep, `LeaveSweep` leaves it to be resumed."""
+"""The exit of a controller from its sweep: `EndSweep` ends it, `LeaveSweep` leaves it to be resumed."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class ActorPool(Pool):
         self._watch(actor, handle.run.remote(*self._arguments_of(self._needs[action.group], shape)))
 
     def _arguments_of(self, needs: Needs, shape: Shape) -> tuple[Any, ...]:
-        """What workers of this size are told; one that differs in memory alone gets what all get."""
+        """The arguments of workers of this size; one that differs in memory alone gets those of all."""
         if needs.size not in self._arguments:
             self._arguments[needs.size] = (ray.put(shaped(self._setup, shape, is_sized=True)),)
         return self._arguments[needs.size]

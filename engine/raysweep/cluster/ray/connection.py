@@ -55,12 +55,12 @@ def find_loss() -> ClusterLostError | None:
 
 
 def is_alone() -> bool:
-    """Whether nothing else of this process uses the Ray that it has started."""
+    """True if nothing else of this process uses the Ray that it has started."""
     return _shared.has_one_user
 
 
 def stage_of(address: str | None) -> str:
-    """What `connect` is about to do, in a few words."""
+    """The step that `connect` is about to do, in a few words."""
     ray = loaded_module("ray")
     if ray is not None and ray.is_initialized():
         return "using the Ray of this process"

@@ -21,7 +21,7 @@ _EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sight:
-    """What this sweep holds, and what the cluster has free and in all, at one moment."""
+    """The holdings of this sweep, and the free and total resources of the cluster, at one moment."""
 
     held: Holdings
     free: Bundle
@@ -45,7 +45,7 @@ class _Sight:
 
 
 def look_for_waiting(held: Holdings) -> list[Waiting]:
-    """What this sweep's trials wait for at present."""
+    """The demands of this sweep's trials that wait at present."""
     sight = _Sight.of(held)
     load = cluster.read_load()
     found = [_of_demand(demand, sight) for demand in load.demands]
@@ -54,7 +54,7 @@ def look_for_waiting(held: Holdings) -> list[Waiting]:
 
 
 def look_for_room() -> tuple[Bundle, set[str]] | None:
-    """What is free on the cluster, and the placement groups that have a place; None: nodes may be added."""
+    """The free resources of the cluster, and the placement groups with a place; None: nodes may be added."""
     if cluster.can_grow():
         return None
     available = cluster.free_by_node()
@@ -62,7 +62,7 @@ def look_for_room() -> tuple[Bundle, set[str]] | None:
 
 
 def look_at_all() -> Sight:
-    """What each node has free, what there is in all, and the placement groups that have a place."""
+    """The free resources of each node, the total, and the placement groups that have a place."""
     available = cluster.free_by_node()
     placed: dict[str, set[str]] = {}
     for node, amounts in available.items():
@@ -77,7 +77,7 @@ def _placed(available: Mapping[str, Bundle]) -> set[str]:
 
 
 def explain_place(asked: Sequence[Bundle], held: Holdings) -> str:
-    """Why a worker of this sweep has no place: what it asks for, what is free, and who has the rest."""
+    """Explain why a worker of this sweep has no place: its request, the free resources, the others' parts."""
     return f"a worker waits for a place: it asks for {show_all(asked)}; {_balance(_Sight.of(held))}"
 
 

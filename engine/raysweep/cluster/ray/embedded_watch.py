@@ -18,7 +18,7 @@ from raysweep.errors import ClusterLostError
 
 LOOK_S: Final = 0.25
 LAST_WORDS_S: Final = 30.0
-"""So long after a loss the process may still be busy with Ray, which may end it at any moment now."""
+"""The time after a loss in which the process may still be busy with Ray, which may end it at any moment."""
 FIX: Final = "run it again with the same key: it starts Ray anew, and resumes"
 _OF: Final = {"raylet": "its raylet", "gcs_server": "its control store (gcs_server)"}
 OnLost = Callable[[ClusterLostError], None]
@@ -36,7 +36,7 @@ class EmbeddedWatch:
         self._lost: ClusterLostError | None = None
 
     def find_loss(self) -> ClusterLostError | None:
-        """Which of them has died, as of now; None: all live."""
+        """The loss of one that has died, as of now; None: all live."""
         for name, process in self._processes.items():
             code = process.poll()
             if code is not None:

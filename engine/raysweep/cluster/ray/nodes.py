@@ -89,7 +89,7 @@ def addable_nodes() -> list[Node]:
 
 
 def state_of_node(node_id: str, text: str) -> NodeState:
-    """How the node of an ended process is; `text` is what Ray said, and helps where `node_id` is empty."""
+    """The state of an ended process's node; `text` is what Ray said, and helps where `node_id` is empty."""
     if "node has died" in text or "node was terminated" in text:
         return "dead"
     known = {node["NodeID"]: node["Alive"] for node in ray.nodes()}  # type: ignore[no-untyped-call]

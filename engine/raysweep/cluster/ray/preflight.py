@@ -30,7 +30,7 @@ class Node:
 
 
 def count_slots(shape: Shape, nodes: Sequence[Node], limit: int | None = None) -> int:
-    """How many placement groups of this shape fit on the nodes at once, `limit` at most.
+    """The number of placement groups of this shape that fit on the nodes at once, `limit` at most.
 
     Raises:
         InfeasibleResourcesError: not even one fits; says what was asked for and what the largest node has.
@@ -48,7 +48,7 @@ def count_slots(shape: Shape, nodes: Sequence[Node], limit: int | None = None) -
 
 
 def place_slots(shape: Shape, nodes: Sequence[Node], limit: int | None = None) -> list[Placed]:
-    """Where the bundles of each placement group go, as places in `nodes`; empty: not even one fits.
+    """The bundles of each placement group with their places in `nodes`; empty: not even one fits.
 
     Raises:
         InfeasibleResourcesError: A bundle fits on no node; says what was asked for and what there is.
@@ -88,7 +88,7 @@ def _with_labels(
 
 
 def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = None) -> int:
-    """How many trials of a sweep fit on the nodes at once, `limit` at most; inline ones hold nothing: 1.
+    """The number of trials of a sweep that fit on the nodes at once, `limit` at most; inline ones: 1.
 
     Raises:
         InfeasibleResourcesError: Not even one fits; says it in the words of the spec.

@@ -34,7 +34,7 @@ class RayConnection:
     watch: EmbeddedWatch | None = None
 
     def find_loss(self) -> ClusterLostError | None:
-        """Why it is an embedded Ray that has died; None: it has not."""
+        """The loss of an embedded Ray that has died; None: it has not."""
         return None if self.watch is None else self.watch.find_loss()
 
     def telling(self, listener: OnLost) -> AbstractContextManager[None]:
@@ -103,7 +103,7 @@ class SharedRay:
 
     @property
     def has_one_user(self) -> bool:
-        """Whether nothing else of this process uses it."""
+        """True if nothing else of this process uses it."""
         return self._users <= 1
 
     def find_loss(self) -> ClusterLostError | None:

@@ -70,7 +70,7 @@ def choose(
 
 
 def has_room(asked: Bundle, kept: Iterable[Bundle], free: Bundle) -> bool:
-    """Whether so much is free when others get what is kept for them."""
+    """True if so much is free when others get what is kept for them."""
     kept = list(kept)
     return all(
         free.get(name, 0.0) - sum(each.get(name, 0.0) for each in kept) + _EPSILON >= amount

@@ -65,7 +65,7 @@ class _Nodes:
             self._free[node][name] = self._free[node].get(name, 0.0) - amount
 
     def _comes_next(self, claim: Claim, bundle: Bundle) -> bool:
-        """Whether it lacks room that the next slot of a sweep beyond its share gives, wherever that lies."""
+        """True if it lacks room that the next slot of a sweep beyond its share gives, wherever that lies."""
         if any(not _lack(bundle, room) for room in self._free.values()):
             return False
         return any(
@@ -76,7 +76,7 @@ class _Nodes:
         )
 
     def _moves(self, claim: Claim, bundle: Bundle, node: str) -> tuple[float, float, float]:
-        """What a bundle lacks there: of sweeps within their share, of all; and what is left beside it.
+        """The lack of a bundle there: of sweeps within their share, of all; and the room beside it.
 
         In parts of the bundle. Infinite: it lacks something that no sweep would give.
         """

@@ -29,34 +29,34 @@ _TURN: Final = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one sweep asks of the cluster. Numbers are slots unless they say otherwise."""
+    """The claim of one sweep to the cluster. Numbers are slots unless they say otherwise."""
 
     owner: str
     """The sweep's name in the register."""
     bundle: Bundle
-    """What one slot takes: amounts by Ray's names."""
+    """The resources of one slot: amounts by Ray's names."""
     weight: float = 1.0
     priority: int = 0
     deadline: float | None = None
     """Unix seconds."""
     needed: int = 0
-    """How many it needs from now on to be done by its deadline; 0: it has none, or this is not known."""
+    """The number that it needs from now on to be done by its deadline; 0: it has none, or not known."""
     wants: int = 0
-    """How many it could use, if it were alone."""
+    """The number that it could use, if it were alone."""
     holds: int = 0
-    """How many have a place."""
+    """The number that have a place."""
     held: Bundle = field(default_factory=dict)
-    """What these take."""
+    """The resources that these take."""
     used: float = 0.0
     """Its mean number of slots of late, divided by its weight."""
     shape: Sequence[Bundle] = ()
     """The bundles of one slot, which may lie on several nodes; empty: one, which is `bundle`."""
     places: Mapping[str, int] = field(default_factory=dict)
-    """How many of its slots lie on each node."""
+    """The number of its slots on each node."""
     off: Sequence[str] = ()
     """Nodes on which it places nothing."""
     has_labels: bool = False
-    """Whether its slots need nodes with labels; none is cleared for them."""
+    """True if its slots need nodes with labels; none is cleared for them."""
 
     @property
     def bundles(self) -> Sequence[Bundle]:
@@ -70,7 +70,7 @@ class Part:
 
     slots: int
     is_hurried: bool = False
-    """Whether it gives what it has beyond that back at once, to a sweep with a nearer deadline."""
+    """True if it gives what it has beyond that back at once, to a sweep with a nearer deadline."""
 
 
 def divide(claims: Iterable[Claim], total: Bundle) -> dict[str, Part]:
@@ -123,7 +123,7 @@ def _divide_among(claims: Sequence[Claim], free: dict[str, float], total: Bundle
 
 
 def _fitting(claim: Claim, count: int, free: Bundle) -> int:
-    """How many slots, of `count`, are free for a claim."""
+    """The number of slots, of `count`, that are free for a claim."""
     for name, amount in claim.bundle.items():
         if amount > 0:
             count = min(count, floor((free.get(name, 0.0) + _EPSILON) / amount))
@@ -168,7 +168,7 @@ def _ideal_slots(
 
 
 def _rates(growing: Iterable[Claim], speed: Mapping[str, float]) -> dict[str, float]:
-    """How much of each resource is taken while the level rises by one."""
+    """The amount of each resource that is taken while the level rises by one."""
     rates: dict[str, float] = {}
     for claim in growing:
         for name, amount in claim.bundle.items():
@@ -178,7 +178,7 @@ def _rates(growing: Iterable[Claim], speed: Mapping[str, float]) -> dict[str, fl
 
 
 def _is_spent(claim: Claim, left: Bundle) -> bool:
-    """Whether a resource that the claim needs is used up."""
+    """True if a resource that the claim needs is used up."""
     return any(amount > 0 and left.get(name, 0.0) <= _EPSILON for name, amount in claim.bundle.items())
 
 
@@ -193,7 +193,7 @@ def _deadline(claim: Claim) -> float:
 
 
 def _is_hurried(claim: Claim, claims: Sequence[Claim], slots: Mapping[str, int]) -> bool:
-    """Whether a sweep with a nearer deadline lacks slots that this one has beyond its part."""
+    """True if a sweep with a nearer deadline lacks slots that this one has beyond its part."""
     return claim.holds > slots[claim.owner] and any(
         _deadline(other) < _deadline(claim)
         and other.priority >= claim.priority

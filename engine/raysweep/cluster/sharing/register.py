@@ -26,13 +26,13 @@ from raysweep.cluster.sharing.division import Bundle, Claim, Part, divide
 
 PREFIX: Final = "raysweep-shares/"
 LOOK_S: Final = 1.0
-"""How often a lease is renewed and the others are read, with up to ten sweeps."""
+"""The seconds between two renewals of a lease and reads of the others, with up to ten sweeps."""
 STALE_S: Final = 15.0
 """A lease not renewed for so long, or for five looks where there are many, is that of a dead controller."""
 USE_S: Final = 300.0
-"""How far back the mean of `Claim.used` reaches."""
+"""The seconds back to which the mean of `Claim.used` reaches."""
 _LOOKS: Final = 3
-"""What others hold is the least of so many looks: a slot that opens is in no lease for a moment."""
+"""The looks of which the least counts as held by others: a slot that opens is in no lease for a moment."""
 _WANTS_S: Final = 5.0
 """A sweep wants the most that it wanted in this time: between two trials it wants no less."""
 _CLEAR_S: Final = 5.0
@@ -41,15 +41,15 @@ _CLEAR_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a sweep may have now. `slots` None: as much as it likes, as it is alone."""
+    """The share that a sweep may have now. `slots` None: as much as it likes, as it is alone."""
 
     slots: int | None
     beside: int = 0
-    """How many other sweeps share the cluster."""
+    """The number of other sweeps that share the cluster."""
     is_hurried: bool = False
     """As in `division.Part`."""
     kept: Mapping[str, int] = field(default_factory=dict)
-    """How many of its slots it may keep on the nodes that are cleared for others; nodes not named: all."""
+    """The slots that it may keep on each node that is cleared for others; nodes not named: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,9 @@ class Sight:
     """The cluster, as one look finds it."""
 
     free: Mapping[str, Bundle]
-    """What each node has free."""
+    """The free resources of each node."""
     total: Bundle
-    """What there is in all."""
+    """The resources in all."""
     placed: Mapping[str, Collection[str]]
     """The placement groups that have a place, and their nodes."""
 
@@ -104,7 +104,7 @@ class Register:
 
     @property
     def pause_s(self) -> float:
-        """How long to wait until the next look: the more sweeps, the longer, so that the store is spared."""
+        """The seconds until the next look: the more sweeps, the longer, so that the store is spared."""
         return LOOK_S * max(1.0, self.sweeps / 10)
 
     def look(self, claim: Claim, groups: Mapping[str, Sequence[Bundle]]) -> Share:
@@ -134,7 +134,7 @@ class Register:
     def _keep(
         self, claims: Sequence[Claim], parts: Mapping[str, Part], kept: Mapping[str, Mapping[str, int]]
     ) -> Mapping[str, int]:
-        """What this sweep may keep; for a moment longer than is necessary, where a sweep still waits."""
+        """The slots that this sweep may keep; for a moment longer than needed, where a sweep still waits."""
         now, own = self._clock(), kept.get(self.owner, {})
         is_waiting = any(claim.holds < parts[claim.owner].slots for claim in claims if claim is not claims[0])
         if own:
@@ -197,7 +197,7 @@ class Register:
         return claim
 
     def _without_others(self, free: Bundle, total: Bundle, claims: Collection[Claim]) -> Bundle:
-        """What the sweeps can have together: all that there is, without what others hold."""
+        """The resources that the sweeps can have together: the total, without what others hold."""
         named = {name for claim in claims for name in claim.bundle}
         held = merge(claim.held for claim in claims)
         others = {name: total.get(name, 0.0) - free.get(name, 0.0) - held.get(name, 0.0) for name in named}
