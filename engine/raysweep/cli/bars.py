@@ -14,7 +14,7 @@ from raysweep.outcome.showing.formatting import show_bytes
 from raysweep.terminal import TextConsole
 
 LINE_EVERY_S: Final = 10.0
-"""Where there is no terminal: the first line comes after so long, and the next ones as far apart."""
+"""The seconds before the first line, and between the next ones, where there is no terminal."""
 Advance = Callable[[str, int, int], None]
 """Told what is done, how much of it is done, and how much there is; 0: not known. Any thread may call it."""
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHow:
-    """What the command line says of the job."""
+    """Options of the command line about the job."""
 
     options: JobOptions
     detach: bool = False
 
     @property
     def is_given(self) -> bool:
-        """Whether there is anything that only a job can heed."""
+        """True if there is anything that only a job can heed."""
         return (
             self.detach
             or self.options.model_fields_set - {"takeover", "resume_cancelled", "retry", "extend"} != set()
@@ -69,7 +69,7 @@ def job_how(
 
 
 def has_jobs_api(address: str | None, job: JobHow) -> bool:
-    """Whether the address is that of a Jobs API. Raises SpecError for options that only such a one heeds."""
+    """True if the address is that of a Jobs API. Raises SpecError for options that only such a one heeds."""
     if is_job_place(address):
         return True
     if job.is_given:

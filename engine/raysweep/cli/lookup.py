@@ -16,7 +16,7 @@ __all__ = ["DEFAULT_STORAGE", "command", "open_run", "open_sweep", "read_sweep"]
 
 
 def read_sweep(name: str, storage: str | None) -> tuple[Standing, SweepReader]:
-    """How the sweep of this name stands, and what reads the rest of it.
+    """The standing of the sweep of this name, and the reader of the rest of it.
 
     Raises:
         SweepNotFoundError: There is no such sweep (any more).

@@ -132,14 +132,14 @@ def with_budget_key(settings: list[str] | None, key: str | None) -> list[str]:
 
 
 class SpecKind(StrEnum):
-    """What runs as one job."""
+    """The kinds of runs of a job."""
 
     sweep = "sweep"
     train = "train"
 
 
 class ExportKind(StrEnum):
-    """What a sweep is exported to."""
+    """The targets of an export."""
 
     csv = "csv"
     parquet = "parquet"
@@ -180,7 +180,7 @@ class Place:
         return How(address=self.where, is_json=self.as_json, takeover=takeover, num_cpus=num_cpus)
 
     def job(self, driver: Driver | None = None, **more: Any) -> JobHow:
-        """What a job is told; `more` as `job_how` takes it."""
+        """The options of a job; `more` as `job_how` takes it."""
         from raysweep.cli.job_messages import job_how
 
         told = {} if driver is None else driver.options
@@ -189,7 +189,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
-    """What a new job takes along, and what its driver holds."""
+    """The things that a new job takes along, and the resources of its driver."""
 
     py_modules: PyModules = None
     driver_resources: DriverResources = None

@@ -46,7 +46,7 @@ def _show_any_text() -> None:
 
 
 def is_debugging() -> bool:
-    """Whether the user asked for tracebacks."""
+    """True if the user asked for tracebacks."""
     return os.environ.get("RAYSWEEP_DEBUG", "") not in ("", "0")
 
 

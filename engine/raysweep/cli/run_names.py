@@ -92,7 +92,7 @@ def by_name(function: Command) -> Command:
 
 
 def name_of(name: str | None, run_name: str | None, run_key: str | None) -> str | None:
-    """What the command line names: an id or a name; None where it names none.
+    """The id or the name on the command line; None where it names none.
 
     Raises:
         SpecError: It names two, or half of one.

@@ -53,7 +53,7 @@ def read_pipeline(path: str, *, settings: Sequence[str] = (), storage: str | Non
 
 
 def is_pipeline(path: str) -> bool:
-    """Whether a file describes a pipeline. Raises SpecError where it cannot be read."""
+    """True if a file describes a pipeline. Raises SpecError where it cannot be read."""
     return "sweep" in read_document(path)
 
 

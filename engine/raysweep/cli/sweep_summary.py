@@ -104,7 +104,7 @@ def _facts(status: Standing) -> Iterator[tuple[str, str]]:
 
 
 def report_of(status: Standing) -> str:
-    """Where its report is, or the command that makes it."""
+    """The address of its report, or the command that makes it."""
     return report_url(status.run_id) or f"{command('report', status.run_id, status.storage)} --open"
 
 
@@ -116,7 +116,7 @@ def _how_to_resume(status: Standing) -> str:
 
 
 def _failure_facts(status: Standing) -> Iterator[tuple[str, str]]:
-    """What made it fail, or its first failed trial; the line of user code; where the whole traceback is."""
+    """The cause of its failure, or its first failed trial; the line of user code; the traceback's address."""
     trial = status.first_failure
     error = trial.failure if trial is not None and trial.failure is not None else status.error
     if error is None:

@@ -60,7 +60,7 @@ class Listing:
         return max(cell_len(names[column].rstrip(">")), *cells, 0)
 
     def _wanted(self, column: int) -> int:
-        """What a long column has to have to stand beside the others: its longest word is not broken."""
+        """The least width of a long column to stand beside the others: its longest word is not broken."""
         words = (cell_len(word) for row in self._rows for word in str(row[column]).split())
         return max(min(self._width(column), MIN_LONG), *words, 0)
 
@@ -91,7 +91,7 @@ class Listing:
 
 
 def _fitting(widths: Sequence[int], room: int) -> int:
-    """How many columns from the left fit in the room; the first in any case."""
+    """The number of columns from the left that fit in the room; the first in any case."""
     taken = 0
     for count, width in enumerate(widths):
         taken += width + (GAP if count else 0)

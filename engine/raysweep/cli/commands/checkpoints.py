@@ -119,7 +119,7 @@ def _restore(uri: str, target: Path, *, follows: bool) -> Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collecting:
-    """How `raysweep gc` is to go about it. `budget_bytes`: in place of the newest spec's, if given."""
+    """Options of `raysweep gc`. `budget_bytes`: in place of the newest spec's, if given."""
 
     is_dry: bool
     is_json: bool
@@ -128,7 +128,7 @@ class Collecting:
 
 @dataclass(kw_only=True)
 class _Found:
-    """What a collection has deleted, or would; `skipped`: the sweeps that it did not touch, and why."""
+    """The objects that a collection has deleted, or would; `skipped`: the sweeps left alone, and why."""
 
     objects: list[tuple[str, Finding]] = field(default_factory=list)
     left: int = 0
@@ -241,7 +241,7 @@ def _budget_lines(plan: BudgetPlan | None, how: Collecting) -> Iterator[str]:
 
 
 def _again(folders: tuple[SweepFolder, ...]) -> str:
-    """What names them again."""
+    """The name or id to give them again."""
     if len(folders) == 1:
         return folders[0].sweep_id
     record = folders[0].read_spec()

@@ -58,7 +58,7 @@ class _Called:
 
 
 def _why_not(callback: CallbackSpec, to: Collection[str]) -> str:
-    """Why a callback cannot be made of what is stored; empty: it can."""
+    """The reason why a callback cannot be made of what is stored; empty: it can."""
     if callback.kind.startswith(PYTHON_ONLY):
         return "it is an object of Python, which is not stored; name its class by an import path"
     options = callback.options.model_dump(mode="json")

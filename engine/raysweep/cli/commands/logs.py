@@ -23,7 +23,7 @@ WAIT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which log, and how."""
+    """The log to show, and its form."""
 
     trial: int | None
     attempt: int | None

@@ -129,7 +129,7 @@ def _cells(
 
 
 def _why(night: Night, why: str) -> str:
-    """What a person wants to know of the night: the verdict, then why it took longer."""
+    """The facts of the night for a person: the verdict, then why it took longer."""
     verdict = night.gate.why if night.gate is not None else ""
     judged = f"model {night.judgement.why}" if night.judgement is not None else ""
     failed = next((part.cause for part in night.parts if part.status in ("failed", "damaged")), "")
@@ -144,7 +144,7 @@ def _show(champion: Champion) -> str:
 
 
 def _budget_of(verdict: GateOutcome | None) -> dict[str, Any] | None:
-    """What the gate used of a budget of false promotions."""
+    """The use of a budget of false promotions by the gate."""
     if verdict is None or verdict.budget is None:
         return None
     return verdict.budget.model_dump(mode="json")

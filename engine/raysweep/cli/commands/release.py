@@ -30,7 +30,7 @@ from raysweep.runs.reading.naming.references import LATEST, Reference, key_has, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
-    """Which line of champions, where a name has several."""
+    """The line of champions that is meant, where a name has several."""
 
     metric: str | None = None
     data: str | None = None

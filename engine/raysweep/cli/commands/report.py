@@ -15,7 +15,7 @@ from raysweep.pages import write_report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Where the file goes, and what it shows besides."""
+    """The output file, and what it shows besides."""
 
     output: str | None
     compare: tuple[str, ...]

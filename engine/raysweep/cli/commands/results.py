@@ -66,7 +66,7 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Which trials are shown, in which order, and how."""
+    """The trials that are shown, their order, and their form."""
 
     sort: str | None = None
     top: int | None = None

@@ -37,7 +37,7 @@ _UNITS_S: Final = {"min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 7 * 86_400.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which nights are listed. Raises SpecError for a state or an age that cannot be."""
+    """The nights that are listed. Raises SpecError for a state or an age that cannot be."""
 
     name: str | None = None
     states: Sequence[str] = ()
@@ -65,7 +65,7 @@ class Filters:
             raise SpecError("--since", f"{self.since!r} is neither an age nor a date", fix) from None
 
     def pass_night(self, night: Night, now: float) -> bool:
-        """Whether a night is listed."""
+        """True if a night is listed."""
         begin = self.begins_at(now)
         if begin is not None and (night.run.started_at or 0.0) < begin:
             return False

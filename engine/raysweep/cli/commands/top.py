@@ -119,7 +119,7 @@ def _as_json(row: Standing) -> dict[str, Any]:
 
 
 def _ends_at(row: Standing) -> float | None:
-    """When a limit will end one that runs: what is expected, or its deadline; None: neither is known."""
+    """The time at which a limit will end one that runs: as expected, or its deadline; None: not known."""
     return row.expected_end_at if row.expected_end_at is not None else row.deadline
 
 

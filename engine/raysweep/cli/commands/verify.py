@@ -22,7 +22,7 @@ _COLOURS = {"damage": "bold red", "orphan": "yellow", "note": "dim"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be done beside checking, and how it is shown."""
+    """The work beside checking, and the form of the output."""
 
     is_quick: bool
     is_pruned: bool

@@ -134,7 +134,7 @@ def packing(spec: SweepSpec, nodes: Sequence[Node], limit: int | None) -> tuple[
 def never_placed(
     spec: SweepSpec, nodes: Sequence[Node], pipeline: PipelineSpec | None = None
 ) -> tuple[str, ...]:
-    """What no node can hold: sizes of trials that depend on the config, workers of the training."""
+    """The requests that no node can hold: sizes of trials that depend on the config, training workers."""
     found = []
     totals = [node.total for node in nodes]
     if spec.needs:

@@ -1,4 +1,4 @@
-"""What earlier nights of a name suggest, and when the next one is expected to end."""
+"""Suggestions from earlier nights of a name, and the expected end of the next one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from raysweep.specs import SweepSpec
 from raysweep.storage.objects.opening import open_store
 
 NIGHTS: Final = 3
-"""How many nights are looked at where that is not said."""
+"""The number of nights that are looked at where that is not said."""
 CPU_S: Final = 8.0
 _NEAR: Final = 0.02
 _EARLY: Final = 0.4
@@ -45,7 +45,7 @@ def expect(
     step_s: float | None,
     now: float | None = None,
 ) -> Estimate | None:
-    """When the sweep would end; `step_s`: the seconds of one report. None: nothing says how long one takes.
+    """The end of the sweep; `step_s`: the seconds of one report. None: nothing says how long one takes.
 
     Raises: SpecError: a step that takes no time.
     """
@@ -70,7 +70,7 @@ def expect(
 
 
 def suggestions(spec: SweepSpec, nights: Sequence[SweepOutcome]) -> tuple[str, ...]:
-    """What to change, by what earlier nights came to; empty where nothing stands out."""
+    """The changes that earlier nights suggest; empty where nothing stands out."""
     known = [night for night in nights if night.found_best is not None]
     return (*_unreached(spec, known), *_at_bounds(spec, known), *_plateaus(known)) if known else ()
 

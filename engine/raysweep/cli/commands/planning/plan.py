@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would run.
+    """The plan of a run.
 
     `trials` is None where the search has no end of its own; `at_once` counts what the cluster could hold if
     it were idle, and `where` names the cluster; `shares` says how many share a GPU by
@@ -98,7 +98,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a plan is asked beside the spec: options of `raysweep plan`."""
+    """The questions to a plan beside the spec: options of `raysweep plan`."""
 
     address: str | None = None
     cluster: str | None = None
@@ -173,7 +173,7 @@ def _as_json(plan: Plan) -> dict[str, Any]:
 
 
 def _expected(plan: Plan) -> list[tuple[str, str]]:
-    """When it would end, and by what; how to have it said where nothing says how long trials take."""
+    """The expected end, and its source; the option that gives it where nothing says how long trials take."""
     if plan.estimate is None:
         return [("ends", "not known: no earlier night of this name; give --step-seconds")]
     by = f"by {plan.nights} earlier night{'s' * (plan.nights != 1)}" if plan.nights else "by --step-seconds"
@@ -186,7 +186,7 @@ def _expected(plan: Plan) -> list[tuple[str, str]]:
 
 
 def make_plan(spec: SweepSpec, key: str | None, asked: Asked, pipeline: PipelineSpec | None = None) -> Plan:
-    """What would run with this key on the cluster that is asked about.
+    """The plan of a run with this key on the cluster that is asked about.
 
     Raises:
         SpecError: It could not run: the deadline has passed, one trial does not fit the cluster, ….
@@ -316,7 +316,7 @@ def _limit(plan: Plan) -> str:
 
 
 def _limited_by(spec: SweepSpec, nodes: Sequence[Node], at_once: int) -> str:
-    """What keeps more trials from running at once: a field of the spec, or a resource of the cluster."""
+    """The limit of trials at once: a field of the spec, or a resource of the cluster."""
     if spec.is_inline:
         return "isolation: inline"
     if spec.max_concurrent_trials is not None and at_once >= spec.max_concurrent_trials:
@@ -368,7 +368,7 @@ def _standing(status: Standing, diff: Changes, outcome: SweepOutcome | None) -> 
 
 
 def _find_room(spec: SweepSpec, address: str | None) -> tuple[SweepSpec, int, str, str, str]:
-    """How many trials an idle cluster could hold, which one, how they share its GPUs, what limits them.
+    """The trials that an idle cluster could hold, its name, the shares of its GPUs, and the limit.
 
     The spec comes with the part of a GPU that its `gpu_memory` is, where that can be looked up from here.
     """

@@ -1,4 +1,4 @@
-"""What a plan says of the search space: how many configs there are, and how many trials repeat one."""
+"""The search space in a plan: the number of configs, and of trials that repeat one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING_SEARCHED = (
 
 
 def distinct_configs(space: Space) -> int | None:
-    """How many different configs a space holds, `where` apart; None: no end of them, or not known."""
+    """The number of different configs of a space, `where` apart; None: no end of them, or not known."""
     return space.cardinality
 
 
@@ -34,7 +34,7 @@ def show_trials(spec: SweepSpec, trials: int | None) -> str:
 
 
 def warnings_of(spec: SweepSpec) -> tuple[str, ...]:
-    """What a person should change before it runs."""
+    """The changes that a person should make before it runs."""
     space = spec.parameter_space
     has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
     if spec.search.options.is_listed or space.searched or spec.repeat is not None or has_functions:
@@ -43,7 +43,7 @@ def warnings_of(spec: SweepSpec) -> tuple[str, ...]:
 
 
 def _repeats(spec: SweepSpec) -> bool:
-    """Whether its search may run one config twice."""
+    """True if its search may run one config twice."""
     return getattr(spec.search.options, "distinct", True) is False
 
 

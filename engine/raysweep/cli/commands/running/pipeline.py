@@ -21,7 +21,7 @@ from raysweep.specs.pipeline import PipelineSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Which pipeline, and which night of it."""
+    """The pipeline, and the night of it."""
 
     path: str
     key: str | None

@@ -29,7 +29,7 @@ EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """Where and how a sweep is run, and what is printed."""
+    """The place and way in which a sweep is run, and what is printed."""
 
     address: str | None
     is_json: bool
@@ -85,7 +85,7 @@ def resume(name: str, storage: str | None, how: How, job: JobHow) -> int:
 
 
 def stored_request(folder: SweepFolder) -> RunRequest[SweepSpec]:
-    """What a stored sweep was asked for, as it was changed last. Raises: SweepNotFoundError."""
+    """The request of a stored sweep, as it was changed last. Raises: SweepNotFoundError."""
     record = folder.read_spec()
     if record is None:
         raise SweepNotFoundError(folder.sweep_id, folder.store.url)

@@ -26,7 +26,7 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """What the command line says of the spec."""
+    """Options of the command line about the spec."""
 
     path: str
     settings: tuple[str, ...]
