@@ -38,7 +38,7 @@ from raysweep_prefect.steps import Logger, run_logger
 POLL_S: Final = 5.0
 TIMEOUT_S: Final = 20.0
 _LONGER_S: Final = 86_400
-"""How much longer the pause lasts than the time for a decision: silence ends it, and not Prefect."""
+"""The time that the pause lasts beyond that for a decision: silence ends it, and not Prefect."""
 _RESPONSE: Final = "-response"
 _ENDED: Final = frozenset({StateType.CANCELLING, StateType.CANCELLED, StateType.FAILED, StateType.COMPLETED})
 

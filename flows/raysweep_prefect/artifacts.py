@@ -1,4 +1,4 @@
-"""What Prefect's pages show of a sweep: progress, leaderboard, report, links. A status in, texts out."""
+"""Texts about a sweep on Prefect's pages: progress, leaderboard, report, links. A status in, texts out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def artifact_key(name: str, kind: str, number: int = 1) -> str:
 
 
 def number_in_flow(owner_id: UUID, name: str, run_id: str) -> int:
-    """Which run of this name it is in a flow run, from 1, by the order in which this process asks."""
+    """The number of this run of a name in a flow run, from 1, by the order in which this process asks."""
     with _LOCK:
         known = _RUNS.setdefault((owner_id, slug(name)), [])
         if run_id not in known:
@@ -107,7 +107,7 @@ def report_text(status: Standing) -> str:
 
 
 def carried_text(name: str, carried: CarriedConfig) -> str:
-    """How the config of a training was carried from the scale of a sweep, in Markdown."""
+    """The way a training's config was carried from the scale of a sweep, in Markdown."""
     rows = [
         {
             "parameter": each,
@@ -143,7 +143,7 @@ def curve_text(curve: Sequence[Dot], metric: str) -> str:
 
 
 def links_text(job: RunningJob | None, uri: str, *, is_sweep: bool = True) -> str:
-    """Where else to look, in Markdown."""
+    """The other places to look, in Markdown."""
     lines = [f"- storage: {_code(uri)}"]
     if job is not None and job.job_id:
         address = quote(job.address.rstrip("/"), safe="/:@%[]")
@@ -208,7 +208,7 @@ def _commands(status: Standing) -> str:
 
 
 def _log_command(status: Standing) -> str:
-    """How to read what the first of the failed trials printed."""
+    """The command to read the output of the first of the failed trials."""
     where = f"{status.run_id} --storage {shlex.quote(_plain(status.storage))}"
     return f"What it printed:\n\n```\nraysweep logs {where} --trial {status.failures[0].number}\n```"
 

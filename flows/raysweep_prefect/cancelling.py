@@ -17,7 +17,7 @@ from prefect.states import Cancelled
 from raysweep_prefect.identity import Asker
 
 WORKER_S: Final = 20.0
-"""So long a worker has to end the process: it calls the flow's hooks then."""
+"""The time for a worker to end the process: it calls the flow's hooks then."""
 PAUSE_S: Final = 0.5
 TIMEOUT_S: Final = 20.0
 
@@ -27,7 +27,7 @@ class RunCancelledError(Abort):
 
 
 def leave_cancelled(asker: Asker | None, why: str) -> None:
-    """Where a person cancels the flow run, give its worker time to end it, then mark it Cancelled.
+    """Give the worker of a cancelled flow run time to end it, then mark it Cancelled.
 
     A subflow is left to its parent. A server that does not respond for `WORKER_S` is left alone.
 

@@ -1,4 +1,4 @@
-"""Where a step runs: from a block, a block's name, a connection or an address."""
+"""The place where a step runs: from a block, a block's name, a connection or an address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ClusterLike = "RayCluster | ClusterConnection | str | None"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target(Place):
-    """Where a step runs, and how another process finds the same place."""
+    """The place where a step runs, and the name by which another process finds it."""
 
     block: str = ""
     """The name of the block that the connection comes from."""

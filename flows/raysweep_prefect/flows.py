@@ -41,7 +41,7 @@ class NightOutcome(BaseModel, frozen=True):
     released: bool | None = None
     """True if that model was released; None without a judgement."""
     registered: str = ""
-    """How the registry stands; empty without one, and where no model of these champions is registered."""
+    """The state of the registry; empty without one, and where no model of these champions is registered."""
 
 
 def _name_of_run() -> str:
@@ -262,7 +262,7 @@ def sweep_many(
 
 
 class Sweep(BaseModel, extra="allow"):
-    """What an event `raysweep.sweep.completed` carries: the brief of the sweep's outcome."""
+    """The content of an event `raysweep.sweep.completed`: the brief of the sweep's outcome."""
 
     sweep_id: str
     name: str

@@ -47,7 +47,7 @@ UPDATE_S: Final = 5.0
 """Artifacts are written not more often than this."""
 TIMEOUT_S: Final = 20.0
 LAST_WORD_S: Final = 30.0
-"""How long a step waits for a server that does not take its last pictures."""
+"""The longest wait of a step for a server that does not take its last pictures."""
 _ENDED_BY_USER: Final = frozenset(
     {StateType.CANCELLING, StateType.CANCELLED, StateType.FAILED, StateType.COMPLETED}
 )
@@ -249,7 +249,7 @@ def _show(kind: str, name: str, run_id: str, text: str, description: str) -> Non
 
 
 def is_ended_by_user(now: FlowRun, attempt: int) -> bool:
-    """Whether a user, not this attempt itself, ended the flow run that this attempt belongs to.
+    """True if a user, not this attempt itself, ended the flow run that this attempt belongs to.
 
     A crash does not count: that is what a worker says that has lost sight of a process.
     """

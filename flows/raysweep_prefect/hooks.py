@@ -56,7 +56,7 @@ def stop_sweeps_if_aborted(flow: Flow[..., Any], flow_run: FlowRun, state: State
 
 
 def is_aborted(state: State[Any]) -> bool:
-    """Whether a user ended it on purpose: no eviction, no lost node, no server out of reach."""
+    """True if a user ended it on purpose: no eviction, no lost node, no server out of reach."""
     return (state.message or "").startswith(ABORTED) and not is_broken_pipe(state.data)
 
 

@@ -28,14 +28,14 @@ class Asker:
     owner_id: UUID
     """The flow run with a process of its own, which a person cancels and retries."""
     attempt: int
-    """How often that has been run, this time included."""
+    """The number of times that this has been run, this time included."""
     flow_run_id: UUID
     """The owner, or a subflow in its process."""
     task_run_id: UUID | None
 
 
 def find_asker() -> Asker | None:
-    """Who runs this task; None outside of a flow."""
+    """The flow run that runs this task; None outside of a flow."""
     context = FlowRunContext.get()
     task = TaskRunContext.get()
     if context is None or context.flow_run is None:
@@ -58,7 +58,7 @@ def owner_id() -> str | None:
 
 
 def has_own_process(run: FlowRun) -> bool:
-    """Whether it is the run of a deployment, or the root; else it is a subflow in the process of its parent.
+    """True if it is the run of a deployment, or the root; else it is a subflow in the process of its parent.
 
     A run that `run_deployment` started has a parent too.
     """

@@ -1,4 +1,4 @@
-"""Who hears of a sweep's progress while its task runs in this process: a live table, an artifact."""
+"""The listeners to a sweep's progress while its task runs in this process: a live table, an artifact."""
 
 from __future__ import annotations
 

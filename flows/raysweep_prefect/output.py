@@ -34,12 +34,12 @@ def drop_unread() -> None:
 
 
 def is_broken_pipe(error: Any) -> bool:
-    """Whether a process ended because nothing read its output any more."""
+    """True if a process ended because nothing read its output any more."""
     return isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
 
 
 def _is_unread(number: int) -> bool:
-    """Whether a file descriptor is a pipe without a reader."""
+    """True if a file descriptor is a pipe without a reader."""
     watch = select.poll()
     watch.register(number, 0)
     with suppress(OSError):

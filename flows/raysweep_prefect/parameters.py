@@ -1,4 +1,4 @@
-"""What flows and tasks are given, in types that Prefect's form can show."""
+"""The parameters of flows and tasks, in types that Prefect's form can show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JudgeDocument = JudgeSpec | dict[str, Any]
 
 
 class JobSettings(options.JobSettings):
-    """How a sweep or a training is submitted to a Ray cluster; an embedded Ray needs none of it."""
+    """Options of a sweep's or a training's job on a Ray cluster; an embedded Ray needs none of them."""
 
     lease_ttl_s: float | None = Field(default=LEASE_S, ge=10)
     """End the sweep, resumably, once no flow run has waited for it for this many seconds; none: never."""

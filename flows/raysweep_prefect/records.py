@@ -1,4 +1,4 @@
-"""Which jobs a flow run has: noted at the flow run itself, for the hooks, which know nothing else.
+"""The jobs of a flow run: noted at the flow run itself, for the hooks, which know nothing else.
 
 A note is a flow-run input `raysweep-job-<attempt>-<run>-<number>`. It names the job and, where there is one,
 the block by which another process reaches the cluster. There is no secret in it.
@@ -39,7 +39,7 @@ class NotedJob:
     """The RayCluster block; empty where an address was given."""
 
     def connection(self) -> ClusterConnection:
-        """How to reach it. Raises: SpecError where the block is gone."""
+        """The connection to its cluster. Raises: SpecError where the block is gone."""
         return (
             load_cluster(self.block).get_connection()
             if self.block

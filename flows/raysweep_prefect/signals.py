@@ -1,4 +1,4 @@
-"""What other flows can react to: events of sweeps, trainings and champions, and assets.
+"""The signals that other flows can react to: events of sweeps, trainings and champions, and assets.
 
 An event of an end or a decision has an id that follows from what it tells, and the server stores an id once:
 a retry or another flow run that finds the same outcome sends nothing new.

@@ -129,7 +129,7 @@ def _note(asker: Asker | None, job: RunningJob, *, place: object, logger: Logger
 def _following(
     step: Step, job: RunningJob | None, *, logger: Logger
 ) -> Iterator[Callable[[Any], None] | None]:
-    """What stands beside the wait: who shows how it goes, and sees whether a person ended the flow run."""
+    """The helpers beside the wait: they show its course, and see if a person ended the flow run."""
     asker, run = find_asker(), step.request.run
     if job is not None:
         logger.info("%s %s: %s job %s", job.kind, job.run_id, job.how, job.job_id or "(none)")

@@ -34,11 +34,11 @@ ClusterLike = RayCluster | ClusterConnection | dict[str, Any] | str | None
 """A block, a block's name, a connection, an address, `{rayjob: …}`; None: an embedded Ray."""
 
 KEPT_TRIALS: Final = 20
-"""How many of the best trials a task's result keeps; all are in the storage."""
+"""The number of the best trials that a task's result keeps; all are in the storage."""
 
 
 def is_retryable(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether another try may help: for lost clusters and storage yes, for bad specs and user code no."""
+    """True if another try may help: for lost clusters and storage yes, for bad specs and user code no."""
     try:
         state.result()
     except rs.RaysweepError as error:
@@ -49,7 +49,7 @@ def is_retryable(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> 
 
 
 def run_name(kind: str) -> str:
-    """What Prefect calls the run of a task: its kind and its key; without a key the name in its spec."""
+    """Prefect's name for the run of a task: its kind and its key; without a key the name in its spec."""
     given = task_run.parameters
     return f"{kind} {given.get('key') or _spec_name(given.get('spec'))}".rstrip()
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ANSWER_KEY: Final = "raysweep_answer"
 OURS: Final = ("subject", "body", "options", "multiple", "defaults", "response_timeout", "params")
 LATE_S: Final = 1.0
-"""How much later than the time for a decision it looks again: then silence has decided."""
+"""The time after the moment for a decision at which it looks again: then silence has decided."""
 SOONEST_S: Final = 10.0
 """It waits no shorter: the scheduler takes a task that returns before it was seen to leave for a failure."""
 
@@ -171,7 +171,7 @@ class ApproveOperator(ApprovalOperator):
         return is_behind_judge(self) or None
 
     def _answer(self, event: Mapping[str, Any]) -> Decision | None:
-        """What a person has answered; None where no one has. Raises what Airflow does of a bad answer."""
+        """A person's answer; None where no one has answered. Raises what Airflow does of a bad answer."""
         from raysweep.outcome import Decision
 
         if event.get("error_type") == "timeout":
@@ -216,7 +216,7 @@ class ApproveOperator(ApprovalOperator):
         return result
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """What the OpenLineage provider asks for once the task has ended; None where it handed nothing on."""
+        """The lineage for the OpenLineage provider after the task; None where it handed nothing on."""
         from raysweep_airflow.lineage import of_gate
 
         return of_gate(self.result).facets() if self.result is not None else None
@@ -224,7 +224,7 @@ class ApproveOperator(ApprovalOperator):
     # --- waiting
 
     def _until_next(self, candidate: Candidate) -> timedelta:
-        """How long it waits before it looks again."""
+        """The time until it looks again."""
         left_s = candidate.approval.until - time.time() + LATE_S
         return min(self.check_every, timedelta(seconds=max(SOONEST_S, left_s)))
 
@@ -242,7 +242,7 @@ class ApproveOperator(ApprovalOperator):
         return self.defer(trigger=trigger, method_name="execute_complete")
 
     def _body(self, context: Any, candidate: Candidate) -> str:
-        """How to decide, links, and the evidence, in Markdown."""
+        """The ways to decide, links, and the evidence, in Markdown."""
         from raysweep.documents.quoting import code_block, markdown
         from raysweep.pipeline.approval import approve_command
 

@@ -96,7 +96,7 @@ def checked_deadline(deadline: Any) -> Any:
 
 
 def ending(deadline: Any, given: Any) -> datetime | None:
-    """When the night ends.
+    """The end of the night.
 
     Args:
         deadline: The argument.

@@ -1,4 +1,4 @@
-"""What all operators share: their parameters, and Airflow's calls.
+"""The base of all operators: their parameters, and Airflow's calls.
 
 Reading a DAG's file imports this; what a task does when it runs is in `work.py`, imported then.
 """
@@ -38,15 +38,15 @@ class JobOperator(BaseOperator):
     operator_extra_links: Sequence[BaseOperatorLink] = LINKS
     ui_color = "#e8f4ea"
     models: ClassVar[Mapping[str, str]] = {"spec": "SweepSpec"}
-    """What the fields with templates are; empty for any JSON."""
+    """The models of the fields with templates; empty for any JSON."""
     accept_partial: bool = True
     accept_failed: bool = False
     """True if a sweep counts however it ended, as in `raysweep.step.complete`."""
     deadline_from: str = "now"
     is_job_operator: ClassVar[bool] = True
-    """Whether `upstream` reads a job of it."""
+    """True if `upstream` reads a job of it."""
     takes_job: bool = False
-    """Whether it takes the job of the sweep before it where it is given none."""
+    """True if it takes the job of the sweep before it where it is given none."""
 
     def __init__(
         self,
@@ -101,18 +101,18 @@ class JobOperator(BaseOperator):
 
     @abstractmethod
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        """What goes downstream, as JSON data."""
+        """The result that goes downstream, as JSON data."""
 
     def added(self) -> dict[str, Any]:
         """Fields that the task itself adds to what the DAG gives, as far as their values matter."""
         return {}
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What goes downstream where nothing is to be run for it; None: run. May skip the task."""
+        """The result that goes downstream where nothing is to be run for it; None: run. May skip the task."""
         return None
 
     def check_begin(self, request: AnyRequest) -> None:
-        """Whether there is still time to begin the run; may skip the task."""
+        """Check that there is still time to begin the run; may skip the task."""
 
     def key(self, context: Mapping[str, Any], asked: Spec) -> str:
         """The key of the run: the same for every try of this task in this run that asks for the same."""
@@ -135,7 +135,7 @@ class JobOperator(BaseOperator):
                 context["outlet_events"][asset].extra = extra_of(result)
 
     def options(self, options: JobOptions) -> JobOptions:
-        """How the job is submitted, from what the DAG says of it."""
+        """The options of the job, from those of the DAG."""
         return options
 
     # --- Airflow's calls
@@ -149,7 +149,7 @@ class JobOperator(BaseOperator):
             return Try(self, context).run()
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        """How it ended: the trigger's event, or that of the wait in this process."""
+        """Complete the task with its end: the trigger's event, or that of the wait in this process."""
         from raysweep_airflow.ends import explained
         from raysweep_airflow.work import Try
 
@@ -162,13 +162,13 @@ class JobOperator(BaseOperator):
             self.killed()
 
     def lineage(self, result: Mapping[str, Any]) -> Lineage:
-        """What the task has read and written, by its result. Raises: StorageError."""
+        """The data that the task has read and written, by its result. Raises: StorageError."""
         from raysweep_airflow.lineage import of_sweep
 
         return of_sweep(result)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """What the OpenLineage provider asks for once the task has ended; None where it handed nothing on."""
+        """The lineage for the OpenLineage provider after the task; None where it handed nothing on."""
         return self.lineage(self.result).facets() if self.result is not None else None
 
     def _do_render_template_fields(

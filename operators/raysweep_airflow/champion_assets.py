@@ -69,7 +69,7 @@ def _champion(result: Mapping[str, Any]) -> Champion | None:
 
 
 def _fields(champion: Champion) -> dict[str, Any]:
-    """What a DAG that follows needs to know of a champion."""
+    """The facts about a champion for a DAG that follows."""
     from raysweep.runs.across_runs.records import release_id
 
     named = ("name", "metric", "mode", "data", "mean", "config", "sweep_id", "trial_id", "key", "at")

@@ -79,7 +79,7 @@ class TryStore:
 
 
 def renders_native(operator: Any, dag: Any) -> bool:
-    """Whether the operator's templates give Python objects; before Airflow 3.2 only its DAG may say so."""
+    """True if the operator's templates give Python objects; before Airflow 3.2 only its DAG may say so."""
     asked = getattr(operator, "_should_render_native", None)
     if asked is not None:
         return bool(asked(dag))

@@ -34,6 +34,6 @@ def _deadline(asked: datetime | str | None, record: Record) -> datetime | None:
 
 
 def margin_of(timeout: timedelta) -> timedelta:
-    """How long before the task's timeout its sweep ends: a tenth, 10 s to 2 min, at most half."""
+    """The time before the task's timeout at which its sweep ends: a tenth, 10 s to 2 min, at most half."""
     seconds = timeout.total_seconds()
     return timedelta(seconds=min(max(10.0, seconds / 10), 120.0, seconds / 2))

@@ -147,7 +147,7 @@ def _is_outer(name: str, function: types.FunctionType) -> bool:
 
 
 def _names_of_defaults(function: types.FunctionType) -> set[str]:
-    """What the default arguments take from around the function: they are evaluated where it is defined."""
+    """The names that default arguments take from around the function: evaluated where it is defined."""
     try:
         _, node = _parsed(function)
     except SpecError:

@@ -46,7 +46,7 @@ def read(
 
 
 def _is_repr(text: str) -> bool:
-    """Whether a text is what `str` makes of a dict: YAML would read most of it, and some of it wrongly."""
+    """True if a text is what `str` makes of a dict: YAML would read most of it, and some of it wrongly."""
     if not text.lstrip().startswith("{'"):
         return False
     try:
@@ -67,7 +67,7 @@ def find(path: str, context: Mapping[str, Any], field: str) -> Path:
 
 
 def folders(context: Mapping[str, Any]) -> list[Path]:
-    """Where relative paths are looked for."""
+    """The folders in which relative paths are looked for."""
     return [*_own_folders(context), Path.cwd()]
 
 

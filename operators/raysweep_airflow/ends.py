@@ -14,7 +14,7 @@ from raysweep_airflow.compat import AirflowFailException
 
 @contextmanager
 def explained(log: Any) -> Iterator[None]:
-    """What a retry cannot help fails at once, and says what is known."""
+    """Fail at once, and say what is known, for an error that a retry cannot help."""
     try:
         yield
     except RaysweepError as error:
@@ -29,7 +29,7 @@ def explained(log: Any) -> Iterator[None]:
 
 
 def summary_of(outcome: Outcome) -> dict[str, Any]:
-    """What the task state store shows of the end."""
+    """The summary of the end for the task state store."""
     small = brief(outcome, top_k=1, max_bytes=4_096)
     kept = ("status", "why", "counts", "metric", "best", "metrics", "uri", "outcome_uri")
     return {name: small[name] for name in kept if name in small}

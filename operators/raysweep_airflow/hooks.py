@@ -24,7 +24,7 @@ _FALSE: Final = frozenset({"false", "0", "no", "off", ""})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What a connection gives: the cluster, where sweeps are stored, and where people look at the cluster."""
+    """The content of a connection: the cluster, the storage of sweeps, and the address of the dashboard."""
 
     cluster: ClusterConnection
     storage_path: str | None = None
@@ -99,13 +99,13 @@ class RaySweepHook(BaseHook):
         return self._of(connection)
 
     def _of(self, connection: Connection) -> Access:
-        """What it gives; clients read it again where the cluster refuses their token."""
+        """The access that a connection gives; clients read it again where the cluster refuses their token."""
         access = Access.of(connection)
         renew = partial(_renewed, self.conn_id)
         return replace(access, cluster=replace(access.cluster, renew=renew))
 
     def _unread(self, error: Exception, was_there: bool) -> RaysweepError:
-        """What it means that Airflow gave none."""
+        """The error for a connection that Airflow did not give."""
         why = one_line(f"{type(error).__name__}: {error}", 300)
         if isinstance(error, AirflowNotFoundException):
             why = why_unread(self.conn_id) or ("it was there before" if was_there else "")
@@ -116,7 +116,7 @@ class RaySweepHook(BaseHook):
         return SpecError("conn_id", f"there is no connection {self.conn_id!r}", fix)
 
     def get_conn(self) -> ClusterConnection:
-        """How to reach the cluster, for everything in `raysweep` that takes an `address`."""
+        """The connection to the cluster, for everything in `raysweep` that takes an `address`."""
         return self.access().cluster
 
     def cluster(self) -> Cluster:
@@ -124,7 +124,7 @@ class RaySweepHook(BaseHook):
         return Cluster(self.get_conn())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the cluster answers, and accepts the token: what the form's button asks."""
+        """True if the cluster answers, and accepts the token: what the form's button asks."""
         try:
             cluster = self.cluster()
             version = cluster.version()
@@ -142,7 +142,7 @@ def _renewed(conn_id: str) -> ClusterConnection:
 
 
 def why_unread(conn_id: str) -> str:
-    """Why Airflow 3.3 said "not found": what failed, which Airflow does not tell; empty where it is true.
+    """The failure behind Airflow 3.3's "not found", which Airflow does not tell; empty where it is true.
 
     Each secrets backend of this process is asked once more, without Airflow's way of passing over its errors;
     so is the API server. A database that fails behind the API server is answered 404 there, and is not told

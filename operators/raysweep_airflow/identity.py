@@ -1,4 +1,4 @@
-"""Which task of which run this is: what the key of a sweep is made of, and how its state is asked for.
+"""The identity of a task of a run: the key of a sweep is made of it, and its state is asked for by it.
 
 The ids are the same for every try; a task instance's own id and its try number are not, and no part of a key.
 """
@@ -50,7 +50,7 @@ class TaskId:
         return asdict(self)
 
     def metadata(self) -> dict[str, str]:
-        """What the Ray job tells of it, in the dashboard."""
+        """The metadata of the Ray job about it, in the dashboard."""
         return {f"airflow_{name}": str(value) for name, value in asdict(self).items()}
 
     def state(self) -> str | None:
@@ -75,16 +75,16 @@ class TaskId:
         return str(getattr(state, "value", state)) if state is not None else None
 
     def why_over(self) -> str:
-        """Why it wants nothing more of its sweep, by its state; empty where it does."""
+        """The reason why it wants nothing more of its sweep, by its state; empty where it does."""
         return why_over(self.state())
 
     @property
     def canceller(self) -> str:
-        """Who cancels on its behalf, for people."""
+        """The name of the task as the one that cancels on its behalf, for people."""
         return f"Airflow: {self.key}"
 
     def has_ended_by_mark(self, asked: Cancellation | None, number: int) -> bool:
-        """Whether this request to end job `number` was made on behalf of this task, as it was marked."""
+        """True if this request to end job `number` was made on behalf of this task, as it was marked."""
         reasons = {why(state) for state in _OVER for why in (why_over, why_ended)}
         return (
             asked is not None
@@ -95,7 +95,7 @@ class TaskId:
 
 
 def why_over(state: str | None) -> str:
-    """Why a task in this state wants nothing more of its sweep; empty where it does."""
+    """The reason why a task in this state wants nothing more of its sweep; empty where it does."""
     if state == DELETED:
         return "its task was deleted from Airflow"
     return f"its task was marked {state} in Airflow" if state in _OVER else ""

@@ -17,7 +17,7 @@ FILE: Final = "file"
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """What a task has read or written."""
+    """A data set that a task has read or written."""
 
     uri: str
     version: str = ""
@@ -34,7 +34,7 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """What a task has read, and what it has written."""
+    """The data sets that a task has read, and those that it has written."""
 
     inputs: tuple[DataSet, ...] = ()
     outputs: tuple[DataSet, ...] = ()

@@ -26,7 +26,7 @@ def without_references(operator: Any, names: Iterable[str], seen_oids: set[int])
 
 
 def is_reference(value: Any) -> bool:
-    """Whether a value is the result of another task, which is known only when the task runs."""
+    """True if a value is the result of another task, which is known only when the task runs."""
     return isinstance(value, ResolveMixin)
 
 

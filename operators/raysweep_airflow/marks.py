@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("raysweep_airflow.marks")
 MAX_WAITING: Final = 1000
-"""How many marks may wait for a thread: a run with many mapped sweeps is marked at once."""
+"""The number of marks that may wait for a thread: a run with many mapped sweeps is marked at once."""
 THREADS: Final = 4
 COMMIT_S: Final = 10.0
-"""How long the database may take to show a mark."""
+"""The longest time for the database to show a mark."""
 LOOK_S: Final = 0.2
 PAUSES_S: Final = (1.0, 3.0, 9.0, 27.0)
 """Between the times that it is tried."""

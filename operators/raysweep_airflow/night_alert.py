@@ -48,7 +48,7 @@ class NightEnd(BaseDeadlineReference):
         self.deadline = found.isoformat() if isinstance(found, datetime) else str(found)
 
     def serialize_reference(self) -> dict[str, Any]:
-        """What the serialized DAG holds."""
+        """The content of the serialized DAG."""
         return {**super().serialize_reference(), "deadline": self.deadline}
 
     @classmethod

@@ -72,14 +72,14 @@ def _check(fields: dict[str, Any], model: str) -> None:
 
 
 def _is_known(fields: Any, path: Path, is_missing: bool) -> bool:
-    """Whether a problem at this path is one whatever the templates give."""
+    """True if a problem at this path is one whatever the templates give."""
     if is_missing and len(path) == 1:
         return True
     return bool(path) and not is_open(_at(fields, path[:-1] if is_missing else path))
 
 
 def is_open(given: Any) -> bool:
-    """Whether a part of this value is known only when the task runs: a template, the output of a task."""
+    """True if a part of this value is known only when the task runs: a template, the output of a task."""
     if isinstance(given, str):
         return has_template(given)
     if isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""What Airflow asks of a provider: its parts by name. Imports nothing."""
+"""The parts of the provider by name, for Airflow. Imports nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _modules(name: str) -> dict[str, Any]:
 
 
 def _fields() -> dict[str, Any]:
-    """What the form asks for beside address, port and token; stored in the connection's extra."""
+    """The fields of the form beside address, port and token; stored in the connection's extra."""
     text, number = ["string", "null"], ["number", "null"]
     return {
         "storage_path": _field("Storage path", text, "Where sweeps are stored whose spec does not say."),

@@ -29,7 +29,7 @@ EVERY_S: Final = 30.0
 WINDOW: Final = timedelta(hours=24)
 """Tasks that ended earlier are not looked at: their jobs have ended by their lease."""
 TRIES: Final = 5
-"""How often a storage that fails is asked about one task."""
+"""The number of times that a storage which fails is asked about one task."""
 
 Over = tuple[TaskId, str]
 
@@ -54,7 +54,7 @@ class Reaper:
         self._seen = over
 
     def _settle(self, over: Over) -> bool:
-        """Whether nothing more is to be done about this task."""
+        """Settle a task that is over; True if nothing more is to be done about it."""
         task, _ = over
         try:
             end_if_over(task)

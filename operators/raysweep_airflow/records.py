@@ -1,4 +1,4 @@
-"""What the tries of a task leave for the next one: in the task state store, with a copy beside the run.
+"""Records of a task's tries for the next one: in the task state store, with a copy beside the run.
 
 Airflow may delete its rows, and deletes them with the DAG run; the copy in the storage stays, and may be that
 of an earlier DAG run with the same ids (`is_of_run`).
@@ -32,11 +32,11 @@ class Records:
 
     @property
     def run_began(self) -> str:
-        """When Airflow began this DAG run, as a record has it; empty where Airflow does not say."""
+        """The begin of this DAG run, as a record has it; empty where Airflow does not say."""
         return self._began.astimezone(UTC).isoformat() if self._began is not None else ""
 
     def find(self, base: RunView, key: str) -> tuple[Record | None, str]:
-        """What earlier tries have left; and how the key ends, of a DAG run that was made again.
+        """The record of earlier tries; and the end of the key, of a DAG run that was made again.
 
         Raises: StorageError.
         """

@@ -1,4 +1,4 @@
-"""When Airflow tries a task again: where that can help, and not where it cannot."""
+"""The retry policy for Airflow: a task is tried again only where that can help."""
 
 from __future__ import annotations
 

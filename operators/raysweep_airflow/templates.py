@@ -46,7 +46,7 @@ def schema_of(model: str) -> Schema:
 
 
 def has_template(given: Any) -> bool:
-    """Whether there is something to render in this value, however deep."""
+    """True if there is something to render in this value, however deep."""
     if isinstance(given, str):
         return any(mark in given for mark in _MARKS)
     if isinstance(given, Mapping):
@@ -63,7 +63,7 @@ class Rendering:
     context: Mapping[str, Any]
     is_native: bool
     schema: Callable[[], Schema] = dict
-    """What the field takes; asked for only where it decides."""
+    """The schema of the field; asked for only where it decides."""
     other: Callable[[Any], Any] = lambda given: given
     """Renders what is not text, list or mapping, as Airflow does."""
     seen_oids: Collection[int] = frozenset()

@@ -1,4 +1,4 @@
-"""What a try of a task does about what earlier tries left: attach, reuse, continue, or begin anew.
+"""The decision of a task's try about what earlier tries left: attach, reuse, continue, or begin anew.
 
 Airflow tries a task again by itself, and when a person clears it. Only a clear asks for anything to be done
 again; it moves `max_tries`, a retry does not (`is_cleared`). Which one the last try saw is in a `Record`: in
@@ -40,26 +40,26 @@ _SUFFIX: Final = re.compile(r"(@\d+)?(?:#\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is kept of a task between its tries, in Airflow's task state store and beside its run."""
+    """The record of a task between its tries, in Airflow's task state store and beside its run."""
 
     max_tries: int
     """Airflow's; it changes when the task is cleared, and then only."""
     suffix: str = ""
-    """What the key ends with: `@` of a run that was made again, `#` since the last restart."""
+    """The end of the key: `@` of a run that was made again, `#` since the last restart."""
     run_began: str = ""
-    """When Airflow began the run, by its `start_date`: a clear of a run that has ended moves it; ISO 8601."""
+    """The begin of the run in Airflow, by its `start_date`: a clear of an ended run moves it; ISO 8601."""
     scheduled_at: str = ""
-    """What a deadline such as `06:00 Europe/Berlin` counts from; ISO 8601."""
+    """The moment from which a deadline such as `06:00 Europe/Berlin` counts; ISO 8601."""
     ends_at: str | None = None
     """The moment that the task's `execution_timeout` means for the sweep; ISO 8601."""
     clear_number: int | None = None
     """Airflow's, of the run: how often tasks of it were cleared; None where that was not kept."""
     due: Do | None = None
-    """What a clear asks for, and no try has carried out yet."""
+    """The request of a clear that no try has carried out yet."""
     past: int | None = None
     """The generation of the outcome that `due` was decided on; None: there was none."""
     begun_at: str = ""
-    """When the first try began, or the first one since a clear; ISO 8601."""
+    """The begin of the first try, or of the first one since a clear; ISO 8601."""
 
     @classmethod
     def from_dict(cls, fields: Any) -> Self | None:
@@ -71,7 +71,7 @@ class Record:
         return found if found._is_ours() else None
 
     def _is_ours(self) -> bool:
-        """Whether the key that it gives is of the task's own, and the moments are moments."""
+        """True if the key that it gives is of the task's own, and the moments are moments."""
         if self.due is not None and self.due not in get_args(Do):
             return False
         try:
@@ -96,7 +96,7 @@ class Record:
 
 
 def is_of_run(kept: Record, *, run_began: str, clear_number: int | None, try_number: int) -> bool:
-    """Whether what is kept in the storage is of this run, and not of an earlier one of the same id.
+    """True if the record kept in the storage is of this run, and not of an earlier one of the same id.
 
     Airflow gives a run no identity but its ids. Its `start_date` is another one after a clear, which counts.
     """
@@ -112,7 +112,7 @@ def is_of_run(kept: Record, *, run_began: str, clear_number: int | None, try_num
 def is_cleared(
     found: Record | None, *, max_tries: int, clear_number: int | None, try_number: int, retries: int
 ) -> bool:
-    """Whether a person has cleared the task since the last try.
+    """True if a person has cleared the task since the last try.
 
     A clear sets `max_tries` to the tries so far plus the task's `retries`. Where those were lowered meanwhile
     it can be the same number as before: then the run's `clear_number`, which counts clears of any of its
@@ -129,7 +129,7 @@ def is_cleared(
 
 
 def still_due(found: Record | None, ended: SweepOutcome | TrainOutcome | None) -> Do | None:
-    """What an earlier try was to do for a clear and has not done: the outcome it was about is still there.
+    """The work of an earlier try for a clear that is not done: the outcome it was about is still there.
 
     A newer outcome, or one where there was none, is how that ended.
     """
@@ -140,7 +140,7 @@ def still_due(found: Record | None, ended: SweepOutcome | TrainOutcome | None) -
 
 
 def generation_of(outcome: SweepOutcome | TrainOutcome | None) -> int | None:
-    """Which controller wrote it: each continuation of a sweep has a higher one."""
+    """The controller that wrote it: each continuation of a sweep has a higher one."""
     return getattr(outcome, "generation", 0) if outcome is not None else None
 
 

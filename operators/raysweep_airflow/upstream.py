@@ -79,7 +79,7 @@ def _sources(dag: Any, task_id: str) -> Iterator[str]:
 
 
 def _expanded(task: Any) -> Any:
-    """What a mapped task is mapped over; that of a decorated one stands apart."""
+    """The values that a mapped task is mapped over; those of a decorated one stand apart."""
     return getattr(task, "op_kwargs_expand_input", task.expand_input).value
 
 

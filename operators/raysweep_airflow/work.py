@@ -1,4 +1,4 @@
-"""What a task does when it runs: submit or attach, wait (deferred or not), hand on how it ended.
+"""The work of a task when it runs: submit or attach, wait (deferred or not), hand the end on.
 
 Both ways to wait end in `Try.complete`, with the same event. The sweep's key follows from the task's ids, and
 what else a later try must know is in the task state store (`tries.py`). A task that is killed kills nothing
@@ -69,7 +69,7 @@ PLACE_FIELDS: Final = ("kind", "run_id", "key", "storage_path", "address", "job_
 DEADLINE_GRACE_S: Final = 600.0
 """A sweep ends by itself at its deadline; one that has not so much later is cancelled."""
 SYNC_MARGIN_S: Final = 3.0
-"""Where a task is not deferred, Airflow ends it at its `execution_timeout`: the sweep is cancelled before."""
+"""The margin for a task that is not deferred: Airflow ends it at its `execution_timeout`; cancel before."""
 KILL_S: Final = 4.0
 """Airflow kills a task 5 s after SIGTERM."""
 LEASE_S: Final = 4 * 3600.0
@@ -82,7 +82,7 @@ ASK_PAUSES_S: Final = (1.0, 3.0, 6.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What this try does: what is to be run, its deadline a moment, or the outcome that is there."""
+    """The attempt of this try: what is to be run, its deadline a moment, or the outcome that is there."""
 
     request: AnyRequest
     ended: Outcome | None
@@ -168,7 +168,7 @@ class Try:
         return self._hand_on(operator.handed_on(self.context, outcome))
 
     def _is_wanted_again(self, job: RunningJob) -> bool:
-        """Whether the job was asked to end as this task was marked, and a person has cleared the task since.
+        """True if the job was asked to end as this task was marked, and a person has cleared the task since.
 
         A try may attach to a job that has been asked to end and has not ended yet.
         """
@@ -254,7 +254,7 @@ class Try:
         return step.submit(self.intent.announce)
 
     def _end_superseded(self, job: RunningJob, access: Access) -> None:
-        """Where an earlier try ran something else, as the sweep has found more since: it is not needed."""
+        """End a run of an earlier try that is not needed, as the sweep has found more since."""
         earlier = self.store.get(JOB_KEY)
         place = JobPlace.of_job(earlier)
         if place is None or not place.is_of(self.task.dag_id) or place.storage_path != job.storage_path:
@@ -280,7 +280,7 @@ class Try:
             return error
 
     def attempt(self, asked: Spec) -> Attempt:
-        """What is there, what is asked for, and what that means; remembered for the next try."""
+        """The attempt, from what is there and what is asked for; remembered for the next try."""
         operator, ti, now = self.operator, self.ti, datetime.now(UTC)
         base = operator.key(self.context, asked)
         found, made = self.records.find(_view(RunRequest.of(asked, base)), base)
@@ -328,7 +328,7 @@ class Try:
         return Attempt(request=request, ended=None, resumes=resumes, retries=do == "retry")
 
     def _is_other(self, request: AnyRequest) -> bool:
-        """Whether what runs under this key, or waits for its driver, is of another spec."""
+        """True if what runs under this key, or waits for its driver, is of another spec."""
         job = self.store.get(JOB_KEY)
         known = job.get("spec") if isinstance(job, Mapping) and job.get("run_id") == request.run.id else None
         if known and outline_changes(known, outline(request.spec)).unsafe:
@@ -336,7 +336,7 @@ class Try:
         return not _may_change(request)
 
     def _due_by_mark(self, request: AnyRequest, ended: Outcome | None) -> Do | None:
-        """What to do where the run was ended as its task was marked: since a try runs, it is wanted."""
+        """The work where the run was ended as its task was marked: since a try runs, it is wanted."""
         if ended is not None and ended.status != "cancelled":
             return None
         view = _view(request)
@@ -345,7 +345,7 @@ class Try:
         return "resume" if ended is not None else "go"
 
     def _carried_out(self) -> None:
-        """What a clear asked for has become a job, which the next try finds."""
+        """Note that the request of a clear has become a job, which the next try finds."""
         if self.record is not None and self.record.due is not None:
             self._remember(replace(self.record, due=None, past=None))
 
@@ -425,7 +425,7 @@ class Try:
         return path if "://" in path else str(documents.find(path, self.context, field))
 
     def _limit(self, spec: Spec) -> tuple[float | None, str]:
-        """When it is cancelled, in UTC seconds, and by which limit."""
+        """The time at which it is cancelled, in UTC seconds, and the limit."""
         limits: list[tuple[float, str]] = []
         timeout = self.operator.execution_timeout
         if timeout is not None:
@@ -448,7 +448,7 @@ class Try:
         self.log.info("stored at %s; raysweep attach %s follows it", uri, job.run_id)
 
     def _note_place(self, attempt: Attempt) -> None:
-        """Where a run without a job is stored: the page and scripts look for it where they look for a job."""
+        """Note the storage of a run without a job: the page and scripts find it where they find a job."""
         run, where = attempt.request.run, attempt.request.spec.storage_path
         place = {"kind": run.kind, "run_id": run.id, "key": run.key, "storage_path": where}
         self.store.set(JOB_KEY, {**place, "uri": f"{where}/{run.id}", "job_url": ""})
@@ -478,7 +478,7 @@ def _changed(error: SpecChangedError) -> SpecError:
 
 
 def _may_change(request: AnyRequest) -> bool:
-    """Whether a run that has not ended may continue with this spec."""
+    """True if a run that has not ended may continue with this spec."""
     try:
         _view(request).check_same(request, None)
     except SpecChangedError:

@@ -162,7 +162,7 @@ def parse_map_index(text: str) -> int:
 
 
 def view_of(task: TaskView, readers: Readers) -> views.Json:
-    """What to show of this task instance. Blocks while it reads the storage."""
+    """The view of this task instance. Blocks while it reads the storage."""
     place = task.place
     if place is None:
         return views.no_place_view(task)

@@ -1,4 +1,4 @@
-"""What Airflow knows of a task instance: its state, and where its sweep lies. Blocks: call it in a thread.
+"""Airflow's facts about a task instance: its state, and the place of its sweep. Blocks: call it in a thread.
 
 What tasks have left is taken as the JSON that it is: nothing is deserialized here, and what other tasks than
 those of raysweep's operators left is not looked at, so that no text of theirs names a place to be read.
@@ -29,7 +29,7 @@ except ImportError:  # before Airflow 3.3
 
 _IDS: Final = ("dag_id", "task_id", "run_id", "map_index")
 JOB_KEY: Final = "raysweep_job"
-"""What the operators keep in the task state store as soon as they have submitted."""
+"""The key of the operators in the task state store, set as soon as they have submitted."""
 PLACE_KEY: Final = "_raysweep_place"
 """The same as an XCom: it is there where Airflow has deleted rows of the store."""
 
@@ -84,7 +84,7 @@ def _place(session: Session, task: TaskInstance) -> Place | None:
 
 
 def _kept(session: Session, task: TaskInstance) -> Any:
-    """What the task state store has of its job; None before Airflow 3.3, which has no store."""
+    """The job of the task in the task state store; None before Airflow 3.3, which has no store."""
     if StateModel is None:
         return None
     found = session.scalar(

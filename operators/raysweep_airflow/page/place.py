@@ -1,4 +1,4 @@
-"""Where the sweep, or the training, of a task instance lies.
+"""The place of the sweep, or the training, of a task instance.
 
 What the task state store and XComs say is not trusted: Airflow's API lets people edit both. An id names a
 folder and a job only where it is the one that follows from its key.
@@ -15,7 +15,7 @@ from raysweep.specs.identity import Kind, is_id_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What is needed to read it from its storage, and what is worth showing of its job."""
+    """The facts to read a run from its storage, and those of its job that are worth showing."""
 
     kind: Literal["sweep", "train"]
     run_id: str
@@ -35,12 +35,12 @@ class Place:
 
     @property
     def job_number(self) -> int:
-        """Which job of its run it is; 0 without one."""
+        """The number of this job among those of its run; 0 without one."""
         name, _, number = self.job_id.rpartition(".")
         return int(number) if name == self.run_id and number.isascii() and number.isdigit() else 0
 
     def is_of(self, dag_id: str) -> bool:
-        """Whether a task of this DAG may end it: by its key, which the id and the job's id follow from."""
+        """True if a task of this DAG may end it: by its key, which the id and the job's id follow from."""
         return self.key.startswith(f"{dag_id}/")
 
     @classmethod

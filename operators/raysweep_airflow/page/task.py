@@ -1,4 +1,4 @@
-"""What the page knows of a task instance."""
+"""The page's facts about a task instance."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class TaskView:
     try_number: int = 0
     started_at: float | None = None
     place: Place | None = None
-    """Where its sweep lies, once the operator has said so."""
+    """The place of its sweep, once the operator has said so."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether Airflow will do no more with it by itself."""
+        """True if Airflow will do no more with it by itself."""
         return self.state in FINISHED

@@ -1,4 +1,4 @@
-"""What the page shows, as plain JSON: facts in, JSON out; reads nothing.
+"""The content of the page, as plain JSON: facts in, JSON out; reads nothing.
 
 Every string in it may come from a user: the page puts it into the document as text, never as markup.
 """
@@ -36,7 +36,7 @@ def train_view(task: TaskView, place: Place, status: Standing) -> Json:
 
 
 def _run(task: TaskView, place: Place, has_ended: bool, poll_s: float) -> Json:
-    """What a sweep and a training have in common.
+    """The fields that a sweep and a training have in common.
 
     An ended sweep can continue, and a failed task be tried again: the page asks until both are over.
     """
