@@ -21,7 +21,7 @@ _LEAST_TEXT: Final = 50
 
 
 class _TooLarge(Exception):
-    """So far the document is larger than the bound."""
+    """The document is larger than the bound."""
 
 
 @dataclass(slots=True)

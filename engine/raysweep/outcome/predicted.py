@@ -30,7 +30,7 @@ class Predicted(Record):
 
     @property
     def miss(self) -> float | None:
-        """How far the score was from the predicted one; None: there was none."""
+        """The distance of the score from the predicted one; None: there was none."""
         return abs(self.got - self.score) if self.got is not None else None
 
     def __str__(self) -> str:

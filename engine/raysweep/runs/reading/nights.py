@@ -48,7 +48,7 @@ class Night(Record):
     judgement: Judgement | None = None
     """The newest judgement of its model; None before that, and without a judge."""
     recorded: Predicted | None = None
-    """What a law predicted of its training, as the line of champions has it."""
+    """The law's prediction of its training, as the line of champions has it."""
     released: bool = False
     """True if its config, and with a judge its model, was released, and no rollback took it away since."""
 
