@@ -42,7 +42,7 @@ class Target(Place):
 def find_target(
     cluster: RayCluster | ClusterConnection | NightCluster | Mapping[str, Any] | str | None,
 ) -> Target:
-    """What `cluster` means: an address has a dot or a colon, or is one of `_NO_BLOCKS`; others name a block.
+    """The target of `cluster`: an address has a dot or a colon, or is in `_NO_BLOCKS`; others name a block.
 
     `rayjob:night.yaml`, or a mapping with `rayjob` in it, is a cluster that is brought up for the step.
 

@@ -27,7 +27,7 @@ class Records:
         run = context.get("dag_run")
         self._began: datetime | None = getattr(run, "start_date", None)
         self.clear_number: int | None = getattr(run, "clear_number", None)
-        """How often tasks of this DAG run were cleared."""
+        """The number of times that tasks of this DAG run were cleared."""
         self._base: RunView
 
     @property

@@ -157,7 +157,7 @@ class SchemaKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a command runs something: this machine, a Ray of our own, a cluster, or a job of one."""
+    """The place where a command runs: this machine, a Ray of our own, a cluster, or a job of one."""
 
     address: Address = None
     here: Here = False

@@ -44,7 +44,7 @@ class DemandWatch:
     _since: dict[str, float] = field(default_factory=dict)
 
     def find_stuck(self, waiting: Iterable[Waiting], at: float) -> Waiting | None:
-        """What has waited for too long at the time `at` (seconds); what can never be had comes first."""
+        """The demand that has waited too long at time `at` (seconds); one that can never be had first."""
         present = {item.key: item for item in waiting}
         self._since = {key: self._since.get(key, at) for key in present}
         stuck = [item for key, item in present.items() if at - self._since[key] >= self.timeout_s]

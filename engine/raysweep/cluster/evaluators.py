@@ -63,7 +63,7 @@ class Evaluators(ABC):
         self._slots: list[Slot] = []
         self._is_closed = False
         self.is_placed = False
-        """Whether all slots had their places."""
+        """True if all slots had their places."""
         self._late_s = min(LATE_S, spec.failure.placement_timeout_s)
         self._late_at = math.inf
 
@@ -102,7 +102,7 @@ class Evaluators(ABC):
 
     @abstractmethod
     def _has_place(self, slot: Slot) -> bool:
-        """Whether the slot has its place by now."""
+        """True if the slot has its place by now."""
 
     @abstractmethod
     def _give_back(self, slot: Slot) -> None:

@@ -1,4 +1,4 @@
-"""Where the workers of a sweep run, as the shell sees it: one interface for Ray and for this machine.
+"""Placements of a sweep's workers, as the shell sees them: one interface for Ray and for this machine.
 
 A `Placement` lasts as long as its connection. It makes a `Pool` for each sweep, which carries out what the
 fleet wants: groups with resources, and workers in them.
@@ -36,7 +36,7 @@ LEFT: Final = Failure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How many trials fit at once on how many usable nodes; the most memory that one can get, in bytes.
+    """The trials that fit at once, and the usable nodes; the most memory that one can get, in bytes.
 
     `memory_bytes` 0: it is not looked at. `beyond`: of the sizes that trials need, those that do not fit.
     """
@@ -59,7 +59,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """What this sweep has: placement groups with their bundles; workers, and the trial that each runs."""
+    """The holdings of this sweep: placement groups with their bundles; workers, and the trial each runs."""
 
     groups: Mapping[str, Sequence[Bundle]]
     workers: Mapping[str, str]
@@ -128,11 +128,11 @@ class Pool(ABC):
         return self._numbers.get(name)
 
     def name_of(self, worker: int) -> str:
-        """What the worker calls itself on the link; empty: it is not started yet."""
+        """The name of the worker on the link; empty: it is not started yet."""
         return self._alive[worker].name if worker in self._alive else ""
 
     def bundles_of(self, group: int) -> Sequence[Bundle]:
-        """What the group holds, or a worker in it would."""
+        """The bundles that the group holds, or a worker in it would."""
         return self._shapes[group].bundles if group in self._shapes else ()
 
     def forget(self, worker: int, name: str) -> None:
@@ -155,7 +155,7 @@ class Pool(ABC):
 
 
 class Placement(ABC):
-    """Where workers of sweeps run. `address`: of a Ray; `host`: where workers reach this process."""
+    """The place of sweeps' workers. `address`: of a Ray; `host`: where workers reach this process."""
 
     address: str
     host: str
@@ -168,7 +168,7 @@ class Placement(ABC):
 
     @abstractmethod
     def make_evaluators(self, spec: SweepSpec, folder: SweepFolder, answer: Answer) -> Evaluators:
-        """What runs the evaluations of a sweep that has some."""
+        """The evaluators of a sweep that has evaluations."""
 
     @abstractmethod
     def share_gpus(self, spec: SweepSpec) -> tuple[SweepSpec, Share | None]:
@@ -191,7 +191,7 @@ class Placement(ABC):
 
     @abstractmethod
     def explain_place(self, asked: Sequence[Bundle], held: Holdings) -> str:
-        """Why a worker of this sweep has no place: what it asks for, what is free, and who has the rest."""
+        """The reason why a worker has no place: its request, the free resources, and who has the rest."""
 
     def check(self, spec: SweepSpec) -> None:  # noqa: B027  nothing by default
         """Refuse what cannot run here, before anything is written. Raises: SpecError."""
@@ -210,25 +210,25 @@ class Placement(ABC):
         return {}
 
     def find_waiting(self, held: Holdings) -> list[Waiting]:
-        """What this sweep's trials wait for at present."""
+        """The demands of this sweep's trials that wait at present."""
         return []
 
     def find_register(self, name: str) -> Register | None:
-        """Where sweeps that share the cluster note what they hold; None: there are no others."""
+        """The register of the holdings of sweeps that share the cluster; None: there are no others."""
         return None
 
     @property
     def has_metrics(self) -> bool:
-        """Whether an agent here offers metrics to Prometheus."""
+        """True if an agent here offers metrics to Prometheus."""
         return False
 
     @property
     def is_all_ours(self) -> bool:
-        """Whether nothing but this sweep uses the cluster."""
+        """True if nothing but this sweep uses the cluster."""
         return False
 
     def find_loss(self) -> ClusterLostError | None:
-        """Why it is gone; None: it is not."""
+        """The loss of the cluster; None: it is there."""
         return None
 
     def telling(self, listener: Callable[[ClusterLostError], None]) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Which placement an address means, and its use for a while."""
+"""The placement of an address, and its use for a while."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ HERE: Final = "here"
 
 
 def has_ray() -> bool:
-    """Whether Ray is installed."""
+    """True if Ray is installed."""
     return importlib.util.find_spec("ray") is not None
 
 
 def is_here(address: str | None) -> bool:
-    """Whether sweeps at this address run without Ray: where it says so, or says nothing and there is none."""
+    """True if sweeps at this address run without Ray: by the address, or without one and without Ray."""
     return address == HERE or (address is None and not has_ray())
 
 
 def is_this_machine(address: str | None) -> bool:
-    """Whether the workers can import what this process can."""
+    """True if the workers can import what this process can."""
     return address in (None, "local", HERE)
 
 
@@ -71,7 +71,7 @@ def placed(address: str | None = None, num_cpus: float | None = None) -> Iterato
 
 
 def stage_of(address: str | None) -> str:
-    """What `placed` is about to do, and why, in a few words."""
+    """The step that `placed` is about to do, and the reason, in a few words."""
     if address == HERE:
         return "starting workers on this machine, without Ray"
     if is_here(address):

@@ -68,7 +68,7 @@ class SlotKeeper:
             cmd.StopTrial: self._then(lambda command: fleet.stop_trial(command, now())),
             cmd.RecallTrials: self._then(lambda command: fleet.recall(command, now())),
         }
-        """How the core's commands to slots are carried out."""
+        """The functions that carry out the core's commands to slots."""
 
     def _make_pool(self, spec: SweepSpec, setup: WorkerSetup, stage: InlineStage | None) -> Pool:
         if stage is not None:

@@ -65,7 +65,7 @@ class Beside:
         self._ends_by: float | None = None
         """Until when the process is waited for, by the monotonic clock; None: the sweep has not ended."""
         self._is_deaf = False
-        """Whether the process is gone, and says nothing more."""
+        """True if the process is gone, and says nothing more."""
         self._heard = b""
 
     def start(self) -> None:

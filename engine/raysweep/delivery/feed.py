@@ -70,7 +70,7 @@ class Feed:
         self._reported: Mapping[str, Any] = {}
         """The metrics of the last report."""
         self._left_out = 0
-        """How many reports are no events."""
+        """The number of reports that are no events."""
         self._state = SweepState.create(spec, record.seed)
         self._ended: set[int] = set()
         self._failed = 0
@@ -78,7 +78,7 @@ class Feed:
         self._number, self._index = 0, 0
         self._reading: Iterator[Item] | None = None
         self.ordinal = 0
-        """How many events there were up to now."""
+        """The number of events up to now."""
 
     @property
     def spec(self) -> SweepSpec:

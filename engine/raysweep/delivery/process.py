@@ -48,10 +48,10 @@ class Delivery:
         self._events = SharedEvents()
         self.sinks: list[Sink] = []
         self.total: int | None = None
-        """How many events there are in all, once the sweep has ended."""
+        """The number of events in all, once the sweep has ended."""
         self.problem = ""
         self.is_over = threading.Event()
-        """Whether nothing more is read."""
+        """Set if nothing more is read."""
         self.has_ended = threading.Event()
 
     def run(self) -> None:

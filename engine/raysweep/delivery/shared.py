@@ -30,7 +30,7 @@ class SharedEvents:
         self._changed = threading.Condition()
         self._places: dict[str, int] = {}
         self.is_complete = False
-        """Whether nothing more comes."""
+        """True if nothing more comes."""
 
     def add(self, items: list[Item]) -> None:
         """Add events, in order."""

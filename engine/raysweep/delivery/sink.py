@@ -78,7 +78,7 @@ class Sink:
         self._own: Feed | None = None
         self._leaving, self._hurry = threading.Event(), threading.Event()
         self.is_done = False
-        """Whether all that there is was delivered, or given up."""
+        """True if all that there is was delivered, or given up."""
         self.moved_at = time.monotonic()
         """When it last got on, by the monotonic clock."""
         self._thread = threading.Thread(target=self._run, name=f"callback-{name}", daemon=True)

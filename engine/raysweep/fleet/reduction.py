@@ -91,7 +91,7 @@ class GangReports:
 
     def __init__(self, rule: Rule, world_size: int) -> None:
         self.problem = ""
-        """Why they cannot be reduced; empty: they can."""
+        """The reason why they cannot be reduced; empty: they can."""
         self._rule = rule
         self._by_name = dict(rule.by_name)
         self._made = [0] * world_size

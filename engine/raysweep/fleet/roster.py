@@ -58,7 +58,7 @@ class Roster(ABC):
         """Slots larger than the usual ones that wait for room."""
 
         self.leftovers: set[str] = set()
-        """What trials left behind in their workers, as noted: each once."""
+        """The leftovers of trials in their workers, as noted: each once."""
 
     @property
     def has_large_opening(self) -> bool:

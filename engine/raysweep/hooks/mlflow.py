@@ -156,7 +156,7 @@ class Mlflow(Callback):
         self._runs: dict[str, _Run] = {}
         self._waiting: dict[str, _Run] = {}
         self._is_unsure = True
-        """Whether there may be runs that this process does not know of."""
+        """True if there may be runs that this process does not know of."""
         self._page = ""
 
     def on_sweep_start(self, event: SweepStart) -> None:

@@ -116,7 +116,7 @@ class Runs:
         folder.mkdir(parents=True, exist_ok=True)
         self._marks = folder / f"wandb-{_tag(setup.sweep_id, setup.begun_at)}.jsonl"
         self.ended = self._read_marks()
-        """How many reports, and of which event the end is, by trial."""
+        """The number of reports, and the event of the end, by trial."""
 
     def open(self, trial: str, config: Values) -> tuple[Any, int]:
         """The run, and the number of the last report that it holds. Raises: SinkDownError."""

@@ -17,5 +17,5 @@ WORKERS: Final = "raysweep/workers"
 
 
 def own_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """What the workers have reported of these metrics of the trial."""
+    """The metrics that the workers have reported, out of these of the trial."""
     return {name: value for name, value in metrics.items() if name not in (END, USED, WORKERS)}

@@ -78,7 +78,7 @@ class LiveSweep:
         self._lock = threading.Lock()
         self._seen: Seen | None = None
         self._end: _End | None = None
-        """What was stored of its end before it was read."""
+        """The end as it was stored before it was read."""
         self._took_s = 0.0
 
     def read(self) -> Seen | None:

@@ -76,7 +76,7 @@ class ElasticSize(FixedSize):
         self.at_work: Callable[[], Sequence[str]] = tuple
         """The nodes of the present workers, each as often as it has one."""
         self.newest_checkpoint: Callable[[], Any] = lambda: None
-        """What the checkpoint manager has as its latest."""
+        """The latest checkpoint of the checkpoint manager."""
 
     @property
     def is_ending(self) -> bool:

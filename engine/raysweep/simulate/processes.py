@@ -68,7 +68,7 @@ class Process:
     ) -> None:
         self.job: Job | None = None
         self.next: msg.Job | None = None
-        """What is to begin."""
+        """The job that is to begin."""
         self._post = post
         self._is_forked = is_forked
         self._machine = WorkerMachine(is_forked=is_forked, max_trials=max_trials)

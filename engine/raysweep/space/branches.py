@@ -125,7 +125,7 @@ class Tree:
         self._counts: dict[LeafPath, int | None] = {}
         self._group_counts: dict[tuple[LeafPath, str] | None, int | None] = {}
         self.size: int | None = self._count_group(None)
-        """How many combinations; None: no end of them."""
+        """The number of combinations; None: no end of them."""
 
     def at(self, rank: int) -> dict[LeafPath, int]:
         """The index of each leaf's value in the combination of this rank, below a finite `size`.

@@ -98,9 +98,9 @@ class TrainFields(SpecDocument):
     failure: TrainFailure = TrainFailure()
     """The policy for retries after a failure, after workers died or nodes were taken away."""
     stop: TrainStop = TrainStop()
-    """When the run ends though its function has not returned; its last checkpoint is the model then."""
+    """The rules that end the run before its function returns; its last checkpoint is the model then."""
     callbacks: Callbacks = ()
-    """What is called as it trains, beside it: trackers, and classes of your own; see the spec of a sweep.
+    """Callbacks as it trains, beside it: trackers, and classes of your own; see the spec of a sweep.
 
     Its one trial is `00000`. They are not part of the digest, and may change when the run is resumed.
     """

@@ -75,7 +75,7 @@ class TrainBody:
         self._on_progress = on_progress
         self._used = used
         self.refusal: RaysweepError | None = None
-        """What the attempt ended with before, or beside, the workers: a data set that cannot be made, or a
+        """The end of the attempt before, or beside, the workers: a data set that cannot be made, or a
         damaged checkpoint."""
 
     def __call__(self, config: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ class Meter:
         self._began_at = self._at = clock()
         self._worker_s = 0.0
         self.workers = 0
-        """How many are at work now."""
+        """The number that are at work now."""
 
     def resume(self, before: Usage | None) -> None:
         """Add what earlier attempts used."""

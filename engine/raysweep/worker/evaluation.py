@@ -152,7 +152,7 @@ class EvaluationSession:
 
     def __init__(self, setup: EvaluationSetup, job: EvaluationJob, checkpoint: Path) -> None:
         self.metrics: dict[str, Any] = {}
-        """What was reported; of several reports, the last has its say."""
+        """The reported metrics; of several reports, the last counts."""
         self.context = TrialContext(
             sweep_id=setup.sweep_id,
             trial_id=f"{job.trial:05d}",

@@ -34,7 +34,7 @@ class RowMaker:
     def __init__(self) -> None:
         self.keys: tuple[str, ...] = ()
         self.is_odd = False
-        """Whether the row being made has a value that is not plain."""
+        """True if the row being made has a value that is not plain."""
         self.as_text: dict[str, str] = {}
         """Metrics that were kept as text, each with the type that JSON cannot hold."""
         self._keys_bytes = 0

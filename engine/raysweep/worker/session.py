@@ -62,9 +62,9 @@ class Session:
     def __init__(self, job: Job, place: SweepPlace, link: Link) -> None:
         self.job = job
         self.ending = Ending()
-        """Whether it was told to end."""
+        """The order to end, if it was given."""
         self.waiting = Waiting(job.who, None if job.rank else link, self.ending)
-        """Whether it is inside `report`, or waits. Only the silence of rank 0 counts in a gang."""
+        """The wait inside `report`, or for a checkpoint. Only the silence of rank 0 counts in a gang."""
         self.variables: Mapping[str, str] = {}
         """The environment variables of the sweep's trackers."""
         self._link = link
@@ -81,11 +81,11 @@ class Session:
         self._unjudged: deque[int] = deque()
         """The reports whose checkpoints are evaluated, until they are answered."""
         self.goes_ahead = False
-        """Whether `report(wait=True)` waits until a checkpoint is stored, and not for its evaluation."""
+        """True if `report(wait=True)` waits until a checkpoint is stored, and not for its evaluation."""
         self.validation: Validation | None = None
-        """What validates the checkpoint of the next report, if a trainer asks for it."""
+        """The validation of the checkpoint of the next report, if a trainer asks for it."""
         self.judged: dict[int, Judged] = {}
-        """What came of it, by the number of the report, from 0."""
+        """The result of it, by the number of the report, from 0."""
         self._rungs = RungWatch(place.rungs, job.iteration) if place.rungs and job.gang is None else None
         # Made when they are first asked for: most attempts of a short trial need neither.
         self._known_context: TrialContext | None = None

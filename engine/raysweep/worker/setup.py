@@ -121,7 +121,7 @@ def close_trainable(trainable: Trainable) -> None:
 
 
 def actor_id() -> str:
-    """What this worker is called on the link: Ray's id of its actor, or what `live_as` has said."""
+    """The name of this worker on the link: Ray's id of its actor, or the name that `live_as` gave."""
     if _self is not None:
         return _self[0]
     import ray
@@ -140,7 +140,7 @@ def node_id() -> str:
 
 
 def is_without_ray() -> bool:
-    """Whether this worker was started without Ray."""
+    """True if this worker was started without Ray."""
     return _self is not None
 
 

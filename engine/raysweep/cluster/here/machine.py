@@ -25,14 +25,14 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What one group holds: of each bundle the amounts, and the names of its GPUs."""
+    """The holdings of one group: of each bundle the amounts, and the names of its GPUs."""
 
     bundles: tuple[Bundle, ...]
     gpus: tuple[tuple[str, ...], ...]
 
 
 class Machine:
-    """What there is and what is free; thread-safe. Amounts are in Ray's keys.
+    """The total and free resources; thread-safe. Amounts are in Ray's keys.
 
     `on_free` of each user is called, on whichever thread, after something was given back.
     """
@@ -49,7 +49,7 @@ class Machine:
 
     @property
     def free(self) -> dict[str, float]:
-        """What is free now."""
+        """The resources that are free now."""
         with self._lock:
             return dict(self._free)
 

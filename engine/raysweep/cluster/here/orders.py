@@ -1,4 +1,4 @@
-"""What a pool and its starter say to each other, in frames as on the link (`worker.wire`)."""
+"""Messages between a pool and its starter, in frames as on the link (`worker.wire`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from raysweep.worker.setup import WorkerSetup
 from raysweep.worker.wire import Decoder
 
 PATH: Final = "RAYSWEEP_STARTER_PYTHONPATH"
-"""What PYTHONPATH is to workers: the starter's own has all that the sweep's process imports from."""
+"""The PYTHONPATH of workers: the starter's own has all that the sweep's process imports from."""
 
 
 class Learn(Struct, frozen=True, tag=True):
@@ -58,7 +58,7 @@ class Ended(Struct, frozen=True, tag=True):
     exit_code: int
     is_kernel_oom: bool = False
     problem: str = ""
-    """What it raised, in one line."""
+    """The exception, in one line."""
     result: bytes = b""
     """Of an evaluation: its `Evaluated`, encoded."""
 

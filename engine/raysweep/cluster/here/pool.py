@@ -24,7 +24,7 @@ DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 class WorkerEnded(Exception):
-    """How a worker's process ended."""
+    """The end of a worker's process."""
 
     def __init__(self, ended: Ended) -> None:
         super().__init__(ended)
@@ -126,7 +126,7 @@ class HerePool(Pool):
         self._link.send(Start(action.worker, name, self._machine.name, key, environment))
 
     def _key_of(self, group: int) -> str:
-        """What the starter knows the setup of this group's workers by."""
+        """The starter's key of the setup of this group's workers."""
         size = self._needs[group].size
         if size not in self._keys:
             self._keys.add(size)

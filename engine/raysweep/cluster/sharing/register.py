@@ -100,7 +100,7 @@ class Register:
         self._kept: Mapping[str, int] = {}
         self._kept_at = 0.0
         self.sweeps = 1
-        """How many sweeps the last look has found, this one included."""
+        """The number of sweeps that the last look found, this one included."""
 
     @property
     def pause_s(self) -> float:

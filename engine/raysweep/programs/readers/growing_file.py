@@ -25,7 +25,7 @@ class GrowingFile:
         self._offset = 0
         self._head = self._tail = b""
         self.problem = ""
-        """Why the file cannot be read, if it is there."""
+        """The reason why the file, if it is there, cannot be read."""
 
     def skip(self) -> None:
         """Skip what stands in the file now."""

@@ -83,7 +83,7 @@ class TrialDatasets(WorkerGroupCallback):
         self._shares = dict.fromkeys(self._datasets, shares.whole)
         self._shares.update(zip(names, shares.split, strict=True))
         self.of_worker = place.with_cpus(max(1, shares.whole))
-        """Where a worker reads what it reads for itself."""
+        """The place for the data that a worker reads for itself."""
         self._coordinators: list[Any] = []
 
     def check(self) -> None:

@@ -197,7 +197,7 @@ class TrialRun:
         )
         self._datasets: list[TrialDatasets] = []
         self.data_of_worker: DataPlace | None = None
-        """Where Ray Data runs that a worker uses itself; None: as everywhere."""
+        """The place of Ray Data that a worker uses itself; None: as everywhere."""
         if data is not None:
             self.data_of_worker = data.with_cpus(max(1, data.cpus // scaling.max_workers))
             if trainer.datasets:

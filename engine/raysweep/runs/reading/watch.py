@@ -36,7 +36,7 @@ class StorageWatch:
         self._store = store
         self._kept: dict[str, _Kept] = {}
         self.problem = ""
-        """Why the last look could not list the path; then it gave what the one before had found."""
+        """The reason why the last look could not list the path; it then gave the result of the one before."""
 
     def look(self) -> list[Standing]:
         """The sweeps as they are now: those that run first, then the newest.

@@ -57,7 +57,7 @@ class Rung:
         self.ordered: list[tuple[float, int]] = []
         self.open: list[tuple[float, int]] = []
         self.standing = 0
-        """How many of `promoted` have not failed."""
+        """The number of `promoted` that have not failed."""
 
     def record(self, trial: int, score: float) -> None:
         """Take note of a trial that was not here before."""

@@ -123,7 +123,7 @@ class Journal:
         self.claims: list[Claim] = []
         self.repairs: list[Repair] = []
         self.lost_claims = 0
-        """How many claims at the end were cut off so early that their generation cannot be read."""
+        """The claims at the end that were cut off so early that their generation cannot be read."""
         self._torn: _Torn | None = None
 
     @classmethod

@@ -63,7 +63,7 @@ class Driver(Protocol):
         ...
 
     def count(self) -> int:
-        """How many GPUs this machine has."""
+        """The number of this machine's GPUs."""
         ...
 
 

@@ -88,7 +88,7 @@ class CapturedOutput(Output):
         self._opened: FileFacts | None = None
         """The file, as it was when it was opened."""
         self._stays = False
-        """Whether 1 and 2 still point to the file, which is empty, for the attempt that follows."""
+        """True if 1 and 2 still point to the file, which is empty, for the attempt that follows."""
         self._is_broken = False
 
     def prepare(self) -> None:

@@ -70,7 +70,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     preloads: tuple[str, ...] = ()
     """Modules to import before the first fork."""
     refuses_ray: bool = False
-    """Whether the sweep runs without Ray (`ray_calls.refused`)."""
+    """True if the sweep runs without Ray (`ray_calls.refused`)."""
 
 
 class Loaded(Struct, frozen=True, tag=True):

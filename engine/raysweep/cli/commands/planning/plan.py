@@ -289,7 +289,7 @@ def _import_trainable(spec: SweepSpec) -> None:
 
 
 def _steps(pipeline: PipelineSpec, nights: Sequence[SweepOutcome], *, is_here: bool) -> tuple[str, ...]:
-    """What follows the sweep of a pipeline. Raises: TrainableImportError."""
+    """The steps after the sweep of a pipeline. Raises: TrainableImportError."""
     steps = []
     if pipeline.gate is not None:
         gate = pipeline.gate

@@ -1,4 +1,4 @@
-"""How long the trials of each proxy scale and the training take, and their cost: by earlier runs.
+"""The time of the trials of each proxy scale and of the training, and their cost: by earlier runs.
 
 A scale at which nothing ran yet is priced by how the time of trials grows with the size, as a power of it; by
 one known scale, in proportion. Prices are those of the sweep's `stop.cost_per_hour`.
@@ -26,7 +26,7 @@ STEEPEST: Final = 2.0
 def parts_of(
     spec: SweepSpec, trials: int | None, nights: Sequence[SweepOutcome], step_s: float | None
 ) -> tuple[dict[str, Any], ...]:
-    """How the trials are spread over the scales, with the hours and the cost of each part, where known."""
+    """The trials of each scale, with the hours and the cost of each part, where known."""
     counts: Sequence[int | None] = (trials,) * len(spec.proxy_scales)
     shares: Sequence[float] = (1.0,) * len(spec.proxy_scales)
     if spec.has_several_scales and spec.num_samples is not None:
