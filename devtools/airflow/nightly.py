@@ -43,9 +43,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def nightly(
-    storage: Annotated[str, typer.Option(help="Where everything is kept.")] = ".nightly",
+    storage: Annotated[str, typer.Option(help="The folder for everything.")] = ".nightly",
     example: Annotated[str, typer.Option(help="`flights`, or `quick`, which takes seconds.")] = "flights",
-    deadline: Annotated[str, typer.Option(help="When the sweep is over.")] = "06:00 Europe/Berlin",
+    deadline: Annotated[str, typer.Option(help="The end of the sweep.")] = "06:00 Europe/Berlin",
     specs: Annotated[Path, typer.Option(help="The folder of the examples.")] = Path("examples"),
     dags: Annotated[Path, typer.Option(help="The folder of DAG files.")] = Path("dags"),
     home: Annotated[Path, typer.Option(help="Airflow's own folder.")] = Path(".nightly/airflow"),

@@ -19,11 +19,11 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def serve(
-    home: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path(".airflow"),
+    home: Annotated[Path, typer.Option(help="The folder for everything.")] = Path(".airflow"),
     dags: Annotated[Path, typer.Option(help="The folder of DAG files.")] = Path("dags"),
     port: Annotated[int, typer.Option(help="Of Airflow's pages; 0: a free one.")] = 8080,
-    cpus: Annotated[int, typer.Option(help="How many CPUs the Ray head offers.")] = 2,
-    example: Annotated[str, typer.Option(help="What the nightly DAG runs by itself.")] = "quick",
+    cpus: Annotated[int, typer.Option(help="The CPUs of the Ray head.")] = 2,
+    example: Annotated[str, typer.Option(help="The example that the nightly DAG runs by itself.")] = "quick",
 ) -> None:
     """Start all of it on loopback, print where it is, and end it with Ctrl-C."""
     serve_until_interrupted(

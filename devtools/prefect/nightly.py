@@ -38,7 +38,7 @@ def nightly(
     train: Annotated[Path | None, typer.Option(help="The training's spec.")] = None,
     pipeline: Annotated[Path | None, typer.Option(help="Sweep, gate and training in one file.")] = None,
     key: Annotated[str | None, typer.Option(help="Names the night; default: today's date.")] = None,
-    storage: Annotated[str, typer.Option(help="Where everything is kept.")] = ".nightly",
+    storage: Annotated[str, typer.Option(help="The folder for everything.")] = ".nightly",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; default: an embedded Ray.")] = None,
 ) -> None:
     """Sweep, then train the best config at full scale. The same key again: continue where it stopped."""

@@ -20,9 +20,9 @@ BLOCK = "ray"
 
 @app.command()
 def serve(
-    home: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path(".prefect"),
+    home: Annotated[Path, typer.Option(help="The folder for everything.")] = Path(".prefect"),
     port: Annotated[int, typer.Option(help="Of the server; 0: a free one.")] = 4200,
-    cpus: Annotated[int, typer.Option(help="How many CPUs the Ray head offers.")] = 2,
+    cpus: Annotated[int, typer.Option(help="The CPUs of the Ray head.")] = 2,
     prefect_file: Annotated[Path, typer.Option(help="The deployments.")] = Path("prefect.yaml"),
 ) -> None:
     """Start all of it on loopback, print where it is, and end it with Ctrl-C."""

@@ -54,11 +54,11 @@ class RayCluster(CredentialsBlock):
     )
     token: SecretStr | None = Field(
         default=None,
-        description="What the cluster's RAY_AUTH_TOKEN is; default: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or "
+        description="The cluster's RAY_AUTH_TOKEN; default: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or "
         "~/.ray/auth_token of the worker.",
     )
     verify: bool = Field(
-        default=True, description="Whether the server's certificate is checked. Off only for test servers."
+        default=True, description="Check the server's certificate. Off only for test servers."
     )
     ca_bundle: str | None = Field(
         default=None,
@@ -73,7 +73,7 @@ class RayCluster(CredentialsBlock):
         default=None, description="The URL of a proxy; default: HTTPS_PROXY and NO_PROXY of the worker."
     )
     trust_env: bool = Field(
-        default=True, description="Whether proxies, and SSL_CERT_FILE, are taken from the environment."
+        default=True, description="Take proxies, and SSL_CERT_FILE, from the environment."
     )
     headers: SecretDict | None = Field(
         default=None, description="Further headers of each request, for what stands before the cluster."
@@ -183,14 +183,14 @@ class SweepJob(JobBlock[StoredSweep]):
     spec: dict[str, Any] | str = Field(
         description="The sweep's spec: its fields, or the path of a YAML or JSON file on the worker."
     )
-    cluster: RayCluster = Field(description="Where it runs.")
+    cluster: RayCluster = Field(description="The cluster that it runs on.")
     key: str | None = Field(
         default=None,
         description="Names the run: the same key is the same sweep. Default: the flow run that triggers it, "
         "elsewhere the spec itself.",
     )
     job: JobSettings = Field(
-        default_factory=JobSettings, description="What the job brings along, and where its driver runs."
+        default_factory=JobSettings, description="The code of the job, and the place of its driver."
     )
 
     @field_validator("spec")

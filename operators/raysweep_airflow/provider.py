@@ -59,7 +59,7 @@ def _fields() -> dict[str, Any]:
     """The fields of the form beside address, port and token; stored in the connection's extra."""
     text, number = ["string", "null"], ["number", "null"]
     return {
-        "storage_path": _field("Storage path", text, "Where sweeps are stored whose spec does not say."),
+        "storage_path": _field("Storage path", text, "The storage of sweeps whose spec names none."),
         "verify": _field("Verify TLS", ["boolean", "null"], "Check the server's certificate.", default=True),
         "ca_bundle": _field("CA bundle", text, "A PEM file with the authorities to trust, on workers."),
         "client_cert": _field("Client certificate", text, "A PEM file, where the server asks for one."),

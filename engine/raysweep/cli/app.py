@@ -187,7 +187,7 @@ def retry(
 def extend(
     name: SweepName,
     place: Place,
-    max_t: Annotated[float, typer.Option("--max-t", metavar="T", help="How far they go, in all.")],
+    max_t: Annotated[float, typer.Option("--max-t", metavar="T", help="The new limit, in all.")],
     top: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option("--top", metavar="N", min=1, help="The N best trials."),
@@ -322,7 +322,7 @@ def logs(
     ] = None,
     attempt: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, metavar="N", help="Which attempt of the trial. Default: the newest with a log."),
+        typer.Option(min=1, metavar="N", help="The attempt of the trial. Default: the newest with a log."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print what comes, until the attempt or the job has ended.")
@@ -392,11 +392,11 @@ def doctor(
     address: Annotated[str, typer.Option(metavar="URL", help="The cluster's Jobs API: http://head:8265.")],
     spec: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="[SPEC]", help="What is to run there. Default: look at the cluster only."),
+        typer.Argument(metavar="[SPEC]", help="The spec to run there. Default: look at the cluster only."),
     ] = None,
     storage: Storage = None,
     as_json: AsJson = False,
-    kind: Annotated[SpecKind, typer.Option(help="What SPEC is.")] = SpecKind.sweep,
+    kind: Annotated[SpecKind, typer.Option(help="The kind of SPEC.")] = SpecKind.sweep,
     working_dir: WorkingDir = None,
     env: Env = None,
 ) -> Task:

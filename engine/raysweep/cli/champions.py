@@ -14,11 +14,11 @@ app = typer.Typer()
 
 _METRIC = Annotated[
     Optional[str],  # noqa: UP045  typer reads the annotation at run time
-    typer.Option(metavar="METRIC", help="Where the name has champions by several metrics."),
+    typer.Option(metavar="METRIC", help="The metric, if the name has champions by several."),
 ]
 _DATA = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="DATA", help="Where it has champions on several data sets: gate.data."),
+    typer.Option(metavar="DATA", help="The data set (gate.data), if it has champions on several."),
 ]
 _REGISTRY = Annotated[
     Optional[str],  # noqa: UP045
@@ -27,7 +27,7 @@ _REGISTRY = Annotated[
         help="The pipeline's file, or its registry: mlflow, '{\"mlflow\": {...}}', module:Class.",
     ),
 ]
-_BY = Annotated[str, typer.Option(metavar="WHO", help="Who decides. Default: the user, at this host.")]
+_BY = Annotated[str, typer.Option(metavar="WHO", help="The decider. Default: the user, at this host.")]
 
 
 @app.command()

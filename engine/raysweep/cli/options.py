@@ -27,11 +27,11 @@ Key = Annotated[
 ]
 Storage = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="URL", help="Where sweeps are stored, in place of the spec's storage_path."),
+    typer.Option(metavar="URL", help="The storage, in place of the spec's storage_path."),
 ]
 StoredAt = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--storage", metavar="URL", help="Where sweeps are stored. Default: ~/raysweep."),
+    typer.Option("--storage", metavar="URL", help="The storage of sweeps. Default: ~/raysweep."),
 ]
 Address = Annotated[
     Optional[str],  # noqa: UP045
@@ -70,7 +70,7 @@ ResumeCancelled = Annotated[bool, typer.Option("--resume-cancelled", help="Resum
 DriverResources = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(
-        "--driver-resource", metavar="NAME=N", help="What the driver holds: CPU=1, memory=2e9. Repeatable."
+        "--driver-resource", metavar="NAME=N", help="A resource of the driver: CPU=1, memory=2e9. Repeatable."
     ),
 ]
 DriverLabels = Annotated[
@@ -219,7 +219,7 @@ StepSeconds = Annotated[
 ]
 EarlierNights = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option("--nights", metavar="N", help="How many earlier nights of the name count. Default: 3."),
+    typer.Option("--nights", metavar="N", help="The number of earlier nights that count. Default: 3."),
 ]
 
 

@@ -168,7 +168,7 @@ def compare(
     ] = None,
     level: Annotated[
         float,
-        typer.Option(min=0.0001, max=0.5, help="How often a change without effect may be called better."),
+        typer.Option(min=0.0001, max=0.5, help="The chance to call a change without effect better."),
     ] = 0.095,
     storage: StoredAt = None,
     as_json: AsJson = False,
@@ -340,7 +340,7 @@ def deliver(
     name: SweepName,
     storage: StoredAt = None,
     within_s: Annotated[
-        float, typer.Option("--within-s", min=1, metavar="S", help="How long it may take.")
+        float, typer.Option("--within-s", min=1, metavar="S", help="The longest delivery, in seconds.")
     ] = 600.0,
     to: Annotated[
         Optional[list[str]],  # noqa: UP045  typer reads the annotation at run time
@@ -433,7 +433,7 @@ def verify(
 
 
 @app.command()
-def schema(kind: Annotated[SchemaKind, typer.Argument(help="Which document.")] = SchemaKind.sweep) -> Task:
+def schema(kind: Annotated[SchemaKind, typer.Argument(help="The document.")] = SchemaKind.sweep) -> Task:
     """Print the JSON Schema of a spec."""
     from raysweep.cli.commands.schema import show_schema
 
