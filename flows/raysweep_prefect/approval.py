@@ -46,8 +46,8 @@ _ENDED: Final = frozenset({StateType.CANCELLING, StateType.CANCELLED, StateType.
 class ApprovalForm(RunInput):
     """The decision about a config that passed its gate, or a model that passed its judgement."""
 
-    approved: bool = Field(description="Whether it becomes champion: it is trained, or released.")
-    by: str = Field(default="", description="Who decides; default: the flow run.")
+    approved: bool = Field(description="True: it becomes champion, and is trained or released.")
+    by: str = Field(default="", description="The person that decides; default: the flow run.")
     note: str = Field(default="", description="The reason, stored in the evidence.")
 
 

@@ -35,7 +35,7 @@ class NightOutcome(BaseModel, frozen=True):
     sweep: rs.SweepOutcome
     train: rs.TrainOutcome | None = None
     skipped: str = ""
-    """Why the training was skipped; empty where it was not."""
+    """The reason why the training was skipped; empty where it was not."""
     judged: Judgement | None = None
     """The judgement of the training's model; None without one."""
     released: bool | None = None

@@ -53,7 +53,7 @@ class Candidate:
     gate_id: str
     key: str
     approval: Approval
-    """When silence decides, and how."""
+    """The time at which silence decides, and the decision."""
     is_judged: bool = False
     """True for the model."""
 

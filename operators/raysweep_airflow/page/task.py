@@ -10,7 +10,7 @@ from raysweep_airflow.page.place import Place
 OPERATORS: Final = frozenset(
     {"SweepOperator", "GateOperator", "TrainOperator", "JudgeOperator", "@task.sweep"}
 )
-"""What Airflow calls tasks of raysweep's operators, and those of subclasses (`custom_operator_name`)."""
+"""Airflow's names for tasks of raysweep's operators, and of subclasses (`custom_operator_name`)."""
 FINISHED: Final = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 
 
