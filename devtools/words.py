@@ -38,7 +38,7 @@ DOCUMENTED: Final = ("engine", "operators", "flows", "devtools")
 """The packages whose docstrings are read."""
 QUESTIONS: Final = ("What", "Whether", "How", "Which", "Where", "Why")
 """Openings that ask for the thing; see `MAX_QUESTIONS`."""
-MAX_QUESTIONS: Final = 1
+MAX_QUESTIONS: Final = 0
 """The most docstrings, those of fields included, that begin with one of `QUESTIONS`. Only ever lower it."""
 MAX_COLUMNS: Final = 100
 MAX_CELL_WORDS: Final = 25

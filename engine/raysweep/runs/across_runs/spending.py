@@ -99,7 +99,7 @@ class Spending:
         self._journal = Journal(self._objects)
         self.bounds: dict[str, float] = {}
         self.used: dict[str, dict[str, float]] = {}
-        """What ended sweeps have used, by sweep."""
+        """The use of ended sweeps, by sweep."""
         self._open: dict[str, Reserved] = {}
         """By sweep."""
         self._told: dict[str, dict[str, float]] = {}
@@ -108,7 +108,7 @@ class Spending:
 
     @property
     def reserved(self) -> dict[str, dict[str, float]]:
-        """What sweeps that have not ended may use, by sweep."""
+        """The reservations of sweeps that have not ended, by sweep."""
         return {sweep_id: event.amounts for sweep_id, event in self._open.items()}
 
     def total(self, by_sweep: Mapping[str, Amounts], unit: str) -> float:
@@ -116,7 +116,7 @@ class Spending:
         return sum(amounts.get(unit, 0.0) for amounts in by_sweep.values())
 
     def left(self, unit: str, apart_from: str = "") -> float:
-        """How much of a bound is neither used nor reserved; `apart_from`: a sweep that is not counted."""
+        """The part of a bound that is not used or reserved; `apart_from`: a sweep that is not counted."""
         counted = (self.used, self.reserved)
         others = ({name: amounts for name, amounts in each.items() if name != apart_from} for each in counted)
         return self.bounds[unit] - sum(self.total(each, unit) for each in others)
@@ -259,7 +259,7 @@ def plan_spending(store: Store, sweep_id: str, spec: SweepSpec) -> tuple[Spendin
 
 
 def _wanted(spending: Spending, sweep_id: str, spec: SweepSpec) -> dict[str, float]:
-    """What a sweep asks for of each unit that is bounded."""
+    """The amounts that a sweep asks for, of each unit that is bounded."""
     if not spending.bounds:
         raise SpecError(
             "stop.budget_key",
