@@ -196,6 +196,9 @@ class Placement(ABC):
     def check(self, spec: SweepSpec) -> None:  # noqa: B027  nothing by default
         """Refuse what cannot run here, before anything is written. Raises: SpecError."""
 
+    def prepare(self, spec: SweepSpec) -> None:  # noqa: B027  nothing by default
+        """A sweep is about to begin: start what takes a moment."""
+
     def find_room_or_why(
         self, spec: SweepSpec, excluded: Collection[str], sizes: Collection[Size] = ()
     ) -> Room:

@@ -216,6 +216,7 @@ def _run(
             asked = replace(asked, spec=spec)
             placement.find_room(asked.spec)
             check_cluster()
+            placement.prepare(asked.spec)
             with interrupts.keeping():
                 held = hold(folder, asked, after=None if takeover else generation)
                 if held is None:

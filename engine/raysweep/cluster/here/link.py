@@ -24,7 +24,7 @@ def _ignore(ended: Ended) -> None:
 
 
 class StarterLink:
-    """One starter, and another one after its death. On the event loop that was running when it was made.
+    """One starter, and another one after its death. It is heard on the event loop that attaches it.
 
     `on_ended` gets the ends of workers, `on_evaluated` those of evaluations, whose numbers are negative.
     """
@@ -32,10 +32,16 @@ class StarterLink:
     def __init__(self) -> None:
         self.on_ended: Callable[[Ended], None] = _ignore
         self.on_evaluated: Callable[[Ended], None] = _ignore
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._running: set[int] = set()
         self._lessons: list[Order] = []
         self._begin()
+
+    def attach(self) -> None:
+        """Hear it on the event loop that runs now."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._sock.fileno(), self._read)
 
     def send(self, order: Order) -> None:
         """Have it carried out; of a starter that is gone, by the next one."""
@@ -52,9 +58,13 @@ class StarterLink:
         """End it, and with it all that it has started."""
         if self._sock.fileno() < 0:
             return
-        self._loop.remove_reader(self._sock.fileno())
-        self._sock.close()
+        self._end()
         self._process.wait()
+
+    def _end(self) -> None:
+        if self._loop is not None:
+            self._loop.remove_reader(self._sock.fileno())
+        self._sock.close()
 
     def _begin(self) -> None:
         self._sock, theirs = socket.socketpair()
@@ -72,7 +82,8 @@ class StarterLink:
                 start_new_session=True,
             )
         self._reader: FrameReader[list[Ended]] = FrameReader(ENDED)
-        self._loop.add_reader(self._sock.fileno(), self._read)
+        if self._loop is not None:
+            self._loop.add_reader(self._sock.fileno(), self._read)
         for lesson in self._lessons:
             self._sock.sendall(pack([lesson]))
 
@@ -91,8 +102,7 @@ class StarterLink:
 
     def _lose(self) -> None:
         """It is gone, and all that it had started with it: begin anew."""
-        self._loop.remove_reader(self._sock.fileno())
-        self._sock.close()
+        self._end()
         self._process.kill()
         self._process.wait()
         lost, self._running = self._running, set()

@@ -91,6 +91,11 @@ class HerePlacement(Placement):
         most = int(self._machine.total["memory"])
         return Room(slots=slots, nodes=1, memory_bytes=most, beyond=beyond)
 
+    def prepare(self, spec: SweepSpec) -> None:
+        """See `Placement`: the starter imports what workers need while the sweep is claimed."""
+        if not spec.is_inline and self._link is None:
+            self._link = StarterLink()
+
     @property
     def nodes(self) -> list[Node]:
         """This machine."""
@@ -111,6 +116,7 @@ class HerePlacement(Placement):
     def _find_link(self) -> StarterLink:
         if self._link is None:
             self._link = StarterLink()
+        self._link.attach()
         return self._link
 
 
