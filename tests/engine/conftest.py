@@ -83,11 +83,17 @@ def make_spec(storage: Path, log: Path) -> Callable[..., rs.SweepSpec]:
 
 
 @pytest.fixture
-def run(ray_cluster: RayConnection, make_spec: Callable[..., rs.SweepSpec]) -> Callable[..., rs.SweepOutcome]:
-    """Run a sweep on the shared Ray, under the key `k`."""
+def run(
+    request: pytest.FixtureRequest, make_spec: Callable[..., rs.SweepSpec]
+) -> Callable[..., rs.SweepOutcome]:
+    """Run a sweep under the key `k`: on the shared Ray, or without one in a test with the mark `here`."""
+    place: dict[str, Any] = {"address": "here", "num_cpus": 2}
+    if request.node.get_closest_marker("here") is None:
+        request.getfixturevalue("ray_cluster")
+        place = {}
 
     def run(*args: Any, on_progress: Any = None, **fields: Any) -> rs.SweepOutcome:
-        return rs.run_sweep(make_spec(*args, **fields), key="k", on_progress=on_progress)
+        return rs.run_sweep(make_spec(*args, **fields), key="k", on_progress=on_progress, **place)
 
     return run
 

@@ -11,7 +11,7 @@ import raysweep as rs
 from raysweep.outcome import SweepProgress
 from tests.sampling import first_of
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.here
 
 
 @pytest.mark.parametrize("when", first_of(["always", "at the end"]))

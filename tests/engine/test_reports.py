@@ -13,7 +13,7 @@ from raysweep.core.vocabulary.events import TrialReported
 from raysweep.errors import SpecChangedError
 from tests.engine.conftest import INLINE
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.here
 Run = Callable[..., rs.SweepOutcome]
 Events = Callable[..., list[Any]]
 Lines = Callable[[], list[list[str]]]

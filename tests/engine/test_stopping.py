@@ -13,7 +13,7 @@ import raysweep as rs
 from raysweep.core.vocabulary.events import SlotOpened, TrialStarted, TrialStopped
 from tests.sampling import first_of
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.here
 Run = Callable[..., rs.SweepOutcome]
 Events = Callable[..., list[Any]]
 Lines = Callable[[], list[list[str]]]

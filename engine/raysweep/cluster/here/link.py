@@ -16,6 +16,7 @@ from raysweep.cluster.here.orders import ENDED, PATH, Ended, Evaluate, Learn, Le
 from raysweep.worker.wire import FrameReader, pack
 
 READ_BYTES: Final = 1 << 18
+END_S: Final = 5.0
 log = logging.getLogger("raysweep")
 
 
@@ -44,27 +45,30 @@ class StarterLink:
             self._loop.add_reader(self._sock.fileno(), self._read)
 
     def send(self, order: Order) -> None:
-        """Have it carried out; of a starter that is gone, by the next one."""
+        """Have it carried out; where the starter is gone, a start has the next one begin."""
         if isinstance(order, Learn | LearnEvaluation):
             self._lessons.append(order)
         elif isinstance(order, Start | Evaluate):
             self._running.add(order.number)
-        try:
-            self._sock.sendall(pack([order]))
-        except OSError as error:
-            log.warning("the process that starts workers is gone: %s", error)
+            if not self._is_open:
+                self._begin()
+        if self._is_open:
+            self._say(order)
 
     def close(self) -> None:
         """End it, and with it all that it has started."""
-        if self._sock.fileno() < 0:
-            return
-        self._end()
-        self._process.wait()
+        if self._is_open:
+            self._end()
 
-    def _end(self) -> None:
-        if self._loop is not None:
-            self._loop.remove_reader(self._sock.fileno())
-        self._sock.close()
+    @property
+    def _is_open(self) -> bool:
+        return self._sock.fileno() >= 0
+
+    def _say(self, order: Order) -> None:
+        try:
+            self._sock.sendall(pack([order]))
+        except OSError as error:  # `_read` finds its end
+            log.warning("the process that starts workers is gone: %s", error)
 
     def _begin(self) -> None:
         self._sock, theirs = socket.socketpair()
@@ -85,7 +89,18 @@ class StarterLink:
         if self._loop is not None:
             self._loop.add_reader(self._sock.fileno(), self._read)
         for lesson in self._lessons:
-            self._sock.sendall(pack([lesson]))
+            self._say(lesson)
+
+    def _end(self) -> None:
+        """Close the socket: the starter kills what it has started, and ends."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._sock.fileno())
+        self._sock.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:  # it was stopped
+            self._process.kill()
+            self._process.wait()
 
     def _read(self) -> None:
         try:
@@ -101,12 +116,9 @@ class StarterLink:
                 self._tell(ended)
 
     def _lose(self) -> None:
-        """It is gone, and all that it had started with it: begin anew."""
+        """It is gone, and all that it had started with it."""
         self._end()
-        self._process.kill()
-        self._process.wait()
         lost, self._running = self._running, set()
-        self._begin()
         for number in lost:
             self._tell(Ended(number, -signal.SIGKILL))
 
