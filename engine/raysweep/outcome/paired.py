@@ -55,7 +55,7 @@ class Comparison(Record):
     common: int
     """Seeds or folds that both have a score of; 0 where the scores are not paired."""
     more_seeds: int | None = None
-    """The seeds that decide it 4 times of 5, if the improvement is real; None: it is decided, or no number of
+    """Further seeds that decide it 4 times of 5, if the gain is real; None: it is decided, or no number of
     seeds up to 10,000 does."""
     base: Side
     new: Side
