@@ -107,11 +107,14 @@ def report_text(status: Standing) -> str:
 
 
 def carried_text(name: str, carried: CarriedConfig) -> str:
-    """The way a training's config was carried from the scale of a sweep, in Markdown."""
+    """How the config of a training was carried, and the law's optimum at each proxy scale, in Markdown."""
+    at = list(map(show_scale, carried.scales))
+    none = [""] * len(at)
     rows = [
         {
             "parameter": each,
             "by": carried.transfer.get(each, "same"),
+            **dict(zip(at, carried.optima.get(each, none), strict=True)),
             "best": carried.best.get(each, ""),
             "carried": value,
             "80 %": " to ".join(map(show_number, carried.intervals.get(each, ()))),

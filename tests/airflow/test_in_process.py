@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from raysweep.cluster.ray.connection import connect
-from raysweep.runs.across_runs.champions import Line, read_champion
+from raysweep.runs.across_runs.champions import Line, read_champion, read_records
 from raysweep.storage.objects.opening import open_store
 from raysweep_airflow import GateOperator, JudgeOperator, SweepOperator, TrainOperator
 
@@ -269,7 +270,7 @@ def test_a_cleared_sweep_that_finds_more_is_gated_and_trained_anew(
 def test_a_config_is_carried_to_the_scale_of_the_training(
     embedded_ray: None, spec: dict[str, Any], tmp_path: Path
 ) -> None:
-    spec |= {"num_samples": 6, "scales": [{"rows": 10}, {"rows": 20}, {"rows": 40}]}
+    spec |= {"num_samples": 9, "scales": [{"rows": 10}, {"rows": 20}, {"rows": 40}]}
     with DAG("d", schedule=None):
         sweep = SweepOperator(task_id="sweep", spec=spec, address="local")
     outcome = sweep.execute(context_of(sweep))
@@ -305,3 +306,17 @@ def test_a_config_is_carried_to_the_scale_of_the_training(
     x = min(handed["x"] * 2, 5.0) if bridged["won"] == "carried" else handed["x"]
     assert result["config"] == {"x": x, "rows": 160, "steps": 2}
     assert result["carried"]["config"] == result["config"]
+    del train["bridge"]
+    with DAG("d", schedule=None):
+        lawful = TrainOperator(
+            task_id="law", spec={**train, "transfer": {"x": "law"}}, outcome=promoted, address="local"
+        )
+    told = lawful.execute(context_of(lawful))
+    carried = json.loads(json.dumps(told["carried"]))
+    assert (carried["best"], carried["verdict"] != "") == (handed, True)
+    assert {**carried["config"], "steps": 2} == told["config"]
+    assert carried["scales"] == [{"rows": 10}, {"rows": 20}, {"rows": 40}]
+    assert len(carried["optima"]["x"]) == 3
+    [record], _ = read_records(open_store(tmp_path))
+    recorded = [night.predicted for night in record.history if night.predicted is not None]
+    assert [each.model_dump(mode="json") for each in recorded] == [told["predicted"]]

@@ -16,6 +16,8 @@ def test_how_a_config_was_carried_is_a_table_and_the_laws_reasons() -> None:
         verdict="carries",
         reasons=["the ranks agree"],
         intervals={"lr": [0.04, 0.06]},
+        scales=[{"rows": 50}, {"rows": 100}],
+        optima={"lr": [0.14, 0.1]},
         metric="loss",
         score=1.0,
         score_low=0.9,
@@ -24,8 +26,8 @@ def test_how_a_config_was_carried_is_a_table_and_the_laws_reasons() -> None:
     assert carried_text("full", carried) == (
         "# full: rows=100 to rows=400\n\nlaw: carries\n\n- the ranks agree\n\n"
         "predicted loss: 1 (0.9 to 1.2)\n\n"
-        "| parameter | by | best | carried | 80 % |\n|---|---|---|---|---|\n"
-        "| lr | law | 0.1 | 0.05 | 0.04 to 0.06 |\n"
-        "| act | same | a\\|b | a\\|b |  |\n"
-        "| rows | same | 100 | 400 |  |"
+        "| parameter | by | rows=50 | rows=100 | best | carried | 80 % |\n|---|---|---|---|---|---|---|\n"
+        "| lr | law | 0.14 | 0.1 | 0.1 | 0.05 | 0.04 to 0.06 |\n"
+        "| act | same |  |  | a\\|b | a\\|b |  |\n"
+        "| rows | same |  |  | 100 | 400 |  |"
     )

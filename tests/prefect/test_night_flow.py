@@ -160,6 +160,15 @@ def test_a_night_carries_its_config_to_the_scale_of_the_training(
     x = min(copied * 2, 4.999) if carried.bridge.won == "carried" else copied
     assert night.train.config == {"x": x, "rows": 160, "steps": 2}
     assert night.sweep.best.scale == {"rows": 40}
+    lawful = train.replace(bridge=None, transfer={"x": "law"}, name="lawful")
+    again = run({"spec": spec, "train_spec": lawful, "key": "n1"})
+    told = again.train.carried
+    assert told is not None
+    assert (told.best, told.config["rows"]) == (night.sweep.best.config, 160)
+    assert told.verdict
+    assert told.scales == [{"rows": 10}, {"rows": 20}, {"rows": 40}]
+    assert len(told.optima["x"]) == 3
+    assert again.train.predicted is not None
 
 
 JUDGED = "tests.engine.judged"

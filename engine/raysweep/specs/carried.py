@@ -32,6 +32,10 @@ class CarriedConfig(SpecModel):
     """The reasons of the verdict."""
     intervals: dict[str, list[Any]] = Field(default_factory=dict)
     """By parameter of the law, the ends of 80 % of the optimum's probability."""
+    scales: list[dict[str, int | float]] = Field(default_factory=list)
+    """The proxy scales of the law, the smallest first."""
+    optima: dict[str, list[float | None]] = Field(default_factory=dict)
+    """By parameter of the law, its optimum at each of these, not held to the bounds of its domain."""
     score: float | None = None
     """The prediction of the law for `config`; None without a law."""
     score_low: float | None = None

@@ -187,6 +187,12 @@ def facts_of(said: Carried, by_law: Iterable[str], sweep: SweepSpec, outcome: Sw
         "verdict": said.verdict,
         "reasons": said.reasons,
         "intervals": {name: list(said.intervals[name]) for name in by_law if name in said.intervals},
+        "scales": [scale for scale, _ in said.optima],
+        "optima": {
+            name: [_finite(optimum[name]) for _, optimum in said.optima]
+            for name in by_law
+            if all(name in optimum for _, optimum in said.optima)
+        },
         "score": _finite(said.score),
         "score_low": _finite(said.score_low),
         "score_high": _finite(said.score_high),

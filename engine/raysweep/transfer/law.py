@@ -48,7 +48,8 @@ class Carried:
     `config`: the optimum there; on any verdict but `carries`, that of the best trial at the largest proxy
     scale. `intervals`: by parameter (`a.b` where nested), the ends of 80 % of the optimum's probability,
     inside the space. `score`, `score_low`, `score_high`: of `config` at the target, with 80 %. `reasons`:
-    the sentences of `facts`. `optimum`: by parameter, what the law gives, not held to bounds or verdict.
+    the sentences of `facts`. `optimum`: by parameter, what the law gives, not held to bounds or verdict;
+    `optima`: the same at each proxy scale, the smallest first.
     """
 
     config: dict[str, Any]
@@ -60,6 +61,7 @@ class Carried:
     reasons: list[str]
     facts: list[Reason] = field(repr=False)
     optimum: dict[str, float] = field(repr=False)
+    optima: list[tuple[dict[str, float], dict[str, float]]] = field(repr=False)
 
 
 def fit_law(trials: Iterable[Mapping[str, Any]], space: Mapping[str, Any] | Space, mode: Mode) -> Law:
@@ -136,6 +138,7 @@ class Law:
             reasons=[fact.sentence for fact in facts],
             facts=facts,
             optimum=point.optima,
+            optima=[(scale, self.optimum_at(scale)) for scale in self.scales],
         )
 
     def scored(self, said: Carried, target: Mapping[str, float], config: Mapping[str, Any]) -> Carried:

@@ -142,6 +142,8 @@ def test_outcome_brief_and_card_have_both_configs(swept: SweepOutcome) -> None:
     assert told["best"] == made.carried.best
     assert told["config"] == made.config
     assert told["verdict"] == "carries"
+    assert told["scales"] == [{"rows": 1000}, {"rows": 4000}, {"rows": 16000}]
+    assert told["optima"]["lr"] == sorted(told["optima"]["lr"], reverse=True)
     assert make_card(made, outcome)["carried"] == told
     assert "carried: from rows=16000 to rows=64000: lr " in str(outcome)
     assert "carried" not in brief(plain)
