@@ -160,6 +160,8 @@ def test_outcome_brief_and_card_have_both_configs(swept: SweepOutcome) -> None:
         ),
         ({}, {"transfer": {"lr": "lr / (scale.rows - 64000)"}}, "divides by zero"),
         ({}, {"transfer": {"lr": "lr * scale.rows"}}, "outside of its domain"),
+        ({}, {"scale": {"row": 64000}}, "train.scale.row: the sweep has no scale 'row'"),
+        ({}, {"scale": {"row": 3}, "transfer": {"lr": "law"}}, "no rule of transfer names it"),
         ({}, {"transfer": {"lrr": "same"}}, "train.transfer.lrr: 'lrr' is not in param_space"),
         ({}, {"transfer": {"act": "law"}}, "a category is carried by its best level over scales"),
         ({}, {"transfer": {"lr": "lr *"}}, "train.transfer.lr: 'lr *' is not an expression"),
