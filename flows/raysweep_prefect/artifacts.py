@@ -107,7 +107,7 @@ def report_text(status: Standing) -> str:
 
 
 def carried_text(name: str, carried: CarriedConfig) -> str:
-    """How the config of a training was carried, and the law's optimum at each proxy scale, in Markdown."""
+    """A training's config as it was carried, and the law's optimum at each proxy scale, in Markdown."""
     at = list(map(show_scale, carried.scales))
     none = [""] * len(at)
     rows = [
