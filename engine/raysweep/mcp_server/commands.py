@@ -17,6 +17,8 @@ SCHEMA_VERSION: Final = 1
 """As `raysweep.cli.consoles` writes it."""
 LOOK_S: Final = 120.0
 """Seconds that a command which only reads may take."""
+MAX_BYTES: Final = 100_000
+"""Of a command line: Linux starts no process with an argument of 128 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,18 @@ def command_line(verb: str, *given: str, **options: str | int | None) -> list[st
     return [verb, "--json", *named, "--", *given]
 
 
+def refused(words: Sequence[str]) -> Ran | None:
+    """The error of words that no command line can hold: a null byte, half a character, or too many."""
+    text = "".join(words)
+    # Half a character has no bytes: it is left out.
+    size = len(text.encode("utf-8", "ignore"))
+    if "\0" in text or text != text.encode("utf-8", "ignore").decode():
+        return error("usage", "an argument has a character that no command line can hold")
+    if size > MAX_BYTES:
+        return error("usage", f"the arguments have {size:,} bytes; at most {MAX_BYTES:,} are passed on")
+    return None
+
+
 def process_of(words: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
     """Start a command of raysweep, in a session of its own: signals to the server do not reach it."""
     return subprocess.Popen(
@@ -59,11 +73,9 @@ def run(words: Sequence[str], *, timeout_s: float = LOOK_S) -> Ran:
 
     What it prints for people is dropped. One that takes too long is ended with all that it has started.
     """
-    try:
-        process = process_of(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    except ValueError:  # a null byte, or half a character
-        return error("usage", "an argument has a character that no command line can hold")
-    with process:
+    if (problem := refused(words)) is not None:
+        return problem
+    with process_of(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
             out, _ = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:

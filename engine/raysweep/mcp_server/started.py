@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Final
 
-from raysweep.mcp_server.commands import Ran, error, process_of, ran
+from raysweep.mcp_server.commands import Ran, process_of, ran, refused
 
 BEGIN_S: Final = 90.0
 """Seconds within which a sweep is in the storage: Ray has to start before it."""
@@ -34,15 +34,14 @@ class Started:
             Its document if it has ended by then, else `{"started": true}`.
         """
         self._running = [each for each in self._running if each.poll() is None]
-        try:
-            # A file, not a pipe: the sweep writes on when this server is gone.
-            with tempfile.TemporaryFile() as out:
-                process = process_of(words, stdout=out, stderr=subprocess.DEVNULL)
-                self._running.append(process)
-                if not _has_begun(process, is_running):
-                    return self._ended(process, out)
-        except ValueError:
-            return error("usage", "an argument has a character that no command line can hold")
+        if (problem := refused(words)) is not None:
+            return problem
+        # A file, not a pipe: the sweep writes on when this server is gone.
+        with tempfile.TemporaryFile() as out:
+            process = process_of(words, stdout=out, stderr=subprocess.DEVNULL)
+            self._running.append(process)
+            if not _has_begun(process, is_running):
+                return self._ended(process, out)
         return Ran(document={"started": True}, code=0)
 
     def _ended(self, process: subprocess.Popen[bytes], out: IO[bytes]) -> Ran:

@@ -17,6 +17,7 @@ Kind = Literal["sweep", "train"]
 # Runs of one name and key share a storage path, but no folder. Ids are on disk: this never changes.
 _PREFIXES: Final[dict[Kind, str]] = {"sweep": "", "train": "train "}
 _SLUG: Final = re.compile("[a-z0-9-]+")
+_ID_CHARACTERS: Final = SLUG_CHARACTERS + 1 + 10
 
 
 def slug(name: str) -> str:
@@ -33,7 +34,7 @@ def slug(name: str) -> str:
 def file_name(name: str) -> str:
     """The name as that of a file: no two names have the same, however they are spelled."""
     plain = slug(name)
-    return plain if plain == name or len(_plain(name)) > SLUG_CHARACTERS else f"{plain}-{_mark(name)}"
+    return plain if (plain and plain == name) or len(_plain(name)) > SLUG_CHARACTERS else f"{plain}-{_mark(name)}"
 
 
 def _plain(name: str) -> str:
@@ -119,6 +120,11 @@ class RunId:
     def stored(cls, kind: Kind, name: str, key: str) -> Self:
         """Of a run that may be stored under this name and key."""
         return cls(kind=kind, name=name, key=key)
+
+
+def is_run_id(text: str) -> bool:
+    """True if a text has the form of a run's id; another one names no folder."""
+    return len(text) <= _ID_CHARACTERS and _SLUG.fullmatch(text) is not None
 
 
 def is_id_of(run_id: str, kind: Kind, key: str) -> bool:

@@ -6,9 +6,11 @@ secret: who can read the spec can make it.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from raysweep.documents.digest import digest_of
+from raysweep.documents.validation import show
 from raysweep.errors import PlanChangedError, SpecError
 from raysweep.specs.code_digest import code_digest_of
 from raysweep.specs.request import RunRequest
@@ -18,6 +20,7 @@ PARTS: Final = ("name or key", "spec", "code", "price", "storage path")
 """Of a token, in its order."""
 _HEAD: Final = "plan1"
 _DIGITS: Final = 10
+_TOKEN: Final = re.compile(rf"{_HEAD}\.[a-z0-9-]{{1,51}}(\.[0-9a-f]{{{_DIGITS}}}){{{len(PARTS) - 1}}}")
 
 
 def make_token(request: RunRequest[SweepSpec]) -> str:
@@ -53,7 +56,6 @@ def check_token(token: str, request: RunRequest[SweepSpec]) -> None:
 
 
 def _split(token: str) -> list[str]:
-    parts = token.strip().split(".")
-    if len(parts) != 1 + len(PARTS) or parts[0] != _HEAD:
-        raise SpecError("--plan", f"{token!r} is not a token", "take `token` of raysweep plan SPEC --json")
-    return parts
+    if _TOKEN.fullmatch(token.strip()) is None:
+        raise SpecError("--plan", f"{show(token)} is not a token", "take `token` of raysweep plan SPEC --json")
+    return token.strip().split(".")

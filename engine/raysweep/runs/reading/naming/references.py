@@ -20,7 +20,7 @@ from raysweep.errors import SweepNotFoundError, one_line
 from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_age
 from raysweep.runs.reading.listing import DEFAULT_STORAGE, ids_of, list_runs
-from raysweep.specs.identity import RunId, slug
+from raysweep.specs.identity import RunId, is_run_id, slug
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.parallel import run_folders
 from raysweep.storage.objects.store import Store
@@ -89,7 +89,7 @@ def find_run(reference: Reference, kind: Kind) -> str | None:
         return None
     if reference.which:
         return _of_night(reference, kind)
-    if store.exists(f"{name}/{_DOCUMENTS[kind]}"):
+    if is_run_id(name) and store.exists(f"{name}/{_DOCUMENTS[kind]}"):
         return name
     stem = slug(name)
     own = [each for each in ids_of(store, stem) if store.exists(f"{each}/{_DOCUMENTS[kind]}")] if stem else []
