@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 from raysweep.cli.exit_codes import CANCELLED, DONE, FAILED, Detached, say, say_error
 
 _TYPER_INTERRUPTED: Final = 130
+_USAGE: Final = 2
 _RESUMABLE: Final = ("sweep", "train", "resume", "retry", "extend", "pipeline")
 
 
@@ -27,6 +28,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _show_any_text()
     with _set_up():
         try:
+            if (strange := _not_text(given)) is not None:
+                return _refused(given, f"argument {strange} is not valid UTF-8", _USAGE, "raysweep --help")
             return _call(given)
         except BrokenPipeError:
             # The reader of our output has closed it. Nothing may be flushed into the pipe at exit.
@@ -69,16 +72,28 @@ def _call(arguments: list[str]) -> int:
         hint = f"raysweep {command} --help" if command else "raysweep --help"
         # "Value error, " is pydantic's, from inside typer.
         text = error.format_message().replace("Value error, ", "").rstrip(".")
-        if _wants_json(arguments):
-            from raysweep.cli.error_documents import print_document
-
-            print_document("usage", text, error.exit_code, next=hint)
-        return say_error(f"{text}; see {hint}", error.exit_code)
+        return _refused(arguments, text, error.exit_code, hint)
     if callable(task):
         return int(task())
     if task == _TYPER_INTERRUPTED:
         raise KeyboardInterrupt
     return DONE
+
+
+def _not_text(arguments: list[str]) -> int | None:
+    """The place of the first argument with bytes that are no text: no name and no document can hold it."""
+    for place, argument in enumerate(arguments, start=1):
+        if argument.encode("utf-8", "ignore").decode() != argument:
+            return place
+    return None
+
+
+def _refused(arguments: list[str], text: str, code: int, hint: str) -> int:
+    if _wants_json(arguments):
+        from raysweep.cli.error_documents import print_document
+
+        print_document("usage", text, code, next=hint)
+    return say_error(f"{text}; see {hint}", code)
 
 
 def _wants_json(arguments: list[str]) -> bool:

@@ -16,6 +16,7 @@ MAX_ITEMS: Final = 100
 """Items of a list or mapping that is no table of its own."""
 MAX_BYTES: Final = 60_000
 """Of a whole document; rows at its end go first."""
+MAX_DEPTH: Final = 60
 MAX_NOTES: Final = 20
 _LEAST_TEXT: Final = 50
 
@@ -32,6 +33,7 @@ class Cut:
     truncated: list[str] = field(default_factory=list)
     size: int = 0
     _seen: int = 0
+    _depth: int = 0
 
     @classmethod
     def of(cls, document: Any, *, rows: str = "", limit: int = MAX_ITEMS) -> Cut:
@@ -62,11 +64,18 @@ class Cut:
         self._count(1)
         if isinstance(value, str):
             return self._text(value, at, longest)
+        if not isinstance(value, Mapping | Sequence):
+            return value
+        if self._depth == MAX_DEPTH:
+            self._note(at, 0, len(value), "items")
+            return "…"
+        self._depth += 1
         if isinstance(value, Mapping):
-            return self._mapping(value, at, longest, items, {})
-        if isinstance(value, Sequence):
-            return self._list(value, at, longest, items, items)
-        return value
+            inner: Any = self._mapping(value, at, longest, items, {})
+        else:
+            inner = self._list(value, at, longest, items, items)
+        self._depth -= 1
+        return inner
 
     def _text(self, text: str, at: str, longest: int) -> str:
         clean = boxed(text[:longest])
@@ -79,11 +88,13 @@ class Cut:
     def _mapping(
         self, value: Mapping[str, Any], at: str, longest: int, items: int, limits: Mapping[str, int]
     ) -> dict[str, Any]:
-        if len(value) > items:
-            self._note(at, items, len(value), "fields")
+        shown = max(longest, _LEAST_TEXT)
+        # Of several names that are the same once they are cut and cleaned, one is left.
+        names = {boxed(name[:shown]): name for name in list(value)[:items]}
+        if len(names) < len(value):
+            self._note(at, len(names), len(value), "fields")
         found = {}
-        for name in list(value)[:items]:
-            inner = boxed(name[: max(longest, _LEAST_TEXT)])
+        for inner, name in names.items():
             below = f"{at}.{inner}" if at else inner
             self._count(len(inner))
             if name in limits and isinstance(value[name], Sequence):

@@ -49,12 +49,12 @@ def command_line(verb: str, *given: str, **options: str | int | None) -> list[st
 def refused(words: Sequence[str]) -> Ran | None:
     """The error of words that no command line can hold: a null byte, half a character, or too many."""
     text = "".join(words)
-    # Half a character has no bytes: it is left out.
-    size = len(text.encode("utf-8", "ignore"))
-    if "\0" in text or text != text.encode("utf-8", "ignore").decode():
+    encoded = text.encode("utf-8", "ignore")
+    if "\0" in text or encoded.decode() != text:
         return error("usage", "an argument has a character that no command line can hold")
-    if size > MAX_BYTES:
-        return error("usage", f"the arguments have {size:,} bytes; at most {MAX_BYTES:,} are passed on")
+    if len(encoded) > MAX_BYTES:
+        problem = f"the arguments have {len(encoded):,} bytes; at most {MAX_BYTES:,} are passed on"
+        return error("usage", problem)
     return None
 
 

@@ -82,11 +82,19 @@ def test_so_are_code_and_storage(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "plan1", "plan1.a.b", "plan0.1.2.3.4.5", "x.1.2.3.4.5", "plan1.1.2.3.4.5.6"]
-)
+    "text",
+    [
+        "", "plan1", "plan1.a.b", "plan0.1.2.3.4.5", "x.1.2.3.4.5", "plan1.1.2.3.4.5.6",
+        *(f"plan1.{run}.{'.'.join(['0123456789'] * 4)}" for run in ("", "/etc/passwd", "a\nb", "a/../b", "x" * 60)),
+        "plan1.planned-0123456789.0123456789.0123456789.0123456789.012345678G",
+        "p" * 300_000,
+    ],
+    ids=lambda text: text[:30],
+)  # fmt: skip
 def test_what_is_no_token_is_refused(request_of: Callable[..., RunRequest[SweepSpec]], text: str) -> None:
-    with pytest.raises(SpecError, match="is not a token"):
+    with pytest.raises(SpecError, match="is not a token") as refused:
         check_token(text, request_of())
+    assert len(str(refused.value)) < 200
     assert len(make_token(request_of()).split(".")) == len(PARTS) + 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import orjson
@@ -12,11 +13,16 @@ from hypothesis import strategies as st
 from raysweep.mcp_server.bounded import MAX_BYTES, MAX_ITEMS, MAX_TEXT, Cut
 
 _LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=30)
+# Names that are the same once they are clean: see the test of these.
+_NAMES = st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs"]), max_size=9)
 DOCUMENTS = st.dictionaries(
-    st.text(max_size=9),
-    st.recursive(_LEAVES, lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(), inner)),
+    _NAMES,
+    st.recursive(_LEAVES, lambda inner: st.lists(inner, max_size=6) | st.dictionaries(_NAMES, inner)),
     max_size=9,
 )
+
+
+NESTED: Any = functools.reduce(lambda inner, _: {"n" * 90: [inner]}, range(2_000), 1)
 
 
 @settings(max_examples=40, deadline=None)
@@ -53,6 +59,8 @@ def test_what_is_left_out_is_listed() -> None:
         {"rows": [{"text": "é" * 5000, "more": ["y" * 5000] * 50}] * 90},
         {"a": {f"k{n}" * 500: "v" * 3000 for n in range(5000)}},
         {"a": [[["z" * 4000] * 99] * 99] * 99},
+        {"a": NESTED},
+        {"rows": [{"deep": NESTED}] * 90},
         {"rows": [{"wide": {str(n): "w" * 3000 for n in range(99)}}]},
     ],
 )
@@ -61,3 +69,9 @@ def test_no_document_is_larger_than_the_bound(document: dict[str, Any]) -> None:
     assert cut.size == len(orjson.dumps(cut.document)) <= MAX_BYTES
     assert cut.truncated
     assert len(cut.document.get("rows", [0])) >= 1, "the way to go on needs a row"
+
+
+def test_names_that_become_one_are_counted() -> None:
+    cut = Cut.of({"config": {"a\x1b": 1, "a\x07": 2, "b": 3}})
+    assert cut.document == {"config": {"a\ufffd": 2, "b": 3}}
+    assert cut.truncated == ["config: 2 of 3 fields"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
 from raysweep.specs import RunId, RunRequest, SweepSpec, TrainSpec, slug, sweep_id
-from raysweep.specs.identity import check_distinct, file_name
+from raysweep.specs.identity import check_distinct, file_name, is_run_id
 
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / "engine/raysweep/specs/identity.py"
@@ -163,3 +163,16 @@ def test_a_key_that_is_no_text_is_refused_in_one_line(key: Any) -> None:
         RunId.of(SWEEP, key)
     with pytest.raises(SpecError, match=r"^name: expected text"):
         sweep_id(key, "k")
+
+
+@pytest.mark.parametrize("name", ["", "  ", "..", "/", "a/b", "\ud800", "x" * 300, "a\n"])
+def test_the_name_of_a_file_is_one_whatever_the_name(name: str) -> None:
+    found = file_name(name)
+    assert re.fullmatch("[a-z0-9-]{1,60}", found), found
+    assert not is_run_id(name)
+
+
+@given(st.text(max_size=80), st.text(max_size=20))
+def test_each_id_has_the_form_of_one(name: str, key: str) -> None:
+    if slug(name):
+        assert is_run_id(sweep_id(name, key))
