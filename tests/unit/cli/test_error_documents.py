@@ -102,3 +102,10 @@ def test_what_a_user_derives_has_the_code_of_what_it_is() -> None:
 
     assert code_of(OwnError) == "spec"
     assert error_documents.code_of(KeyError) == "bug"
+
+
+@pytest.mark.parametrize("given", [("status", "\udcff"), ("plan", "spec.yaml", "--key=\udce9")])
+def test_an_argument_that_is_no_text_is_named(fails: Callable[..., dict[str, Any]], given: Any) -> None:
+    error = fails(*given)
+    assert (error["code"], error["exit_code"]) == ("usage", 2)
+    assert error["message"] == f"argument {len(given)} is not valid UTF-8"

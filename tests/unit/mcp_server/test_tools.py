@@ -85,6 +85,12 @@ def test_what_is_not_there_is_the_error_of_the_command_line(ask: Ask, name: str)
     assert "\x1b" not in json.dumps(error)
 
 
+@pytest.mark.parametrize("name", ["", "@latest", "x" * 300, "..", "\u202e", "%2e%2e"])
+def test_a_name_that_nothing_can_have_is_not_found(ask: Ask, name: str) -> None:
+    assert ask("status", sweep=name)["document"]["error"]["code"] == "sweep_not_found"
+    assert ask("evidence", name=name)["document"]["error"]["code"] == "spec"
+
+
 @pytest.mark.parametrize("name", ["/etc/night-0123456789", "s3://other/night@latest", "../x", "a/b"])
 def test_only_the_storage_of_the_server_is_read(ask: Ask, tmp_path: Path, name: str) -> None:
     for tool in ("status", "best", "trials", "report", "stop"):
@@ -92,10 +98,23 @@ def test_only_the_storage_of_the_server_is_read(ask: Ask, tmp_path: Path, name: 
     assert ask("evidence", name=name)["document"]["error"]["code"] == "spec"
 
 
-@pytest.mark.parametrize("name", ["a\0b", "\0"])
+@pytest.mark.parametrize("name", ["a\0b", "\0", "\udcff", "n" * 200_000])
 def test_what_no_command_line_can_hold_is_refused(ask: Ask, name: str) -> None:
     found = ask("status", sweep=name)["document"]
     assert (found["error"]["code"], found["schema_version"]) == ("usage", consoles.SCHEMA_VERSION)
+    token = f"plan1.night-0123456789{'.0123456789' * 4}"
+    found = ask("apply", spec=name, token=token)["document"]
+    assert found["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize(
+    "token", ["", "plan1", "plan1./etc/passwd.1.2.3.4", f"plan1.a/../b{'.0123456789' * 4}", "p" * 300_000]
+)
+def test_a_token_edited_by_hand_starts_nothing(ask: Ask, tmp_path: Path, token: str) -> None:
+    error = ask("apply", spec="spec.yaml", token=token)["document"]["error"]
+    assert (error["code"], error["field"], error["next"]) == ("spec", "token", "plan")
+    assert len(error["message"]) < 300
+    assert not list(tmp_path.iterdir())
 
 
 def test_approval_is_refused_unless_it_is_allowed(ask: Ask, tmp_path: Path) -> None:
