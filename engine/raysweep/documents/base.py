@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from raysweep.documents.field_docs import Described
 from raysweep.documents.json_values import unwrap_number
 from raysweep.documents.synonyms import synonyms_of, with_own_names
-from raysweep.documents.validation import Counts, check_depth, issues_of, spec_error
+from raysweep.documents.validation import Counts, issues_of, spec_error
 
 if TYPE_CHECKING:
     _Model = Described
@@ -24,7 +24,6 @@ else:
         """
 
         def __call__(cls, /, *args: Any, **fields: Any) -> Any:
-            check_depth(fields)
             try:
                 return super().__call__(*args, **fields)
             except ValidationError as error:
@@ -72,7 +71,6 @@ class SpecModel(_Model):
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
         """A spec from a mapping. Raises SpecError."""
-        check_depth(obj)
         try:
             return super().model_validate(obj, **options)
         except ValidationError as error:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any, Final, TypeVar, cast
 
 from raysweep.documents.yaml_values import RESOLVERS, all_values_of, values_of
 from raysweep.errors import SpecError, one_line
@@ -20,7 +21,7 @@ _Value = TypeVar("_Value")
 def read_json(text: str | bytes, where: str = "JSON") -> Any:
     """The value in a JSON text. Raises SpecError, with line and column."""
     try:
-        return json.loads(text, object_pairs_hook=_object(where), parse_constant=_refuse_constant(where))
+        value = json.loads(text, object_pairs_hook=_object(where), parse_constant=_refuse_constant(where))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise SpecError(where, f"not valid JSON at {place}: {error.msg}", "fix it there") from None
@@ -32,9 +33,25 @@ def read_json(text: str | bytes, where: str = "JSON") -> Any:
         raise
     except ValueError:  # Python makes no integer of thousands of digits
         raise SpecError(where, "has a number of thousands of digits", "write fewer") from None
+    return _flat_enough(value, where)
 
 
-_TOO_DEEP = ("is nested too deeply", "nest less")
+_TOO_DEEP: Final = ("is nested too deeply", "nest less")
+_MAX_LEVELS: Final = 100
+"""Encoders of JSON end at some 250."""
+_NESTED: Final = frozenset({dict, list})
+
+
+def _flat_enough(value: Any, where: str) -> Any:
+    """The value, if it can be written again. Raises: SpecError."""
+    level = [value] if type(value) in _NESTED else []
+    for _ in range(_MAX_LEVELS):
+        # By identity: a YAML text may name one value in many places, or a value inside itself.
+        inner = chain.from_iterable(each.values() if type(each) is dict else each for each in level)
+        level = list({id(each): each for each in inner if type(each) in _NESTED}.values())
+    if level:
+        raise SpecError(where, *_TOO_DEEP)
+    return value
 
 
 def _object(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
@@ -70,7 +87,7 @@ def _read(values: Callable[[str | bytes], _Value], text: str | bytes, where: str
     import yaml
 
     try:
-        return values(text)
+        value = values(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -79,6 +96,7 @@ def _read(values: Callable[[str | bytes], _Value], text: str | bytes, where: str
         raise SpecError(where, one_line(f"not valid YAML: {error}", 200), "save it as UTF-8 text") from None
     except RecursionError:
         raise SpecError(where, *_TOO_DEEP) from None
+    return cast(_Value, _flat_enough(value, where))
 
 
 def write_yaml(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,8 +19,6 @@ Counts = Callable[[Path, bool], bool]
 """True if a problem at a path counts; the bool: that nothing is there. `()` is the whole."""
 WHOLE: Final = "spec"
 """The field of a SpecError about all of what was given."""
-MAX_DEPTH: Final = 100
-_CONTAINERS: Final = (Mapping, list, tuple)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +49,6 @@ def show(value: object, limit: int = 80) -> str:
     """A value as one short line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def check_depth(value: object) -> None:
-    """See that data can be written as JSON again: encoders end at some 250 levels. Raises SpecError."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        # By identity: a YAML text may name one value in many places, or a value inside itself.
-        below = {id(each): each for outer in level for each in _inner(outer) if isinstance(each, _CONTAINERS)}
-        level = list(below.values())
-        if not level:
-            return
-    raise SpecError(WHOLE, f"is nested more than {MAX_DEPTH} levels deep", "nest less")
-
-
-def _inner(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
 
 
 def dotted(path: Iterable[str | int]) -> str:

@@ -34,7 +34,11 @@ def slug(name: str) -> str:
 def file_name(name: str) -> str:
     """The name as that of a file: no two names have the same, however they are spelled."""
     plain = slug(name)
-    return plain if (plain and plain == name) or len(_plain(name)) > SLUG_CHARACTERS else f"{plain}-{_mark(name)}"
+    return (
+        plain
+        if (plain and plain == name) or len(_plain(name)) > SLUG_CHARACTERS
+        else f"{plain}-{_mark(name)}"
+    )
 
 
 def _plain(name: str) -> str:

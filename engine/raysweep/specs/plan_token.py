@@ -57,5 +57,7 @@ def check_token(token: str, request: RunRequest[SweepSpec]) -> None:
 
 def _split(token: str) -> list[str]:
     if _TOKEN.fullmatch(token.strip()) is None:
-        raise SpecError("--plan", f"{show(token)} is not a token", "take `token` of raysweep plan SPEC --json")
+        raise SpecError(
+            "--plan", f"{show(token)} is not a token", "take `token` of raysweep plan SPEC --json"
+        )
     return token.strip().split(".")

@@ -85,7 +85,7 @@ def test_so_are_code_and_storage(
     "text",
     [
         "", "plan1", "plan1.a.b", "plan0.1.2.3.4.5", "x.1.2.3.4.5", "plan1.1.2.3.4.5.6",
-        *(f"plan1.{run}.{'.'.join(['0123456789'] * 4)}" for run in ("", "/etc/passwd", "a\nb", "a/../b", "x" * 60)),
+        *(f"plan1.{run}{'.0123456789' * 4}" for run in ("", "/etc/passwd", "a\nb", "a/../b", "x" * 60)),
         "plan1.planned-0123456789.0123456789.0123456789.0123456789.012345678G",
         "p" * 300_000,
     ],

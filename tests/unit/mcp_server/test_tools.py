@@ -85,7 +85,7 @@ def test_what_is_not_there_is_the_error_of_the_command_line(ask: Ask, name: str)
     assert "\x1b" not in json.dumps(error)
 
 
-@pytest.mark.parametrize("name", ["", "@latest", "x" * 300, "..", "\u202e", "%2e%2e"])
+@pytest.mark.parametrize("name", ["", "x" * 300, ".."])
 def test_a_name_that_nothing_can_have_is_not_found(ask: Ask, name: str) -> None:
     assert ask("status", sweep=name)["document"]["error"]["code"] == "sweep_not_found"
     assert ask("evidence", name=name)["document"]["error"]["code"] == "spec"
