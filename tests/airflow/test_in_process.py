@@ -15,6 +15,7 @@ from raysweep.cluster.ray.connection import connect
 from raysweep.runs.across_runs.champions import Line, read_champion, read_records
 from raysweep.storage.objects.opening import open_store
 from raysweep_airflow import GateOperator, JudgeOperator, SweepOperator, TrainOperator
+from tests.engine.six_nights import Ended, Night, six_bad_nights
 
 pytestmark = [
     pytest.mark.ray,
@@ -125,8 +126,9 @@ def test_a_small_sweep_and_its_gate_need_no_ray(spec: dict[str, Any], tmp_path: 
 
 
 def judged_night(key: str, storage: Path, gain: float, **training: Any) -> dict[str, Any]:
-    """A night of sweep, gate, training and judge; each task by what the one before handed on."""
-    spec: dict[str, Any] = {
+    """A night of sweep, gate, training and judge, whose model gains this."""
+    (data := storage / "holdout.json").write_text("0.0")
+    sweep = {
         "name": "churn",
         "trainable": f"{JUDGED}:search",
         "param_space": {"gain": {"grid_search": [gain]}},
@@ -136,31 +138,30 @@ def judged_night(key: str, storage: Path, gain: float, **training: Any) -> dict[
         "isolation": "inline",
         "max_concurrent_trials": 1,
     }
-    data = storage / "holdout.json"
-    data.write_text("0.0")
-    given: dict[str, Any] = {
-        "sweep": {"spec": spec},
-        "gate": {"spec": spec, "gate": {"confirm_top_k": 1, "seeds": 2}},
-        "train": {"spec": {"trainable": f"{JUDGED}:train", "config": training, "storage_path": str(storage)}},
-        "judge": {
-            "spec": spec,
-            "judge": {"evaluate": f"{JUDGED}:score", "data": str(data), "metric": "auc", "mode": "max"},
-        },
-    }
+    train = {"trainable": f"{JUDGED}:train", "config": training, "storage_path": str(storage)}
+    judge = {"evaluate": f"{JUDGED}:score", "data": str(data), "metric": "auc", "mode": "max"}
+    gate = {"confirm_top_k": 1, "seeds": 2}
+    return played(Night(key=key, sweep=sweep, gate=gate, train=train, judge=judge))
+
+
+def played(night: Night) -> dict[str, Any]:
+    """The judge's result, after all tasks of a night, each by what those before it handed on."""
     with DAG("judged", schedule=None) as dag:
-        sweep = SweepOperator(task_id="sweep", address="local", **given["sweep"])
-        gate = GateOperator(task_id="gate", address="local", outcome=sweep.output, **given["gate"])
-        train = TrainOperator(task_id="train", address="local", outcome=gate.output, **given["train"])
+        sweep = SweepOperator(task_id="sweep", address="local", spec=dict(night.sweep))
+        how: dict[str, Any] = {"spec": dict(night.sweep), "address": "local"}
+        gate = GateOperator(task_id="gate", outcome=sweep.output, gate=dict(night.gate), **how)
+        train = TrainOperator(task_id="train", address="local", outcome=gate.output, spec=dict(night.train))
         JudgeOperator(
-            task_id="judge", address="local", outcome=gate.output, trained=train.output, **given["judge"]
+            task_id="judge", outcome=gate.output, trained=train.output, judge=dict(night.judge), **how
         )
     made: dict[str, Any] = {}
     for name, upstream in (("sweep", {}), ("gate", {"outcome": "sweep"}), ("train", {"outcome": "gate"})):
-        made[name] = _executed(dag.get_task(name), key, {each: made[of] for each, of in upstream.items()})
-    judge = dag.get_task("judge")
-    handed = {"outcome": made["gate"], "trained": made["train"]}
-    judged = _executed(judge, key, handed)
-    assert _executed(judge, key, handed) == judged, "a judgement that released says the same again"
+        handed = {each: made[of] for each, of in upstream.items()}
+        made[name] = _executed(dag.get_task(name), night.key, handed)
+    judge, handed = dag.get_task("judge"), {"outcome": made["gate"], "trained": made["train"]}
+    judged = _executed(judge, night.key, handed)
+    if judged["released"]:
+        assert _executed(judge, night.key, handed) == judged, "a model that is released is not judged again"
     return judged
 
 
@@ -183,6 +184,17 @@ def test_a_judge_releases_what_passed_and_nothing_else(embedded_ray: None, tmp_p
     record = read_champion(open_store(tmp_path), Line(name="churn", metric="auc", mode="max"))
     assert record.released is not None
     assert record.released.source == better["model_uri"]
+
+
+@pytest.mark.slow
+def test_of_nine_nights_the_three_good_ones_are_released(embedded_ray: None, tmp_path: Path) -> None:
+    def play(night: Night) -> Ended:
+        judged = played(night)
+        verdict, reasons = judged["judgement"]["verdict"], tuple(judged["judgement"]["reasons"])
+        where = judged["model_uri"]
+        return Ended(verdict=verdict, reasons=reasons, released=judged["released"], model_uri=where)
+
+    six_bad_nights(play, tmp_path / "sweeps")
 
 
 def test_a_mistake_in_user_code_fails_for_good(

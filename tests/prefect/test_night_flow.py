@@ -18,6 +18,7 @@ from raysweep.runs.across_runs.champions import Line, read_champion
 from raysweep.storage.objects.opening import open_store
 from raysweep_prefect import flows, signals
 from raysweep_prefect.flows import NightOutcome, nightly_sweep
+from tests.engine import six_nights
 from tests.orchestrators.prefect import PrefectOrchestrator
 from tests.prefect.desk import Desk, store_training
 
@@ -231,3 +232,24 @@ def test_only_what_the_judge_passes_is_released(
     assert better.train is not None
     assert record.released is not None
     assert record.released.source == better.train.model_uri
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")
+def test_of_nine_nights_the_three_good_ones_are_released(
+    tmp_path: Path, states: dict[str, State[Any]], told: list[str]
+) -> None:
+    def play(night: six_nights.Night) -> six_nights.Ended:
+        specs = {"spec": night.sweep, "gate_spec": night.gate, "train_spec": night.train}
+        given = {name: dict(each) for name, each in (specs | {"judge_spec": night.judge}).items()}
+        outcome = run({**given, "key": night.key})
+        assert outcome.train is not None
+        assert outcome.judged is not None
+        verdict, reasons = outcome.judged.verdict, outcome.judged.reasons
+        where = outcome.train.model_uri or ""
+        return six_nights.Ended(verdict=verdict, reasons=reasons, released=outcome.released, model_uri=where)
+
+    six_nights.six_bad_nights(play, tmp_path / "sweeps")
+    assert told.count("raysweep.champion.promoted") == 3
