@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import orjson
 import pytest
 
 import raysweep as rs
 from raysweep.hooks import Callback
+from raysweep.pages.dashboard.runs import Runs
+from raysweep.pages.write import write_report
+from raysweep.storage.objects.opening import open_store
 from tests.engine.trainings import (
     actors_of_earlier_tests,  # noqa: F401  a fixture for each test
     spec_maker,
@@ -28,6 +34,11 @@ pytestmark = [
 @pytest.fixture
 def make_spec(tmp_path: Path) -> Callable[..., rs.TrainSpec]:
     return spec_maker(tmp_path)
+
+
+def read_numbers(column: dict[str, str]) -> list[float]:
+    """A column of a page's document."""
+    return list(np.frombuffer(base64.b64decode(column["data"]), column["type"]))
 
 
 class Writes(Callback):
@@ -65,3 +76,28 @@ def test_a_callback_gets_the_events_of_a_training(
         3,
     )
     assert list((Path(outcome.uri) / "tensorboard").rglob("events.*"))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_training_has_a_page_with_curve_state_and_checkpoint(
+    make_spec: Callable[..., rs.TrainSpec], tmp_path: Path
+) -> None:
+    spec = make_spec(config={"steps": 3, "start": 16.0}, scaling={"num_workers": 2})
+    outcome = rs.run_training(spec, key="k")
+
+    runs = Runs(open_store(spec.storage_path))
+    document = orjson.loads(runs.run(outcome.run_id).body)["document"]
+    facts = document["sweep"]
+    assert (facts["status"], facts["trainable"], facts["key"]) == ("completed", "examples.quick:steps", "k")
+    assert f"model: {outcome.model_line}" in facts["notes"]
+    assert facts["usage"] == (outcome.usage and outcome.usage.model_dump())
+    assert document["verdict"].startswith("The training completed after ")
+    assert [each["name"] for each in document["metrics"]] == ["loss", "step"]
+    assert [each["name"] for each in document["params"]] == ["steps", "start"]
+    assert read_numbers(document["curves"]["values"]["loss"]) == [8.0, 4.0, 2.0], "a point a report"
+    assert orjson.loads(document["spec"])["framework"] == "data_parallel"
+    with runs.checkpoint(outcome.run_id, 0) as folder:
+        assert orjson.loads((folder / "at.json").read_bytes()) == outcome.metrics
+    runs.close()
+    page = write_report(outcome.run_id, tmp_path, storage=spec.storage_path)
+    assert "The training completed after " in page.read_text()

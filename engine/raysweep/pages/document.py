@@ -268,7 +268,7 @@ def _params(sweep: WholeSweep) -> dict[str, tuple[list[Any], bool]]:
     logs = _log_domains(sweep)
     found = {}
     for name, values in columns.items():
-        if not _varies(values):
+        if not _varies(values) and sweep.status.kind == "sweep":  # a training has one trial
             continue
         is_log = logs.get(name)
         if is_log is None:

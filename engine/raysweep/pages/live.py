@@ -19,6 +19,8 @@ from raysweep.pages.page import as_json
 from raysweep.runs.across_runs.verdicts import FOLDER as GATES
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.whole_sweep import WholeReader
+from raysweep.runs.reading.whole_training import read_run
+from raysweep.runs.training import TRAIN_OUTCOME
 from raysweep.storage.objects.store import ObjectInfo
 
 SCRIPTS: Final = (
@@ -96,7 +98,7 @@ class LiveSweep:
                 return seen
             began = time.monotonic()
             try:
-                whole = self._reader.read()
+                whole = read_run(self._reader)
             except SweepNotFoundError:
                 return None
             document = make_document(whole)
@@ -106,12 +108,15 @@ class LiveSweep:
             return self._seen
 
     def _look_at_end(self) -> _End | None:
-        """The objects of a sweep's end: its outcome, and its gates' decisions. None: it has not ended."""
+        """The objects of a run's end: its outcomes, and its gates' decisions. None: it has not ended."""
         store, sweep_id = self._folder.store, self._folder.sweep_id
         outcome = store.head(f"{sweep_id}/outcome.json")
         if outcome is None:
             return None
-        return outcome, *sorted(store.list(f"{sweep_id}/{GATES}"), key=lambda info: info.key)
+        is_training = self._seen is not None and self._seen.status.kind == "train"
+        written = store.head(f"{sweep_id}/{TRAIN_OUTCOME}") if is_training else None
+        ends = [outcome] if written is None else [outcome, written]
+        return *ends, *sorted(store.list(f"{sweep_id}/{GATES}"), key=lambda info: info.key)
 
 
 def training_document(status: Standing) -> dict[str, Any]:

@@ -20,27 +20,28 @@ _CLOSE: Final = 0.01
 
 
 def verdict(whole: WholeSweep) -> str:
-    """The verdict on the sweep, in a sentence or two."""
+    """The verdict on the sweep, or the training, in a sentence or two."""
     status = whole.status
+    what = "training" if status.kind == "train" else "sweep"
     counts = show_counts(status.counts, status.num_trials)
     if status.has_ended:
         took = f" after {show_duration(status.elapsed_s)}" if status.elapsed_s is not None else ""
         head = {
-            "completed": "The sweep completed",
-            "target": "The sweep reached its target",
-            "plateau": "The sweep ended because its results no longer improved",
+            "completed": f"The {what} completed",
+            "target": f"The {what} reached its target",
+            "plateau": f"The {what} ended because its results no longer improved",
             "deadline": "The deadline ended the sweep",
             "budget": "A budget ended the sweep",
-            "cancelled": "The sweep was cancelled",
-            "failed": "The sweep failed",
-        }.get(status.status, f"The sweep ended: {status.status}")
+            "cancelled": f"The {what} was cancelled",
+            "failed": f"The {what} failed",
+        }.get(status.status, f"The {what} ended: {status.status}")
         reason = f" {sentence(status.reason)}" if status.reason else ""
         return f"{head}{took}: {counts}.{reason}"
     if status.is_running:
-        return f"The sweep is running: {counts}."
+        return f"The {what} is running: {counts}."
     if status.why:
-        return f"The sweep came to its end, but its outcome was not stored; resuming it does so: {counts}."
-    return f"The sweep has not ended, and no process runs it: {counts}."
+        return f"The {what} came to its end, but its outcome was not stored; resuming it does so: {counts}."
+    return f"The {what} has not ended, and no process runs it: {counts}."
 
 
 def certainty(whole: WholeSweep, ranked: Sequence[TrialOutcome]) -> list[str]:

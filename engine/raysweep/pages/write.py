@@ -1,4 +1,4 @@
-"""Writes the report of a stored sweep to a file."""
+"""Writes the report of a stored sweep or training to a file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from raysweep.pages.compare import Other
 from raysweep.pages.document import make_document
 from raysweep.pages.page import render
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.naming.lookup import find_sweep
+from raysweep.runs.reading.naming.lookup import find_run_folder, find_sweep
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.reading.whole_sweep import OnProgress, read_whole
+from raysweep.runs.reading.whole_sweep import OnProgress, WholeReader
+from raysweep.runs.reading.whole_training import read_run
 
 
 def write_report(
@@ -43,7 +44,7 @@ def write_report(
         SpecError: The file cannot be written.
         StorageError, SweepDamagedError, JournalDamagedError: The sweep cannot be read.
     """
-    folder = find_sweep(sweep, storage)
+    folder = find_run_folder(sweep, storage)
     others = others_of(compare, storage or folder.store.url)
     target = _target(path, folder.sweep_id)
     text = report_text(folder, others, on_progress)
@@ -64,7 +65,7 @@ def report_text(
 ) -> str:
     """The report as HTML. Raises: as `write_report`."""
     with without_collector():
-        whole = read_whole(folder, on_progress)
+        whole = read_run(WholeReader(folder, on_progress=on_progress))
         if on_progress is not None:
             on_progress("writing the report", 0, 0)
         name = whole.status.name or folder.sweep_id

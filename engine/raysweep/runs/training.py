@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # most looks need no models of specs
 
 FORMAT_VERSION = 1
 """Of train.json."""
+TRAIN_OUTCOME: Final = "train_outcome.json"
 CHECKPOINT_OWNER: Final = "00000"
 """The trial whose checkpoints a training's are."""
 
@@ -86,17 +87,17 @@ class RunFolder:
 
     def read_outcome(self) -> TrainOutcome | None:
         """The outcome of the run; None before its end. Raises: StorageError if it is damaged."""
-        data = self.store.get(self._key("train_outcome.json"))
+        data = self.store.get(self._key(TRAIN_OUTCOME))
         if data is None:
             return None
         try:
             return self.located(TrainOutcome.from_json(data))
         except SpecError as error:
-            raise self.damaged("train_outcome.json", str(error)) from error
+            raise self.damaged(TRAIN_OUTCOME, str(error)) from error
 
     def write_outcome(self, outcome: TrainOutcome) -> None:
         """Write how the run ended, once, and what lists show of it: an earlier one stays."""
-        key, data = self._key("train_outcome.json"), self.relative(outcome).to_json().encode()
+        key, data = self._key(TRAIN_OUTCOME), self.relative(outcome).to_json().encode()
         if self.store.put_if_absent(key, data, durable=True):
             run = status_of_training(outcome, uri=outcome.uri, now=0.0)
             with suppress(StorageError):

@@ -17,14 +17,12 @@ from raysweep.outcome import Standing
 from raysweep.outcome.showing.formatting import show_config
 from raysweep.pages.dashboard.nights import NightReader
 from raysweep.pages.failures import config_pairs
-from raysweep.pages.live import POLL_S, Answer, LiveSweep, Seen, answer, training_document
+from raysweep.pages.live import Answer, LiveSweep, Seen, answer
 from raysweep.runs.across_runs.champions import list_champions
-from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reading.glances import glance_training
+from raysweep.runs.folder import RECORDS, SweepFolder
 from raysweep.runs.reading.listing import listed, read_run
 from raysweep.runs.reading.logs import find_log, read_log
 from raysweep.runs.reading.reader import SweepReader
-from raysweep.runs.training import RunFolder, list_trainings
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.parallel import run_folders
 from raysweep.storage.objects.store import Store
@@ -134,17 +132,13 @@ class Runs:
     # --- one run
 
     def run(self, name: str) -> Answer:
-        """Everything of one run; a training's is short.
+        """Everything of one run; a training is shown as a sweep of one trial.
 
         Raises:
             SweepNotFoundError: There is no such run.
             RaysweepError: It cannot be read.
         """
-        if not self.store.exists(f"{name}/sweep.json"):
-            if name not in list_trainings(self.store):
-                raise SweepNotFoundError(name, self.store.url)
-            status = glance_training(RunFolder(self.store, name))
-            return answer({"view": "train", "document": training_document(status), "poll_s": POLL_S})
+        self.folder(name)
         seen = self._kept(name).read()
         if seen is None:
             raise SweepNotFoundError(name, self.store.url)
@@ -155,8 +149,8 @@ class Runs:
         return made[1]
 
     def folder(self, name: str) -> SweepFolder:
-        """A sweep's folder. Raises: SweepNotFoundError, StorageError."""
-        if not self.store.exists(f"{name}/sweep.json"):
+        """A run's folder. Raises: SweepNotFoundError, StorageError."""
+        if not any(self.store.exists(f"{name}/{each}") for each in RECORDS):
             raise SweepNotFoundError(name, self.store.url)
         return SweepFolder(self.store, name)
 

@@ -25,6 +25,7 @@ from raysweep.outcome import Standing, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.outcome.ended import status_of_outcome
 from raysweep.outcome.estimate import NOTHING
 from raysweep.outcome.record import without_collector
+from raysweep.outcome.training_metrics import END
 from raysweep.outcome.trials import Trials
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import HolderWatch
@@ -297,6 +298,8 @@ class _Collector:
 
     def _take_rows(self, trial: Trial, event: ev.TrialReported, before: tuple[int, int, int]) -> None:
         reports, overrun, start = before
+        if END in event.keys and self.record.train is not None:
+            return  # no report of its own
         # As in `history`: a batch may have been journaled twice, and what came after a stop does not count.
         taken = trial.results.attempt_reports - reports
         if taken <= 0:
