@@ -34,7 +34,7 @@ LIMITS: Final = {
     "imports by a text outside registries": 0,
     "models of a run's standing": 4,
     "objects of an ended run": 2,
-    "durable primitives": 4,
+    "durable primitives": 3,
 }
 MAX_LINES: Final = 500
 DURABLE: Final = {
