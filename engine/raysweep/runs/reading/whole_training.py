@@ -42,7 +42,7 @@ def _standing(whole: WholeSweep, outcome: TrainOutcome | None) -> Standing:
 
 
 def _usage(whole: WholeSweep) -> Usage | None:
-    """What the workers have used until their last report: the trial itself takes no resources."""
+    """The use of the workers until their last report: the trial itself takes no resources."""
     used = whole.trials[0].metrics.get(USED) if whole.trials else None
     if not isinstance(used, Mapping):
         return whole.status.usage
