@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -14,9 +15,12 @@ import orjson
 import pytest
 
 import raysweep as rs
+from raysweep.cli.commands.logs import Wanted, show_logs
 from raysweep.hooks import Callback
 from raysweep.pages.dashboard.runs import Runs
 from raysweep.pages.write import write_report
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reading.logs import list_logs, read_log
 from raysweep.storage.objects.opening import open_store
 from tests.engine.trainings import (
     actors_of_earlier_tests,  # noqa: F401  a fixture for each test
@@ -101,3 +105,42 @@ def test_a_training_has_a_page_with_curve_state_and_checkpoint(
     runs.close()
     page = write_report(outcome.run_id, tmp_path, storage=spec.storage_path)
     assert "The training completed after " in page.read_text()
+
+
+def prints(config: dict[str, Any]) -> None:
+    """Each worker prints; rank 0 fails in its first start."""
+    context = rs.get_context()
+    print(f"step of rank {context.rank}")
+    os.write(2, b"from C\n")
+    if context.rank == 0 and not Path(config["mark"]).exists():
+        Path(config["mark"]).touch()
+        raise RuntimeError("once")
+    rs.report({"loss": 1.0})
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_the_output_of_rank_0_is_stored_for_each_start_of_the_workers(
+    make_spec: Callable[..., rs.TrainSpec], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(
+        prints,
+        config={"mark": str(tmp_path / "mark")},
+        scaling={"num_workers": 2},
+        failure={"max_failures": 1},
+    )
+    outcome = rs.run_training(spec, key="k")
+    folder = SweepFolder(open_store(spec.storage_path), outcome.run_id)
+    first, second = (read_log(folder, log) for log in list_logs(folder))
+    assert first is not None
+    assert second is not None
+    failed, done = first.encode().decode(), second.encode().decode()
+    assert done.splitlines() == ["step of rank 0", "from C"]
+    assert failed.startswith("step of rank 0\nfrom C\n")
+    assert "RuntimeError: once" in failed
+    capfd.readouterr()
+    wanted = Wanted(trial=0, attempt=1, is_followed=False, is_json=False)
+    assert show_logs("t", spec.storage_path, None, wanted) == 0
+    assert capfd.readouterr().out == failed
+    runs = Runs(open_store(spec.storage_path))
+    assert orjson.loads(runs.log(outcome.run_id, 0, None).body)["text"] == done
+    runs.close()

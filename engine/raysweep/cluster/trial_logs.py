@@ -53,8 +53,8 @@ class LogKeepers:
         """A worker or a keeper is there."""
         if name.startswith(INLINE_PREFIX):
             return  # what it prints goes where this process prints
+        self._has_workers = True
         if not name.startswith(KEEPER_PREFIX):
-            self._has_workers = True
             return
         self._connected.add(name)
         self._had_one = True

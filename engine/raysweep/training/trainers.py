@@ -13,12 +13,15 @@ from raysweep.specs import Scaling, TrainSpec, load_trainable
 from raysweep.training.datasets import make_data_config, make_datasets
 from raysweep.training.frameworks import trainer_maker
 from raysweep.training.worker_loop import TrainLoop
+from raysweep.worker.setup import WorkerSetup
 
 CHECKPOINTS_KEPT = 2
 DEFAULT_RESIZE_INTERVAL_S = 10.0
 
 
-def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, *, above: int) -> DataParallelTrainer:
+def make_trainer(
+    spec: TrainSpec, run_id: str, storage_path: str, *, above: int, setup: WorkerSetup | None = None
+) -> DataParallelTrainer:
     """The trainer that the spec asks for, with its data sets; no worker is started.
 
     Args:
@@ -26,6 +29,7 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, *, above: int)
         run_id: The folder under `storage_path` that Ray Train works in.
         storage_path: Absolute, or a URI that pyarrow reads.
         above: The numbers of its checkpoints are above this one.
+        setup: Of the sweep's worker; None: output of the workers is not kept.
 
     Raises:
         SpecError: A data set cannot be made, or the trainer that the spec names.
@@ -39,6 +43,7 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, *, above: int)
         schedule=spec.schedule,
         pinned_cpus=spec.scaling.resources.cpu if spec.scaling.pin_cpus else 0.0,
         above=above,
+        setup=setup,
     )
     arguments: dict[str, Any] = {
         "train_loop_config": dict(spec.config),

@@ -34,6 +34,7 @@ from raysweep.training.time_limits import Ending, needs_checkpoint, no_checkpoin
 from raysweep.training.usage import Meter
 from raysweep.trial.owners import OWN
 from raysweep.trial.session import StoredAt
+from raysweep.worker.inline import SETUP
 from raysweep.worker.session import StoredParts
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class _Attempt:
         # Under a fault plan the workers' reports are its places, and not these.
         self.session: Any = getattr(session, "watched", session)
         self._spec, self._folder, self._ending, self._watch = spec, folder, ending, watch
+        self._setup = SETUP.get()
         self._stop = threading.Event()
         self._stopped: TrialStopped | None = None
         self._owner = self.session.context.trial_id
@@ -163,6 +165,7 @@ class _Attempt:
             self._folder.run_id,
             self._folder.store.url,
             above=job.next_checkpoint - 1,
+            setup=self._setup,
         )
         with train.own_logging_left_alone():
             return asyncio.run(

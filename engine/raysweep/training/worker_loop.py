@@ -8,14 +8,17 @@ from typing import Any
 from raysweep import trial
 from raysweep.errors import message_of
 from raysweep.specs.scheduled_config import ScheduledConfig
+from raysweep.training.worker_output import kept_output
 from raysweep.training.worker_session import (
     TrainWorkerSession,
     keep_checkpoints,
     returned_metrics,
     set_warm_start,
+    train_rank,
 )
 from raysweep.worker.host.pinning import pin
 from raysweep.worker.process.stray_guard import guard_descendants
+from raysweep.worker.setup import WorkerSetup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class TrainLoop:
     """The numbers of its checkpoints are above this one."""
     schedule: tuple[ScheduledConfig, ...] = ()
     """The value of `get_context().schedule`."""
+    setup: WorkerSetup | None = None
+    """Of the sweep's worker: where output is kept."""
     pinned_cpus: float = 0.0
     """The number of CPUs that each worker has to itself."""
 
@@ -48,7 +53,10 @@ class TrainLoop:
         set_warm_start(self.warm_start)
         trial.activate(TrainWorkerSession(self.run_id, self.schedule))
         try:
-            with keep_checkpoints(self.storage_path, self.run_id, self.above):
+            with (
+                kept_output(self.setup, train_rank()[0]),
+                keep_checkpoints(self.storage_path, self.run_id, self.above),
+            ):
                 trainable = cloudpickle.loads(self.payload)
                 return returned_metrics(trainable(config))
         except BaseException as error:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ from raysweep.worker.setup import WorkerSetup, as_function, close_trainable, nod
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.wire import dial
 
+SETUP: Final[ContextVar[WorkerSetup | None]] = ContextVar("raysweep_inline_setup", default=None)
+"""That of the worker whose trial this thread runs."""
 INLINE_PREFIX: Final = "inline-"
 """The beginning of the name of such a worker."""
 _BREAKPOINT: Final = "PYTHONBREAKPOINT"
@@ -82,9 +85,11 @@ class InlineStage:
             link = SocketLink(sock, Hello(token=setup.token, worker=start.name))
             shell = WorkerShell(link)
             link.listen(shell.take, shell.lose_link)
+            token = SETUP.set(setup)
             try:
                 self._serve_trials(setup, shell)
             finally:
+                SETUP.reset(token)
                 link.close()
 
     @contextmanager

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from ray.train.v2._internal.execution.context import get_train_context
 from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
+from ray.train.v2._internal.logging import patch_print
 
 from raysweep.raycompat.in_trial.trialcalls import TrialCalls
 
@@ -18,6 +22,27 @@ def heard_of_end() -> Any:
 
     ask = getattr(ray.train, "get_preemption_info", None)
     return None if ask is None else ask()
+
+
+@contextmanager
+def plain_output() -> Iterator[None]:
+    """In a worker: `print` only writes to standard output, and Ray Train's own lines go to its files alone.
+
+    Else Ray Train writes each print a second time, as a log record.
+    """
+    logger = logging.getLogger("ray.train")
+    before, handlers = builtins.print, logger.handlers[:]
+    builtins.print = getattr(patch_print, "_original_print", before)
+    logger.handlers[:] = [each for each in handlers if not _writes_to_console(each)]
+    try:
+        yield
+    finally:
+        builtins.print, logger.handlers[:] = before, handlers
+
+
+def _writes_to_console(handler: logging.Handler) -> bool:
+    is_file = isinstance(handler, logging.FileHandler)
+    return isinstance(handler, logging.StreamHandler) and not is_file
 
 
 def count_reports() -> int:
