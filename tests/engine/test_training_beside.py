@@ -134,7 +134,8 @@ def test_the_output_of_rank_0_is_stored_for_each_start_of_the_workers(
     assert first is not None
     assert second is not None
     failed, done = first.encode().decode(), second.encode().decode()
-    assert done.splitlines() == ["step of rank 0", "from C"]
+    assert done.startswith("step of rank 0\nfrom C\n")
+    assert done.count("step of rank 0") == 1, "Ray Train writes a print a second time"
     assert failed.startswith("step of rank 0\nfrom C\n")
     assert "RuntimeError: once" in failed
     capfd.readouterr()

@@ -30,19 +30,26 @@ def plain_output() -> Iterator[None]:
 
     Else Ray Train writes each print a second time, as a log record.
     """
-    logger = logging.getLogger("ray.train")
-    before, handlers = builtins.print, logger.handlers[:]
+    before = builtins.print
     builtins.print = getattr(patch_print, "_original_print", before)
-    logger.handlers[:] = [each for each in handlers if not _writes_to_console(each)]
+    loggers = [logging.getLogger(name) for name in ("ray.train", "ray", "")]
+    handlers = [each for logger in loggers for each in logger.handlers if _writes_to_console(each)]
+    for each in handlers:
+        each.addFilter(_is_of_user)
     try:
         yield
     finally:
-        builtins.print, logger.handlers[:] = before, handlers
+        builtins.print = before
+        for each in handlers:
+            each.removeFilter(_is_of_user)
 
 
 def _writes_to_console(handler: logging.Handler) -> bool:
-    is_file = isinstance(handler, logging.FileHandler)
-    return isinstance(handler, logging.StreamHandler) and not is_file
+    return isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler)
+
+
+def _is_of_user(record: logging.LogRecord) -> bool:
+    return not record.name.startswith("ray.train")
 
 
 def count_reports() -> int:
