@@ -12,6 +12,7 @@ from raysweep.cli.options import (
     BudgetKey,
     ExportKind,
     FirstRow,
+    Here,
     SchemaKind,
     StoredAt,
     SweepName,
@@ -310,6 +311,7 @@ def mcp(
         bool, typer.Option("--allow-approve", help="Let agents approve and reject candidates.")
     ] = False,
     budget_key: BudgetKey = None,
+    here: Here = False,
 ) -> Task:
     """Serve these commands to agents as MCP tools.
 
@@ -317,7 +319,7 @@ def mcp(
     """
     from raysweep.cli.commands.mcp import serve
 
-    return partial(serve, storage, allows_approval=allow_approve, budget_key=budget_key)
+    return partial(serve, storage, allows_approval=allow_approve, budget_key=budget_key, is_here=here)
 
 
 @app.command()

@@ -66,18 +66,21 @@ class Answer(BaseModel):
 Result = Annotated[CallToolResult, Answer]
 
 
-def make_server(storage: str, *, allows_approval: bool = False, budget_key: str | None = None) -> MCPServer:
+def make_server(
+    storage: str, *, allows_approval: bool = False, budget_key: str | None = None, is_here: bool = False
+) -> MCPServer:
     """The server of a storage path.
 
     Args:
         storage: Where sweeps are read and run; a spec's own `storage_path` does not count.
         allows_approval: Whether `approve` decides about candidates.
         budget_key: The budget that every sweep counts against.
+        is_here: Whether sweeps run on this machine without Ray.
     """
     # A request is logged at INFO, with what the client sent.
     server = MCPServer("raysweep", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     logging.getLogger("mcp").setLevel(logging.WARNING)
-    tools = _Tools(storage, allows_approval, budget_key)
+    tools = _Tools(storage, allows_approval, budget_key, is_here)
     for tool in (
         tools.nights,
         tools.status,
@@ -98,8 +101,9 @@ def make_server(storage: str, *, allows_approval: bool = False, budget_key: str 
 
 
 class _Tools:
-    def __init__(self, storage: str, allows_approval: bool, budget_key: str | None) -> None:
+    def __init__(self, storage: str, allows_approval: bool, budget_key: str | None, is_here: bool) -> None:
         self._storage = storage
+        self._address = "here" if is_here else None
         self._budget_key = budget_key
         self._allows_approval = allows_approval
         self._started = Started()
@@ -175,14 +179,15 @@ class _Tools:
     ) -> Result:
         """Run just the sweep that was planned, in the background; refused where anything has changed.
 
-        A sweep that has ended is returned. Give spec, settings and key as for the plan.
+        A sweep that has ended is returned. Give spec, settings and key as for the plan. `started` is false
+        where another process runs the sweep.
         """
         try:
             sweep_id = planned_run(token)
         except SpecError as problem:
             return _answer(error("spec", str(problem), field="token", next="plan"))
         words = self._words("sweep", spec, settings, key, plan=token)
-        found = self._started.start(words, lambda: self._is_running(sweep_id))
+        found = self._started.start(words, lambda: self._runs_it(sweep_id))
         if not found.is_error:
             found = Ran(document={"sweep_id": sweep_id, **found.document}, code=found.code)
         return _answer(found)
@@ -224,9 +229,11 @@ class _Tools:
         except RaysweepError as problem:
             raise ResourceNotFoundError(str(problem)) from None
 
-    def _is_running(self, sweep_id: str) -> bool:
+    def _runs_it(self, sweep_id: str) -> int | None:
+        """The id of the process that runs a sweep."""
         standing = SweepReader(self._storage, sweep_id).read()
-        return standing is not None and standing.is_running
+        holder = standing.holder if standing is not None and standing.is_running else None
+        return holder.pid if holder is not None else None
 
     def _table(
         self, rows: str, verb: str, *given: str, first: int, limit: int, **options: Any
@@ -250,7 +257,7 @@ class _Tools:
 
     def _words(self, verb: str, spec: str, settings: list[str], key: str | None, **options: str) -> list[str]:
         more: dict[str, Any] = {"storage": self._storage, "key": key, "budget_key": self._budget_key}
-        words = command_line(verb, spec, **more, **options)
+        words = command_line(verb, spec, **more, address=self._address, **options)
         words[1:1] = [f"--set={each}" for each in settings]
         return words
 

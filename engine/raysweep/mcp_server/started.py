@@ -1,4 +1,4 @@
-"""Starts a sweep that outlives the server, and waits only until it is refused, is stored, or has ended."""
+"""Starts a sweep that outlives the server, and waits only until it is refused, runs, or has ended."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from raysweep.mcp_server.commands import Ran, process_of, ran, refused
 
 BEGIN_S: Final = 90.0
 """Seconds within which a sweep is in the storage: Ray has to start before it."""
-QUIET_S: Final = 2.0
-"""A sweep that was stored before is refused, or has ended, within this time or a little later."""
+ELSEWHERE_S: Final = 15.0
+"""A sweep that another process runs is refused within this time, or followed."""
 POLL_S: Final = 0.2
 
 
@@ -23,15 +23,15 @@ class Started:
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, words: Sequence[str], is_running: Callable[[], bool]) -> Ran:
+    def start(self, words: Sequence[str], runs_it: Callable[[], int | None]) -> Ran:
         """Start a command that runs a sweep.
 
         Args:
             words: As `command_line` makes them.
-            is_running: Whether a process runs the sweep, by the storage.
+            runs_it: The process that runs the sweep, by the storage.
 
         Returns:
-            Its document if it has ended by then, else `{"started": true}`.
+            Its document if it has ended by then, else `started`: false where another process runs it.
         """
         self._running = [each for each in self._running if each.poll() is None]
         if (problem := refused(words)) is not None:
@@ -40,9 +40,10 @@ class Started:
         with tempfile.TemporaryFile() as out:
             process = process_of(words, stdout=out, stderr=subprocess.DEVNULL)
             self._running.append(process)
-            if not _has_begun(process, is_running):
+            runner = _runner(process, runs_it)
+            if runner is None:
                 return self._ended(process, out)
-        return Ran(document={"started": True}, code=0)
+        return Ran(document={"started": runner == process.pid}, code=0)
 
     def _ended(self, process: subprocess.Popen[bytes], out: IO[bytes]) -> Ran:
         self._running.remove(process)
@@ -50,12 +51,14 @@ class Started:
         return ran(out.read(), process.returncode)
 
 
-def _has_begun(process: subprocess.Popen[bytes], is_running: Callable[[], bool]) -> bool:
-    """Wait; False: the process has ended."""
+def _runner(process: subprocess.Popen[bytes], runs_it: Callable[[], int | None]) -> int | None:
+    """Wait until a process runs the sweep; None: the started one has ended, refused perhaps."""
     begin = time.monotonic()
     while process.poll() is None:
-        took = time.monotonic() - begin
-        if took > BEGIN_S or (took > QUIET_S and is_running()):
-            return True
+        took, runner = time.monotonic() - begin, runs_it()
+        if runner == process.pid or took > BEGIN_S:
+            return process.pid
+        if runner is not None and took > ELSEWHERE_S:
+            return runner
         time.sleep(POLL_S)
-    return False
+    return None

@@ -22,7 +22,7 @@ def ask(tmp_path: Path) -> Ask:
     """Call one tool of a server in this process; returns the answer, checked for all that holds of each."""
 
     def call(tool: str, *, storage: Path = tmp_path / "store", allows: bool = False, **given: Any) -> Any:
-        return with_client(make_server(str(storage), allows_approval=allows), tool, given)
+        return with_client(make_server(str(storage), allows_approval=allows, is_here=True), tool, given)
 
     return call
 

@@ -151,7 +151,6 @@ def test_resources_are_specs_and_outcomes(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_applied_once(ask: Ask, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     spec = tmp_path / "agent.json"
     (tmp_path / "agent_trainable.py").write_text(CODE)
     spec.write_text(json.dumps(SPEC | {"storage_path": str(tmp_path / "elsewhere")}))

@@ -10,7 +10,7 @@ from raysweep.errors import SpecError
 from raysweep.storage.objects.opening import open_store
 
 
-def serve(storage: str | None, *, allows_approval: bool, budget_key: str | None) -> int:
+def serve(storage: str | None, *, allows_approval: bool, budget_key: str | None, is_here: bool) -> int:
     """Serve until standard input ends.
 
     Raises:
@@ -21,5 +21,6 @@ def serve(storage: str | None, *, allows_approval: bool, budget_key: str | None)
     from raysweep.mcp_server.server import make_server
 
     url = open_store(storage or DEFAULT_STORAGE).url
-    make_server(url, allows_approval=allows_approval, budget_key=budget_key).run("stdio")
+    server = make_server(url, allows_approval=allows_approval, budget_key=budget_key, is_here=is_here)
+    server.run("stdio")
     return DONE
