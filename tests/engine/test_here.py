@@ -174,6 +174,20 @@ def test_a_gang_runs_on_this_machine(make_spec: MakeSpec) -> None:
     assert {trial.metrics["loss"] for trial in outcome.trials} == {0.0}
 
 
+def test_each_evaluation_is_answered_however_many_there_are(make_spec: MakeSpec) -> None:
+    spec = make_spec(
+        "steps",
+        {"pause": 0.0, "steps": 6},
+        num_samples=2,
+        metric="judged",
+        evaluate={"trainable": f"{MODULE}:judge", "resources": {"cpu": 0.5}},
+        resources={"cpu": 0.5},
+    )
+    outcome = here(spec)
+    assert outcome.counts == {"completed": 2}
+    assert [trial.metrics["judged"] for trial in outcome.trials] == [6.0, 6.0]
+
+
 def test_many_small_slots_run_at_once(make_spec: MakeSpec) -> None:
     small = {"resources": {"cpu": 0.05}, "num_samples": 30}
     outcome = here(make_spec(f"{MODULE}:meets_all", {"count": 30}, **small))

@@ -64,4 +64,4 @@ class HereEvaluators(Evaluators):
         if slot is None:
             return
         found = _EVALUATED.decode(ended.result) if ended.exit_code == 0 else None
-        self._take_end(slot, ended.number, found, None if found is not None else WorkerEnded(ended))
+        self._take_end(slot, slot.ref, found, None if found is not None else WorkerEnded(ended))
