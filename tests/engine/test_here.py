@@ -188,6 +188,14 @@ def test_each_evaluation_is_answered_however_many_there_are(make_spec: MakeSpec)
     assert [trial.metrics["judged"] for trial in outcome.trials] == [6.0, 6.0]
 
 
+def test_an_evaluation_whose_process_ends_without_an_answer_has_failed(make_spec: MakeSpec) -> None:
+    evaluate = {"trainable": f"{MODULE}:leaves", "resources": {"cpu": 0.5}, "tries": 1}
+    spec = make_spec("steps", {"pause": 0.0, "steps": 2}, num_samples=1, evaluate=evaluate)
+    outcome = here(spec.replace(resources={"cpu": 0.5}))
+    assert outcome.counts == {"completed": 1}
+    assert any("ended with exit code 0" in note for note in outcome.notes), outcome.notes
+
+
 def test_many_small_slots_run_at_once(make_spec: MakeSpec) -> None:
     small = {"resources": {"cpu": 0.05}, "num_samples": 30}
     outcome = here(make_spec(f"{MODULE}:meets_all", {"count": 30}, **small))

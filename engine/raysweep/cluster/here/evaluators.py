@@ -63,5 +63,5 @@ class HereEvaluators(Evaluators):
         slot = next((slot for slot in self._slots if slot.ref == ended.number), None)
         if slot is None:
             return
-        found = _EVALUATED.decode(ended.result) if ended.exit_code == 0 else None
+        found = _EVALUATED.decode(ended.result) if ended.exit_code == 0 and ended.result else None
         self._take_end(slot, slot.ref, found, None if found is not None else WorkerEnded(ended))

@@ -27,7 +27,8 @@ class WorkerEnded(Exception):
     """The end of a worker's process."""
 
     def __init__(self, ended: Ended) -> None:
-        super().__init__(ended)
+        died = explain_death(ended.exit_code, ended.is_kernel_oom).message
+        super().__init__(ended.problem or died)
         self.ended = ended
 
 
