@@ -86,7 +86,10 @@ class BudgetSpentError(SpecError):
         self.args = (unit, asked, left, bound, key)
         self.unit = unit
         """`cpu_hours`, `gpu_hours` or `cost`."""
+        self.asked = asked
         self.left = left
+        self.bound = bound
+        self.key = key
 
 
 class SpecChangedError(SpecError):
