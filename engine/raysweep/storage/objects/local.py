@@ -45,6 +45,10 @@ _BREATH_S = 0.01
 _READ_BYTES = 256 * 1024
 """Larger pieces cost new memory each, which takes longer than to read them."""
 _AROUND_CACHE_BYTES = 1024 * 1024
+"""Smaller objects are never written around the page cache."""
+_CACHED_BYTES = 64 * 1024 * 1024
+"""Of what is put before a sync, so much goes through the cache: a trial that starts from a small checkpoint
+reads it from there. Of a large one, the rest would take the place of what others read."""
 _BLOCK_BYTES = 4096
 _counter = itertools.count()
 _T = TypeVar("_T")
@@ -75,6 +79,8 @@ class LocalStore:
         # our objects that were synced once, whichever process made their content.
         self._owed: dict[Path, tuple[Path, ...]] = {}
         self._synced: set[Path] = set()
+        self._unsynced_bytes = 0
+        """Of large objects, about: threads may count at once."""
 
     def __reduce__(self) -> tuple[type[LocalStore], tuple[Path]]:
         return LocalStore, (self._root,)
@@ -113,6 +119,7 @@ class LocalStore:
 
     def sync(self, *keys: str) -> None:
         folders = {}
+        self._unsynced_bytes = 0
         for key in keys:
             path = self._path(key)
             try:
@@ -316,7 +323,9 @@ class LocalStore:
             for chunk in chunks:
                 view = memoryview(chunk)
                 if len(view) >= _AROUND_CACHE_BYTES and not durable:
-                    view = _write_around_cache(descriptor, view)
+                    self._unsynced_bytes += len(view)
+                    if self._unsynced_bytes > _CACHED_BYTES:
+                        view = _write_around_cache(descriptor, view)
                 while view:
                     view = view[os.write(descriptor, view) :]
             if durable:

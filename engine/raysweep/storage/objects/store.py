@@ -36,10 +36,7 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """The address of the store:
-        an absolute local path, or `s3://bucket/prefix`. `open_store(url)` opens it again.
-        an absolute local path, or `s3://bucket/prefix`. `open_store(url)` opens it again.
-        """
+        """The address of the store, an absolute local path or `s3://bucket/prefix`: for `open_store(url)`."""
         ...
 
     def get(self, key: str) -> bytes | None:
