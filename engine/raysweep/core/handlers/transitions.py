@@ -171,7 +171,7 @@ def excess(state: SweepState) -> int:
 
 def depth(state: SweepState) -> int:
     """The number of trials that a slot may hold, the running one included."""
-    if excess(state) or state.room.kept:
+    if state.room.kept or (state.room.share is not None and excess(state)):
         return 1  # the first that is done gives its slot back
     mean = state.meter.mean_duration_s
     if mean is None or mean >= SHORT_TRIAL_S or not state.rules.search.is_blind or sequential.is_kept(state):
@@ -198,16 +198,11 @@ def mark_hungry(state: SweepState, slot: Slot) -> None:
 
 def slot_limit(state: SweepState) -> int:
     """The number of slots that there may be now."""
-    limit, share = limit_alone(state), state.room.share
-    if state.room.kept:
+    room, most = state.room, state.rules.slots.max_concurrent
+    limit = room.capacity if most is None else min(most, room.capacity)
+    if room.kept:
         limit = min(limit, len(state.slots))  # a new one could come to lie on a node that is cleared
-    return limit if share is None else min(limit, share)
-
-
-def limit_alone(state: SweepState) -> int:
-    """The number of slots that there may be if no other sweep shares the cluster."""
-    limit = state.rules.slots.max_concurrent
-    return state.room.capacity if limit is None else min(limit, state.room.capacity)
+    return limit if room.share is None else min(limit, room.share)
 
 
 def open_slot(state: SweepState, out: Out, needs: Needs = USUAL) -> None:
