@@ -69,8 +69,8 @@ def find_problems(root: Path = ROOT) -> list[str]:
 
 
 def group_of(name: str) -> str:
-    """The group of a picture: `report`, `airflow`, `approval`, `prefect` or `gallery`."""
-    return name.partition("-")[0]
+    """The group of a picture, as `make pictures PICTURES=` takes it: `report`, `prefect-approval`, …"""
+    return "prefect-approval" if name.startswith("prefect-approval-") else name.partition("-")[0]
 
 
 def _pictures(names: set[str]) -> set[str]:

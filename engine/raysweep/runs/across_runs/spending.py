@@ -2,9 +2,9 @@
 
     <storage_path>/budgets/<key>/000000000012.jsonl    an event
 
-A sweep reserves its whole `stop.budget` before it starts. Once it has ended, only what it used counts. Each
-event is a claim of the journal: of two sweeps that start at once one gets the next number, and the other
-decides again against what that one wrote. A sweep has one reservation, however often it is started.
+A sweep reserves its whole `stop.budget` before it starts (ADR 156). Once it has ended, only what it used
+counts. Each event is a claim of the journal: of two sweeps that start at once one gets the next number, and
+the other decides again against what that one wrote. A sweep has one reservation, however often it is started.
 
 Reading costs what there are events, and for each sweep that had not ended at the last reservation a look at
 how it stands.
