@@ -97,7 +97,11 @@ class Airflow(LocalAirflow):
     # --- its API
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """A call of the public API, without `/api/v2`. Raises: AirflowAnswerError for other than 2xx."""
+        """A call of the public API, without `/api/v2`. Raises: AirflowAnswerError for other than 2xx.
+
+        On a loaded machine SQLite gives up a write that waits for another: Airflow says 500 and has changed
+        nothing, and a person presses the button again.
+        """
         if self._client is None:
             token = self._plain("POST", "/auth/token", self.login)["access_token"]
             self._client = httpx.Client(
@@ -106,7 +110,12 @@ class Airflow(LocalAirflow):
                 trust_env=False,
                 timeout=120,
             )
-        return _answer(self._client.request(method, path, json=body, params=query))
+        for _ in range(3):
+            response = self._client.request(method, path, json=body, params=query)
+            if not (response.status_code == 500 and '"Database error"' in response.text):
+                break
+            time.sleep(1.0)
+        return _answer(response)
 
     def _plain(self, method: str, path: str, body: Any = None) -> Any:
         return _answer(httpx.request(method, f"{self.address}{path}", json=body, trust_env=False, timeout=60))

@@ -81,7 +81,7 @@ class Shell:
         self.pool.start(StartWorker(worker=number, group=number, is_spare=False))
 
     def ready_of(self, worker: int) -> Ready | None:
-        """What the worker said when it was ready; None: it is not."""
+        """The worker's message when it was ready; None: it is not."""
         return self.ready.get(self.pool.name_of(worker))
 
     def is_ready(self, worker: int) -> Callable[[], bool]:

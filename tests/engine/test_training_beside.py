@@ -1,4 +1,4 @@
-"""What a training has from the sweep that it is: callbacks, stored logs, a page."""
+"""A training has callbacks, stored logs and a page from the sweep that it is."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Config = dict[str, Any]
 
 
 def modules(config: Config) -> dict[str, float]:
-    """How many modules of Ray this process has imported, or its trial."""
+    """The number of Ray's modules that this process has imported, or its trial."""
     return {"loss": float(sum(name.partition(".")[0] == "ray" for name in sys.modules))}
 
 

@@ -68,13 +68,14 @@ def test_sums_over_counts_are_made_by_the_models() -> None:
 
 def test_a_config_is_flattened_in_one_place() -> None:
     found = {name for name, text in sources() if list(flattenings(text))}
-    # The others walk a search space: through its lists, and through its branches.
+    # The others walk a search space, through its lists and its branches; or the pages of the site.
     home = "engine/raysweep"
     assert found == {
         f"{home}/documents/json_values.py",
         f"{home}/space/parsed.py",
         f"{home}/space/branches.py",
         f"{home}/space/held_tuples.py",
+        "devtools/agent_pages.py",
     }
 
 

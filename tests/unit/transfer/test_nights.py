@@ -25,7 +25,7 @@ def night(ago: int, seed: int, bowl: Bowl = TONIGHT, shift: float = 0.0) -> list
 
 
 def regret(trials: list[dict[str, Any]]) -> float:
-    """How much worse the law's optimum is than the best config at the target."""
+    """The loss of the law's optimum above that of the best config at the target."""
     found = fit(trials, space=SPACE, mode="min").optimum_at(TARGET)
     best = TONIGHT.optimum[0] + TONIGHT.moves * math.log(TARGET["rows"] / 40_000)
     lowest = {"lr": 10 ** (3 * best - 4), "width": 10 * TONIGHT.optimum[1]}

@@ -79,7 +79,7 @@ class Trained(_Event):
 
     kind: Literal["trained"] = "trained"
     by: str = ""
-    """Who asked for it."""
+    """The caller that asked for it."""
     at: float
     sweep_id: str
     gate: str = ""

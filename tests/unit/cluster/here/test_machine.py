@@ -1,4 +1,4 @@
-"""What of this machine is handed out: never more than there is, GPUs by name, and all of it comes back."""
+"""This machine is handed out: never more than there is, GPUs by name, and all of it comes back."""
 
 from __future__ import annotations
 
