@@ -24,8 +24,9 @@ OF_GROUP: Final = {
         "operators/raysweep_airflow/approval.py",
     ),
     "prefect": ("flows/raysweep_prefect/artifacts.py", "engine/raysweep/version.py"),
+    "prefect-approval": ("flows/raysweep_prefect/artifacts.py", "engine/raysweep/version.py"),
 }
-"""The sources of a group's pictures, by the first word of their names; of others: `PARTS`."""
+"""The sources of a group's pictures, by `group_of`; of other groups: `PARTS`."""
 
 _IMPORT: Final = re.compile(rb"^(from|import) .*\n", re.MULTILINE)
 

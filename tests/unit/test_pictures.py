@@ -14,7 +14,7 @@ from raysweep.pages.page import render
 
 STYLES = "engine/raysweep/pages/static/page.css"
 ARTIFACTS = "flows/raysweep_prefect/artifacts.py"
-PICTURES = ("report-390-light.png", "prefect-ended-light.png")
+PICTURES = ("report-390-light.png", "prefect-ended-light.png", "prefect-approval-light.png")
 
 
 @pytest.fixture
@@ -51,8 +51,9 @@ def test_of_other_parts_those_are_stale_that_show_them(root: Path) -> None:
     stale.record(("gallery-quick.html", "report-390-light.png"), root)
     assert stale.find_problems(root) == []
     (root / ARTIFACTS).write_text("TABLE = 2")
-    (line,) = stale.find_problems(root)
-    assert line.startswith("docs/images/prefect-ended-light.png: the page parts")
+    ended, approval = stale.find_problems(root)
+    assert approval.startswith("docs/images/prefect-approval-light.png: the page parts")
+    assert ended.startswith("docs/images/prefect-ended-light.png: the page parts")
 
 
 def test_a_report_is_drawn_anew_from_the_data_in_it() -> None:
@@ -102,6 +103,6 @@ def test_make_check_fails_on_a_stale_picture_and_names_the_command(root: Path) -
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert ran.stderr.count("run make pictures PICTURES=") == 3
+    assert ran.stderr.count("run make pictures PICTURES=") == 4
     assert "docs/gallery/program.html and 1 more: " in ran.stderr
     assert "$(BIN)/python -m devtools.pictures --check" in (stale.ROOT / "Makefile").read_text()
