@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from devtools import structure
+from devtools.sizes import code_lines
 
 RAY = f"ray.{chr(95)}private"
 """In parts: these tests import none of it."""
+LIMITS = """
+from raysweep.documents.base import SpecModel
+
+class Limits(SpecModel):
+    '''Two options, one of a class that derives from it; the others are none.'''
+
+    deadline: str
+    known: ClassVar[int] = 1
+    _seen: int = 0
+
+class Night(Limits):
+    # A comment is no code.
+    hours: float
+
+class Limit:
+    above: float
+"""
+COMMANDS = """
+@app.command()
+def sweep(spec: Annotated[str, typer.Argument()], key: Annotated[str, typer.Option()]) -> None: ...
+
+def helper() -> None: ...
+"""
 
 
 @pytest.fixture
@@ -33,6 +58,9 @@ def checkout(tmp_path: Path) -> Path:
         "outcome.py": "def f(end):\n    return end.why.partition(':')\n",
         "progress.py": 5 * "class A:\n    name: str\n    status: str\n    started_at: float\n",
         "runs/folder.py": "ENDED: tuple[str, ...] = ('a.json', 'b.json', 'c.json')\n",
+        "documents/base.py": "class SpecModel:\n    pass\n",
+        "limits.py": LIMITS,
+        "cli.py": COMMANDS,
         "plots.py": "from importlib import import_module\nimport_module('raysweep.a')\n",
     }
     for name, text in files.items():
@@ -73,8 +101,11 @@ def test_each_kind_is_counted_and_named(checkout: Path) -> None:
         "imports by a text outside registries": ["raysweep.plots:2: import_module('raysweep.a')"],
         "models of a run's standing": 5 * ["raysweep.progress: A"],
         "objects of an ended run": ["a.json", "b.json", "c.json"],
+        "options of specs": ["raysweep.limits.Limits.deadline", "raysweep.limits.Night.hours"],
+        "options of the command line": ["raysweep.cli:3", "raysweep.cli:3"],
+        "commands": ["raysweep.cli.sweep"],
     }
-    assert report.figures["loose modules at the top"] == 5
+    assert report.figures["loose modules at the top"] == 7
     assert report.figures["decisions (ADRs), and their words"] == "1 3"
 
 
@@ -96,4 +127,18 @@ def test_a_figure_over_its_limit_is_named_with_its_places(checkout: Path) -> Non
         ),
         "models of a run's standing: 5, the limit is 4:\n  " + "\n  ".join(5 * ["raysweep.progress: A"]),
         "objects of an ended run: 3, the limit is 2:\n  a.json\n  b.json\n  c.json",
+    ]
+
+
+def test_code_is_counted_without_blanks_comments_and_docstrings() -> None:
+    assert code_lines(LIMITS, ast.parse(LIMITS)) == 9
+    text = 'KIND = """a\ntext\n"""\n"""What it is."""\n'
+    assert code_lines(text, ast.parse(text)) == 3
+
+
+def test_a_number_over_its_limit_is_named(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structure, "LIMITS", {"code lines of engine, operators, flows": 10, "commands": 0})
+    assert structure.over_limits(structure.count(checkout)) == [
+        "code lines of engine, operators, flows: 61, the limit is 10:",
+        "commands: 1, the limit is 0:\n  raysweep.cli.sweep",
     ]
