@@ -22,7 +22,7 @@ def scan_directory(directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         raise SpecError("checkpoint", f"{directory} {what}", "report the path of a directory")
     files: list[str] = []
     empty_folders: list[str] = []
-    _Scan(Path(os.path.realpath(directory)), files, empty_folders).scan(directory, "", ())
+    _Scan(files, empty_folders).scan(os.fspath(directory), "", ())
     return tuple(sorted(files)), tuple(sorted(empty_folders))
 
 
@@ -51,17 +51,16 @@ def unreadable(path: Path, why: str) -> SpecError:
 
 
 class _Scan(NamedTuple):
-    root: Path
     files: list[str]
     empty_folders: list[str]
 
-    def scan(self, folder: Path, prefix: str, above: tuple[Path, ...]) -> None:
-        """Collect the contents of a folder. `above`: the real paths of the folders around it."""
+    def scan(self, folder: str, prefix: str, above: tuple[str, ...]) -> None:
+        """Collect the contents of a folder. `above`: the folders around it."""
         with os.scandir(folder) as entries:
             found = list(entries)
         if not found and prefix:
             self.empty_folders.append(prefix.rstrip("/"))
-        above = (*above, Path(os.path.realpath(folder)))
+        above = (*above, folder)
         for entry in found:
             name = f"{prefix}{entry.name}"
             try:
@@ -72,7 +71,7 @@ class _Scan(NamedTuple):
             if entry.is_symlink():
                 self._check_link(entry.path, above)
             if entry.is_dir():
-                self.scan(Path(entry.path), f"{name}/", above)
+                self.scan(entry.path, f"{name}/", above)
             elif entry.is_file():
                 self.files.append(name)
             else:
@@ -80,15 +79,16 @@ class _Scan(NamedTuple):
                     "checkpoint", f"{entry.path} is not a regular file", "leave pipes and sockets out"
                 )
 
-    def _check_link(self, path: str, above: tuple[Path, ...]) -> None:
+    def _check_link(self, path: str, above: tuple[str, ...]) -> None:
         """Raises: SpecError: it would not be the same in the folder's copy, or does not end."""
         target, leads_to = os.readlink(path), Path(os.path.realpath(path))
-        problem, depth = "", len(above[-1].relative_to(self.root).parts)
-        if _leaves(target, depth) or not leads_to.is_relative_to(self.root):
+        real = [Path(os.path.realpath(folder)) for folder in above]
+        problem, depth = "", len(real[-1].relative_to(real[0]).parts)
+        if _leaves(target, depth) or not leads_to.is_relative_to(real[0]):
             problem = "which is not a path inside of the checkpoint"
         elif not os.path.exists(path):
             problem = "which does not exist"
-        elif leads_to in above:
+        elif leads_to in real:
             problem = "a folder that it lies in itself"
         if problem:
             raise SpecError(

@@ -31,6 +31,9 @@ SMALL_BYTES: Final = 64 * 1024
 PARALLEL_PUTS: Final = 4
 """Objects of a checkpoint that are put at once."""
 _SYNCED_AT_ONCE: Final = 16
+_ONE_THREAD_BYTES: Final = 64 * 1024 * 1024
+"""On a local disk, so much is stored by one thread: more would take processor time from the trial, and end no
+sooner."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -128,10 +131,12 @@ class Upload:
                     self.cache.add(new, data)
             return new
 
-        stored = self._each(store, cuts)
+        is_small = sum(piece.size_bytes for cut in cuts for piece in cut) <= _ONE_THREAD_BYTES
+        at_once = 1 if self._is_local and is_small else self.limits.parallel_puts
+        stored = _each(store, cuts, at_once)
         new = list(put)
         batches = [new[first : first + _SYNCED_AT_ONCE] for first in range(0, len(new), _SYNCED_AT_ONCE)]
-        self._each(lambda batch: self._settle(directory, {each: put[each] for each in batch}), batches)
+        _each(lambda batch: self._settle(directory, {each: put[each] for each in batch}), batches, at_once)
         return stored
 
     @property
@@ -158,12 +163,6 @@ class Upload:
                 self.go_on()
                 data = _read(directory, cut, memoryview(bytearray(CHUNK_BYTES)))
                 retrying(self.give_up_after_s)(self._put, self._key(new), data, durable=True)
-
-    def _each(self, call: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        if len(items) < 2:
-            return list(map(call, items))
-        with ThreadPoolExecutor(self.limits.parallel_puts, thread_name_prefix="raysweep-upload") as pool:
-            return list(pool.map(call, items))
 
     def _key(self, stored: StoredObject) -> str:
         return f"{self.prefix}/{stored.name}"
@@ -195,6 +194,13 @@ class _Buffers(threading.local):
         with suppress(AttributeError, OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)
         self.own = memoryview(memory)
+
+
+def _each(call: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
+    if at_once < 2 or len(items) < 2:
+        return list(map(call, items))
+    with ThreadPoolExecutor(at_once, thread_name_prefix="raysweep-upload") as pool:
+        return list(pool.map(call, items))
 
 
 def _by_hash(parent: Manifest) -> dict[tuple[str, int], StoredObject]:

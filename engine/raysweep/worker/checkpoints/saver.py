@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -172,7 +173,7 @@ class Saver:
                 capture = self._captures.adopt(self._staging.take(directory))
             except OSError as error:
                 raise NoPlaceError(error.strerror or str(error)) from error
-            self._taken_bytes = sum((capture.folder / path).stat().st_size for path in files)
+            self._taken_bytes = sum(os.stat(f"{capture.folder}/{path}").st_size for path in files)
             return capture
         with self._waiting.while_moving(), self._uploader.paused():
             capture = self._captures.take(directory)
