@@ -11,7 +11,6 @@ import orjson
 
 from raysweep.errors import SpecError, StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, Standing, SweepOutcome, SweepProgress
-from raysweep.outcome.ended import status_of_outcome
 from raysweep.runs.catalog import drop_run, keep_run
 from raysweep.runs.snapshots import SnapshotFolder
 from raysweep.runs.stored_outcome import decode_head, encode_outcome, outcome_of, standing_of
@@ -243,20 +242,19 @@ class SweepFolder:
         is_new: bool = put(self.store.put_if_absent, self._key(OUTCOME), stored.head, durable=True)
         with suppress(StorageError):  # what is left over, or not listed, harms nothing
             if is_new:
-                self.list_end(outcome)
+                self._list_end(stored.standing)
                 self.store.delete(self._key("progress.json"))
             else:
                 self._drop_trials(stored.trials_name)
         return is_new
 
-    def list_end(self, outcome: SweepOutcome) -> None:
+    def _list_end(self, standing: Standing) -> None:
         """Put how the sweep ended where lists look first; a training is put there as one, by its own outcome.
 
         Raises: StorageError.
         """
-        if is_id_of(outcome.sweep_id, "train", outcome.key):
-            return
-        keep_run(self.store, status_of_outcome(outcome, now=0.0), self._key(OUTCOME))
+        if not is_id_of(standing.run_id, "train", standing.key):
+            keep_run(self.store, standing, self._key(OUTCOME))
 
     def _drop_trials(self, name: str) -> None:
         """Delete the trials of an outcome that is not, or no longer, the sweep's."""
@@ -286,7 +284,7 @@ class SweepFolder:
         is_replaced = self.store.put_if_version(self._key(OUTCOME), stored.head, found[1])
         with suppress(StorageError):
             if is_replaced:
-                self.list_end(outcome)
+                self._list_end(stored.standing)
             self._drop_trials(before if is_replaced else stored.trials_name)
 
     def write_text(self, name: str, text: str) -> str:

@@ -37,11 +37,12 @@ _WITH_CONFIGS: Final = ("best", "top", "failures", "first_failure")
 
 
 class StoredOutcome(NamedTuple):
-    """The two objects, and the name of the second."""
+    """The two objects, the name of the second, and the standing that the head has."""
 
     head: bytes
     trials: bytes
     trials_name: str
+    standing: Standing
 
 
 def encode_outcome(outcome: SweepOutcome, base: str) -> StoredOutcome:
@@ -50,14 +51,15 @@ def encode_outcome(outcome: SweepOutcome, base: str) -> StoredOutcome:
     with without_collector():
         packed = Trials.packed(outcome.trials, base)
         head = sweep_with(outcome, change).model_copy(update={"trials": ()}).model_dump(mode="json")
-        standing = standing_with(status_of_outcome(outcome, now=0.0), change).model_dump(mode="json")
+        standing = status_of_outcome(outcome, now=0.0)
+        stored = standing_with(standing, change).model_dump(mode="json")
     configs = orjson.dumps({"configs": head["configs"]})[:-1]
     trials = seal_open([configs, _BEGIN, packed.text, _END])
     name = f"trials-{outcome.generation:06d}-{digest(trials)[:16]}.json"
     fields = {key: value for key, value in head.items() if key not in _OF_TRIALS}
-    fields |= {key: standing[key] for key in _OF_STANDING}
+    fields |= {key: stored[key] for key in _OF_STANDING}
     fields |= {"wanted_trials": outcome.wanted_trials, "trials_object": name, "format": FORMAT}
-    return StoredOutcome(seal(orjson.dumps(fields)), trials, name)
+    return StoredOutcome(seal(orjson.dumps(fields)), trials, name, standing)
 
 
 def decode_head(data: bytes) -> dict[str, Any]:
