@@ -36,7 +36,6 @@ KINDS: Final[dict[str, Json]] = {
     "tpe, 3 metrics": {"search": "tpe", "metric": ["loss", "size", "time"], "mode": ["min"] * 3},
     "tpe, a constraint": {"search": "tpe", "constraints": ["size <= 1"]},
     "bohb": {"search": "bohb", "scheduler": {"hyperband": {"max_t": RUNG}}},
-    "dehb": {"search": "dehb", "scheduler": {"dehb": {"max_t": RUNG}}},
 }
 KINDS_SIZE: Final = 10_000
 DIMENSIONS: Final = 20

@@ -40,7 +40,6 @@ CONTENDERS: Final[dict[str, tuple[str, Any]]] = {
     "pasha": ("random", {"pasha": _ASHA}),
     "hyperband": ("random", {"hyperband": _HALVING}),
     "bohb": ("bohb", {"hyperband": _HALVING}),
-    "dehb": ("dehb", {"dehb": _HALVING}),
     "freeze_thaw": ("random", {"freeze_thaw": {"max_t": EPOCHS}}),
     "asha, tpe": ("tpe", {"asha": _ASHA}),
     "asha, auto": ("auto", {"asha": _ASHA}),

@@ -423,11 +423,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         spec=make_spec(num_samples=12, scheduler={"freeze_thaw": {"max_t": LENGTH, "basket": 5}}),
         options=SAVING,
     ),
-    "dehb": Scenario(
-        spec=make_spec(num_samples=30, search="dehb", scheduler={"dehb": {"max_t": LENGTH}}),
-        faults={9: "dies"},
-        options=SAVING,
-    ),
     "patience": Scenario(
         spec=make_spec(
             num_samples=20,

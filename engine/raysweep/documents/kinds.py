@@ -50,6 +50,8 @@ class KindSpec(SpecModel):
     plugin_options: ClassVar[type[PluginOptions]] = PluginOptions
     field: ClassVar[str] = ""
     """The field of a spec whose entry points name further kinds; empty: none do."""
+    former: ClassVar[Mapping[str, str]] = {}
+    """Kinds that there were, and what to write instead."""
 
     @model_validator(mode="before")
     @classmethod
@@ -95,7 +97,8 @@ class KindSpec(SpecModel):
             model = cls.kinds[kind]
         else:
             known = [*cls.kinds, *(each.name for each in sources(cls.field)), CLASS_EXAMPLE]
-            raise Problem(f"{show(kind)} is not known here", did_you_mean(str(kind), known))
+            fix = cls.former.get(str(kind)) or did_you_mean(str(kind), known)
+            raise Problem(f"{show(kind)} is not known here", fix)
         if options is None:
             options = {}
         if isinstance(options, model):

@@ -53,8 +53,6 @@ class SchedulerOptions(SpecModel):
     """True if it decides anything about trials."""
     is_population: ClassVar[bool] = False
     """True if all trials are one population, of `num_samples`, whose configs it changes itself."""
-    needs_search: ClassVar[str | None] = None
-    """The only search that it works with; None: it works with any."""
 
     @property
     def comparing(self) -> tuple[tuple[str, ...], ComparingOptions] | None:

@@ -10,7 +10,7 @@ from raysweep.documents.validation import Problem
 from raysweep.schedulers.base import PolicySetup, Scheduler
 from raysweep.schedulers.options import ComparingOptions, SchedulerOptions, SchedulerPluginOptions
 from raysweep.schedulers.plugin import PluginScheduler
-from raysweep.schedulers.registry import KINDS
+from raysweep.schedulers.registry import FORMER, KINDS
 
 DEFAULT: Final = next(iter(KINDS))
 
@@ -21,6 +21,7 @@ class SchedulerSpec(KindSpec):
     kinds: ClassVar[Mapping[str, type[SchedulerOptions]]] = load_kinds(KINDS)
     plugin_options = SchedulerPluginOptions
     field = "scheduler"
+    former = FORMER
 
     kind: str = DEFAULT
     """The scheduling algorithm."""

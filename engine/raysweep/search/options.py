@@ -75,8 +75,6 @@ class SearchOptions(SpecModel):
     """True if it requires a `grid_search` in the space."""
     needs_scheduler: ClassVar[str | None] = None
     """The only scheduler that it works with; None: it works with any."""
-    takes_given: ClassVar[bool] = True
-    """True if configs that it did not suggest may run first: `points`, those of earlier sweeps."""
     takes_priors: ClassVar[bool] = False
     """True if it begins with the priors of parameters."""
     metrics: ClassVar[Metrics] = "one"

@@ -12,7 +12,6 @@ KINDS: Final[Mapping[str, str]] = {
     "tpe": "raysweep.search.tpe:TpeOptions",
     "gp": "raysweep.search.gp:GpOptions",
     "bohb": "raysweep.search.bohb:BohbOptions",
-    "dehb": "raysweep.search.dehb:DehbOptions",
     "cma_es": "raysweep.search.cma_es:CmaEsOptions",
     "nsga2": "raysweep.search.nsga:Nsga2Options",
     "nsga3": "raysweep.search.nsga:Nsga3Options",
@@ -21,3 +20,8 @@ KINDS: Final[Mapping[str, str]] = {
     "brute_force": "raysweep.search.brute_force:BruteForceOptions",
     "configs": "raysweep.search.configs:ConfigsOptions",
 }
+
+FORMER: Final[Mapping[str, str]] = {
+    "dehb": "write search: bohb with scheduler: hyperband",
+}
+"""Names of searchers that measured worse than these, and what to write."""

@@ -14,7 +14,7 @@ from raysweep.search.base import Searcher, SearchSetup
 from raysweep.search.machinery.plugin import PluginSearcher
 from raysweep.search.options import SearcherPluginOptions, SearchOptions
 from raysweep.search.random_then_auto import LEFT_OPEN
-from raysweep.search.registry import KINDS
+from raysweep.search.registry import FORMER, KINDS
 from raysweep.space.parsed import uses
 
 DEFAULT: Final = next(iter(KINDS))
@@ -26,6 +26,7 @@ class SearchSpec(KindSpec):
     kinds: ClassVar[Mapping[str, type[SearchOptions]]] = load_kinds(KINDS)
     plugin_options = SearcherPluginOptions
     field = "search"
+    former = FORMER
 
     kind: str = DEFAULT
     """The search algorithm. Left open, it is `auto` where a sweep is long enough to learn, else `random`."""

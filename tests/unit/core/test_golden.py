@@ -264,7 +264,6 @@ FEATURES: Final[dict[str, Callable[[Replayed], bool]]] = {
     "bohb": lambda replayed: len(of_type(replayed, cmd.TellRung)) > 10,
     "cancelled": is_cancelled_and_resumed,
     "constraints": is_constrained,
-    "dehb": lambda replayed: stops(replayed)["scheduler"] > 3,
     "extend": extends,
     "freeze-thaw": pauses_and_resumes,
     "gang": gangs,

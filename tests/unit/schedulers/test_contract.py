@@ -23,7 +23,6 @@ from raysweep.schedulers import (
 )
 from raysweep.schedulers.asha import AshaScheduler
 from raysweep.schedulers.base import Config
-from raysweep.schedulers.dehb import DehbScheduler
 from raysweep.schedulers.freeze_thaw import FreezeThawScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.machinery.promotion import PromotionScheduler
@@ -76,14 +75,6 @@ class TestHyperBandOfHalves(SchedulerContract):
 
     def make_scheduler(self) -> Scheduler:
         return HyperBandScheduler(mode="max", max_t=10, reduction_factor=2)
-
-
-class TestDehb(SchedulerContract):
-    trials = 25
-    slots = 4
-
-    def make_scheduler(self) -> Scheduler:
-        return DehbScheduler(max_t=9)
 
 
 class TestAshaByPromotion(SchedulerContract):
@@ -176,7 +167,6 @@ SUITES: dict[str, tuple[type[SchedulerContract], ...]] = {
     "moasha": (TestMoasha,),
     "median_stopping": (TestMedian, TestMedianThatPauses),
     "hyperband": (TestHyperBand, TestHyperBandOfHalves),
-    "dehb": (TestDehb,),
     "freeze_thaw": (TestFreezeThaw, TestFreezeThawInSteps),
     "pbt": (TestPbt, TestPbtInStep),
     "pb2": (TestPb2, TestPb2InStep),

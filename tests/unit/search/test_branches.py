@@ -92,7 +92,7 @@ def test_what_is_fixed_in_a_branch_is_not_fixed() -> None:
 
 
 def test_each_search_is_here_or_has_a_test_of_its_own() -> None:
-    assert {*SEARCHES, "grid", "brute_force", "configs", "nsga3", "bohb", "dehb"} - {"tpe_alone"} == set(
+    assert {*SEARCHES, "grid", "brute_force", "configs", "nsga3", "bohb"} - {"tpe_alone"} == set(
         SearchSpec.kinds
     )
 

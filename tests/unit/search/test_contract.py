@@ -140,21 +140,6 @@ class TestBohb(SearcherContract):
         return make("bohb", scheduler="hyperband")
 
 
-class TestDehb(SearcherContract):
-    trials = 30
-
-    def make_searcher(self) -> Searcher:
-        return make("dehb", samples=40, scheduler={"dehb": {"max_t": 9}})
-
-
-class TestDehbOfFewConfigs(SearcherContract):
-    trials = 30
-
-    def make_searcher(self) -> Searcher:
-        space = {"k": {"choice": ["a", "b"]}, "n": {"randint": [0, 3]}}
-        return make("dehb", space, samples=40, scheduler={"dehb": {"max_t": 9}})
-
-
 class TestDiscrete(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make("random", {"a": {"randint": [0, 3]}, "b": {"choice": [1, 2]}}, samples=50)

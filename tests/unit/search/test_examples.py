@@ -41,7 +41,7 @@ def read(path: Path) -> SweepSpec:
 
 def test_each_named_search_has_an_example() -> None:
     kinds = {read(path).search.kind for path in EXAMPLES}
-    elsewhere = {"bohb", "dehb"}
+    elsewhere = {"bohb"}
     assert kinds == (set(SearchSpec.kinds) - elsewhere) | {"ray.tune.search.optuna:OptunaSearch"}
     assert any(read(path).points for path in EXAMPLES)
     assert {read(path).search.kind for path in EXAMPLES if read(path).constraints} == {"tpe", "nsga2"}

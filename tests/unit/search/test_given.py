@@ -71,8 +71,8 @@ def undisturbed(name: str) -> tuple[Exact, Simulated]:
 
 
 def test_each_search_is_here() -> None:
-    """But `dehb`, which takes no points, and a list of configs, which has its own."""
-    assert SearchSpec.kinds.keys() - {"dehb", "configs"} <= SEARCHES.keys()
+    """But a list of configs, which has its own."""
+    assert SearchSpec.kinds.keys() - {"configs"} <= SEARCHES.keys()
 
 
 @pytest.mark.parametrize("name", sampled(SEARCHES, lambda name: name in DAILY))

@@ -113,7 +113,7 @@ def test_a_population_has_a_size() -> None:
 
 
 def test_each_search_is_here_or_has_a_test_of_its_own() -> None:
-    assert {*SEARCHES, "grid", "brute_force", "configs", "nsga3", "bohb", "dehb"} == set(SearchSpec.kinds)
+    assert {*SEARCHES, "grid", "brute_force", "configs", "nsga3", "bohb"} == set(SearchSpec.kinds)
 
 
 @pytest.mark.parametrize("search", SEARCHES)

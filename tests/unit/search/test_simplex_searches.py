@@ -23,7 +23,7 @@ BRANCHES: dict[str, Any] = {
 }
 SEARCHES = tuple(kind for kind in KINDS if kind not in ("grid", "brute_force", "configs"))
 BELIEVING = ("auto", "random", "tpe", "gp", "bohb", "cma_es", "nsga2")
-SCHEDULERS = {"bohb": {"hyperband": {"max_t": 9}}, "dehb": {"dehb": {"max_t": 9}}}
+SCHEDULERS = {"bohb": {"hyperband": {"max_t": 9}}}
 COUNT = 20
 
 

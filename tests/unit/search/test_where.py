@@ -58,7 +58,7 @@ def ask_all(spec: SweepSpec) -> list[dict[str, Any]]:
 
 
 def test_each_search_is_here_or_has_a_test_of_its_own() -> None:
-    assert {*SEARCHES, "grid", "brute_force", "configs", "nsga3", "bohb", "dehb"} == set(SearchSpec.kinds)
+    assert {*SEARCHES, "grid", "brute_force", "configs", "nsga3", "bohb"} == set(SearchSpec.kinds)
 
 
 @pytest.mark.parametrize("space", [NUMBERS, DISCRETE, LARGE], ids=["numbers", "discrete", "large"])

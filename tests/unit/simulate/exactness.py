@@ -137,7 +137,6 @@ ENDS: dict[str, tuple[set[str], set[str]]] = {
     "pbt": ({"paused"}, set()),
     "pb2": ({"paused"}, set()),
     "moasha": ({"stopped"}, set()),
-    "dehb": ({"stopped"}, set()),
     "changing": ({"stopped", "exploited"}, set()),
     "compared": ({"stopped"}, set()),
     "compared2": ({"paused"}, {"stopped"}),
@@ -209,22 +208,17 @@ def kills_of(simulated: Simulated) -> list[Kill]:
 
 def _exact(search: str, scheduler: str, faults: str) -> Exact:
     failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
-    fields = (SEARCHES | MORE_SEARCHES | SIZED | SEVERAL | BOHB | DEHB)[search] | (
-        SCHEDULERS | NAMED | MOASHA | DEHB | CHANGING | COMPARED
+    fields = (SEARCHES | MORE_SEARCHES | SIZED | SEVERAL | BOHB)[search] | (
+        SCHEDULERS | NAMED | MOASHA | CHANGING | COMPARED
     )[scheduler]
     spec = make_spec(max_concurrent_trials=1, failure=failure, **fields)
     return Exact(f"{search}-{scheduler}-{faults}", faults, spec, save_every=2)
 
 
-# With a scheduler of its own: past the first band of 20.
-DEHB: dict[str, dict[str, Any]] = {
-    "dehb": {"search": "dehb", "scheduler": {"dehb": {"max_t": 9}}, "num_samples": 30}
-}
 # Learns from rungs alone.
 BOHB: dict[str, dict[str, Any]] = {"bohb": {"search": "bohb", "num_samples": 30}}
 _ALL = [
     *product(BOHB, ("hyperband",), FAULTS),
-    *product(DEHB, DEHB, FAULTS),
     *product(SEARCHES, SCHEDULERS, FAULTS),
     *product(MORE_SEARCHES, ("fifo", "asha"), FAULTS),
     *product(("random", "tpe"), NAMED, FAULTS),

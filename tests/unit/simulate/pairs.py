@@ -11,7 +11,6 @@ from tests.unit.simulate.exactness import (
     BACKOFF_S,
     BOHB,
     CHANGING,
-    DEHB,
     FAULTS,
     MOASHA,
     MORE_SEARCHES,
@@ -29,7 +28,6 @@ SEARCHED: dict[str, dict[str, Any]] = {
     **SEARCHES,
     **{name: MORE_SEARCHES[name] for name in ("gp", "cma_es", "auto", "open", "nsga2", "sobol", "halton")},
     **BOHB,
-    "dehb": {"search": "dehb", "num_samples": 30},
     "grid": {
         "search": "grid",
         "num_samples": 1,
@@ -54,7 +52,6 @@ SCHEDULED: dict[str, dict[str, Any]] = {
     **NAMED,
     **MOASHA,
     **CHANGING,
-    "dehb": {"scheduler": DEHB["dehb"]["scheduler"]},
 }
 """By short names, two for a kind where its options decide whether it stops or pauses."""
 SIZED = {"metric": "size", "mode": "max"}
@@ -68,7 +65,7 @@ def _compared(fields: dict[str, Any]) -> dict[str, Any]:
     if kind == "resource_changing":
         # The last trial, which has all there is, is to live long enough to be given it.
         options = options | {"base": {"asha": options["base"]["asha"] | SIZED | {"grace_period": 3}}}
-    elif kind not in ("fifo", "moasha", "dehb") and ":" not in kind:
+    elif kind not in ("fifo", "moasha") and ":" not in kind:
         options = options | SIZED
     return fields | {"scheduler": {kind: options}}
 
@@ -92,17 +89,16 @@ def pair(search: str, scheduler: str, metrics: str, faults: str) -> Exact:
 
 ALL = tuple(product(SEARCHED, SCHEDULED, ("one", "several")))
 _PAUSING = "halving soft_median hyperband promotion delayed pasha freeze pbt pb2"
-_EVERY = f"fifo asha copycat median changing moasha dehb {_PAUSING}"
+_EVERY = f"fifo asha copycat median changing moasha {_PAUSING}"
 _REFUSED = (
-    ("one", "random grid brute_force configs sobol halton open plugin", "moasha dehb"),
-    ("one", "tpe gp cma_es auto nsga2", "moasha dehb"),
+    ("one", "random grid brute_force configs sobol halton open plugin", "moasha"),
+    ("one", "tpe gp cma_es auto nsga2", "moasha"),
     ("one", "bohb", "fifo asha halving copycat median soft_median promotion delayed pasha freeze pbt pb2"),
-    ("one", "bohb", "changing moasha dehb"),
-    ("one", "dehb", f"fifo asha copycat median changing moasha {_PAUSING}"),
+    ("one", "bohb", "changing moasha"),
     ("one", "nsga3", _EVERY),
-    ("several", "random grid brute_force configs sobol halton open", "halving copycat dehb"),
-    ("several", "tpe auto nsga2 nsga3", "halving copycat dehb"),
-    ("several", "gp cma_es bohb dehb plugin", _EVERY),
+    ("several", "random grid brute_force configs sobol halton open", "halving copycat"),
+    ("several", "tpe auto nsga2 nsga3", "halving copycat"),
+    ("several", "gp cma_es bohb plugin", _EVERY),
 )
 """Metrics, searches and schedulers that a spec may not bring together, each with each."""
 REFUSED = {

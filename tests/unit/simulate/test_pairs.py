@@ -81,7 +81,7 @@ def test_kills_change_nothing(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PAIRS if PAIRS[name][0] in ("random", "bohb", "dehb")])
+@pytest.mark.parametrize("name", [name for name in PAIRS if PAIRS[name][0] in ("random", "bohb")])
 def test_the_scheduler_has_something_to_decide(name: str) -> None:
     must, _ = ENDS[PAIRS[name][1]]
     assert must <= set.union(*(ends_of(pair(*PAIRS[name], faults).run()) for faults in FAULTS))

@@ -110,11 +110,10 @@ def test_other_domains_have_none(refusal: Callable[..., str], node: dict[str, An
     )
 
 
-@pytest.mark.parametrize("search", ["sobol", "halton", "brute_force", "grid", "dehb"])
+@pytest.mark.parametrize("search", ["sobol", "halton", "brute_force", "grid"])
 def test_a_search_that_does_not_use_them_refuses_them(refusal: Callable[..., str], search: str) -> None:
     space: dict[str, Any] = {"x": {"randint": [0, 9], "prior": {"normal": 3, "sigma": 1}}}
     if search == "grid":
         space["g"] = {"grid_search": [1, 2]}
-    scheduler = "dehb" if search == "dehb" else "fifo"
-    line = refusal(param_space=space, search=search, scheduler=scheduler, num_samples=30)
+    line = refusal(param_space=space, search=search, num_samples=30)
     assert line.startswith(f"search: {search} does not use priors, and param_space has some")

@@ -91,14 +91,13 @@ class ModelSearcher(Searcher):
     """Asks a model, and lets it know.
 
     Trials that were asked for and not told count as running. In a discrete space no config is asked for
-    twice, and the search ends with the last one (with a `note`); but for a model that `repeats`.
+    twice, and the search ends with the last one (with a `note`).
 
     Args:
         space: the parsed search space, without `grid_search`.
         num_samples: how many configs; None: without an end.
         seed: the seed of the sweep.
         model: what the asks come from.
-        repeats: whether a config may come again, as a model that runs it for other times wants.
         failures: what the searcher makes of trials that failed by their config; None: nothing.
         is_max: whether the metric is to be large.
     """
@@ -112,7 +111,6 @@ class ModelSearcher(Searcher):
         seed: int,
         model: Model,
         *,
-        repeats: bool = False,
         failures: Failures | None = None,
         is_max: bool = False,
     ) -> None:
@@ -125,8 +123,7 @@ class ModelSearcher(Searcher):
         self._sign = -1.0 if is_max else 1.0
         self._judged: dict[int, tuple[float, float]] = {}
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
-        is_free = repeats or has_functions
-        self._cells = None if is_free else cells_of(space.searched, space.parents)
+        self._cells = None if has_functions else cells_of(space.searched, space.parents)
         size = None if self._cells is None else self._cells.size
         self.total: int | None = total_of(num_samples, size)
         self.note: str | None = None if size is None else exhausted_note(size, num_samples)
@@ -304,8 +301,8 @@ def modes_of(setup: SearchSetup) -> str | tuple[str, ...]:
     return setup.modes if len(setup.modes) > 1 else setup.mode
 
 
-def around(model: Model, setup: SearchSetup, *, repeats: bool = False) -> ModelSearcher:
-    """The searcher around a model of `setup.model_space`; `repeats`: see `ModelSearcher`."""
+def around(model: Model, setup: SearchSetup) -> ModelSearcher:
+    """The searcher around a model of `setup.model_space`."""
     unfolding = Unfolding(setup.space)
     if not unfolding.is_plain:
         model = UnfoldedModel(model, unfolding)
@@ -314,7 +311,6 @@ def around(model: Model, setup: SearchSetup, *, repeats: bool = False) -> ModelS
         setup.num_samples,
         setup.seed,
         model,
-        repeats=repeats,
         failures=failures_of(model, setup),
         is_max=setup.mode == "max",
     )

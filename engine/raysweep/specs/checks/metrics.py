@@ -17,8 +17,7 @@ def _searches() -> list[str]:
 
 
 def _schedulers() -> list[str]:
-    kinds = SchedulerSpec.kinds.items()
-    return [kind for kind, options in kinds if options.metrics != "one" and options.needs_search is None]
+    return [kind for kind, options in SchedulerSpec.kinds.items() if options.metrics != "one"]
 
 
 def check_unranked(spec: SweepFields) -> None:

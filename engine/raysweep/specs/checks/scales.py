@@ -62,7 +62,7 @@ def _of_one_scale(spec: SweepFields) -> Iterator[tuple[tuple[str, ...], str, str
         problem = f"{search.kind} would compare trials of different scales"
         yield ("search",), problem, "set search: auto, or give one scale"
     options = scheduler.options
-    if options.is_population or options.needs_search is not None or options.resizes_by is not None:
+    if options.is_population or options.resizes_by is not None:
         problem = f"{scheduler.kind} would compare trials of different scales"
         yield ("scheduler",), problem, "use asha or fifo, or give one scale"
     if isinstance(spec.warm_start, Memory):

@@ -74,29 +74,15 @@ def check_priors(spec: SweepFields) -> None:
 
 
 def check_pair(spec: SweepFields) -> None:
-    """See that a search has the scheduler that it learns by, and the other way round. Raises Problem."""
+    """See that a search has the scheduler that it learns by. Raises Problem."""
     search, scheduler = spec.search, spec.scheduler
     needed = search.options.needs_scheduler
     if needed is not None and scheduler.kind != needed:
         problem = f"{search.kind} requires scheduler: {needed} (got {scheduler.kind})"
         raise Problem(problem, f"set scheduler: {needed}, or choose another search", ("search",))
-    needed = scheduler.options.needs_search
-    if needed is not None and search.kind != needed:
-        kind = "none" if search.is_open else search.kind
-        problem = f"{scheduler.kind} requires search: {needed} (got {kind})"
-        raise Problem(problem, f"set search: {needed}, or choose another scheduler", ("scheduler",))
-    if not search.options.takes_given:
-        _check_none_given(spec)
     _check_compared(spec)
     if (param := scheduler.options.resizes_by) is not None:
         _check_share(spec, param)
-
-
-def _check_none_given(spec: SweepFields) -> None:
-    for field, is_given in (("points", bool(spec.points)), ("warm_start", spec.warm_start is not None)):
-        if is_given:
-            problem = f"{spec.search.kind} runs no configs but its own"
-            raise Problem(problem, "leave it out, or choose another search", (field,))
 
 
 def _check_share(spec: SweepFields, param: str) -> None:
