@@ -419,10 +419,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         faults={9: "dies"},
         options=SAVING,
     ),
-    "freeze-thaw": Scenario(
-        spec=make_spec(num_samples=12, scheduler={"freeze_thaw": {"max_t": LENGTH, "basket": 5}}),
-        options=SAVING,
-    ),
     "patience": Scenario(
         spec=make_spec(
             num_samples=20,

@@ -13,7 +13,7 @@ Spec = dict[str, Any]
 Deletion = Literal["", "folder", "journal", "first segments", "checkpoints", "sweep.json", "blobs"]
 EXPLOITING: Final = ("pbt", "pb2")
 SCHEDULERS: Final = (
-    *["fifo"] * 5, "asha", "asha", "promotion", "delayed", "pasha", "median", "hyperband", "freeze", "pbt",
+    *["fifo"] * 5, "asha", "asha", "promotion", "delayed", "pasha", "median", "hyperband", "pbt",
     "pbt", "pb2", "moasha",
 )  # fmt: skip
 SEARCHES: Final = (
@@ -305,7 +305,6 @@ def _scheduler(rng: Random, name: str) -> Any:
         "pasha": {"pasha": rungs},
         "median": {"median_stopping": {"min_samples_required": 2, "hard_stop": rng.random() < 0.5}},
         "hyperband": {"hyperband": rungs},
-        "freeze": {"freeze_thaw": {"max_t": 8, "basket": 3}},
         # With a pause at every interval, only `max_t` ends a trial whose checkpoint does not hold its step.
         "pbt": {"pbt": {**interval, **({"synch": True, "max_t": 8} if rng.random() < 0.5 else {})}},
         "pb2": {"pb2": interval},

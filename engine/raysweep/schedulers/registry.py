@@ -12,13 +12,13 @@ KINDS: Final[Mapping[str, str]] = {
     "moasha": "raysweep.schedulers.moasha:MoashaOptions",
     "median_stopping": "raysweep.schedulers.median_stopping:MedianStoppingOptions",
     "hyperband": "raysweep.schedulers.hyperband:HyperbandOptions",
-    "freeze_thaw": "raysweep.schedulers.freeze_thaw:FreezeThawOptions",
     "pbt": "raysweep.schedulers.pbt:PbtOptions",
     "pb2": "raysweep.schedulers.pb2:Pb2Options",
     "resource_changing": "raysweep.schedulers.resource_changing:ResourceChangingOptions",
 }
 
 FORMER: Final[Mapping[str, str]] = {
+    "freeze_thaw": "write scheduler: {asha: {type: promotion}}",
     "dehb": "write scheduler: hyperband with search: bohb",
 }
 """Names of schedulers that measured worse than these, and what to write."""

@@ -16,7 +16,6 @@ SCHEDULERS: dict[str, Any] = {
     "asha": {"max_t": MAX_T, "reduction_factor": 3, "brackets": 2},
     "pasha": {"max_t": MAX_T},
     "hyperband": {"max_t": MAX_T},
-    "freeze_thaw": {"max_t": MAX_T, "interval": 2, "basket": 4},
 }
 
 

@@ -43,7 +43,6 @@ SCHEDULERS = st.sampled_from(
         {"tests.policies:Copycat": {"at": 2}},
         {"tests.policies:Whim": {"left": 40, "rate": 2, "resizes": True}},
         {"tests.policies:Whim": {"left": 12, "rate": 5}},
-        {"freeze_thaw": {"max_t": 4, "basket": 3}},
         {"resource_changing": {"param": "n", "total": 12, "interval": 1}},
     ]
 )

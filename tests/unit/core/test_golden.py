@@ -265,7 +265,6 @@ FEATURES: Final[dict[str, Callable[[Replayed], bool]]] = {
     "cancelled": is_cancelled_and_resumed,
     "constraints": is_constrained,
     "extend": extends,
-    "freeze-thaw": pauses_and_resumes,
     "gang": gangs,
     "hyperband": lambda replayed: pauses_and_resumes(replayed) and stops(replayed)["scheduler"] > 0,
     "median": lambda replayed: stops(replayed)["scheduler"] > 3,

@@ -23,7 +23,6 @@ from raysweep.schedulers import (
 )
 from raysweep.schedulers.asha import AshaScheduler
 from raysweep.schedulers.base import Config
-from raysweep.schedulers.freeze_thaw import FreezeThawScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.machinery.promotion import PromotionScheduler
 from raysweep.schedulers.median_stopping import MedianScheduler
@@ -139,18 +138,6 @@ class TestPb2InStep(SchedulerContract):
         return Pb2Scheduler(mode="max", population=population, leaves=leaves, max_t=12, seed=3)
 
 
-class TestFreezeThaw(SchedulerContract):
-    def make_scheduler(self) -> Scheduler:
-        return FreezeThawScheduler(mode="min", max_t=12, basket=5)
-
-
-class TestFreezeThawInSteps(SchedulerContract):
-    slots = 8
-
-    def make_scheduler(self) -> Scheduler:
-        return FreezeThawScheduler(mode="max", max_t=12, grace_period=2, interval=3)
-
-
 class TestResourceChanging(SchedulerContract):
     def make_scheduler(self) -> Scheduler:
         base = AshaScheduler(mode="min", max_t=12, grace_period=2, reduction_factor=2)
@@ -167,7 +154,6 @@ SUITES: dict[str, tuple[type[SchedulerContract], ...]] = {
     "moasha": (TestMoasha,),
     "median_stopping": (TestMedian, TestMedianThatPauses),
     "hyperband": (TestHyperBand, TestHyperBandOfHalves),
-    "freeze_thaw": (TestFreezeThaw, TestFreezeThawInSteps),
     "pbt": (TestPbt, TestPbtInStep),
     "pb2": (TestPb2, TestPb2InStep),
     "resource_changing": (TestResourceChanging,),

@@ -94,7 +94,6 @@ NAMED: dict[str, dict[str, Any]] = {
     "promotion": {"scheduler": {"asha": ASHA["asha"] | {"type": "promotion"}}},
     "delayed": {"scheduler": {"asha": ASHA["asha"] | {"type": "promotion", "delayed": True}}},
     "pasha": {"scheduler": {"pasha": {"max_t": 9, "reduction_factor": 2}}},
-    "freeze": {"scheduler": {"freeze_thaw": {"max_t": 9, "basket": 5}}},
     "pbt": {"scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
     "pb2": {"scheduler": {"pb2": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
 }
@@ -133,7 +132,6 @@ ENDS: dict[str, tuple[set[str], set[str]]] = {
     "promotion": ({"paused"}, set()),
     "delayed": ({"paused"}, set()),
     "pasha": ({"paused"}, set()),
-    "freeze": ({"paused"}, {"stopped"}),
     "pbt": ({"paused"}, set()),
     "pb2": ({"paused"}, set()),
     "moasha": ({"stopped"}, set()),

@@ -88,12 +88,12 @@ def pair(search: str, scheduler: str, metrics: str, faults: str) -> Exact:
 
 
 ALL = tuple(product(SEARCHED, SCHEDULED, ("one", "several")))
-_PAUSING = "halving soft_median hyperband promotion delayed pasha freeze pbt pb2"
+_PAUSING = "halving soft_median hyperband promotion delayed pasha pbt pb2"
 _EVERY = f"fifo asha copycat median changing moasha {_PAUSING}"
 _REFUSED = (
     ("one", "random grid brute_force configs sobol halton open plugin", "moasha"),
     ("one", "tpe gp cma_es auto nsga2", "moasha"),
-    ("one", "bohb", "fifo asha halving copycat median soft_median promotion delayed pasha freeze pbt pb2"),
+    ("one", "bohb", "fifo asha halving copycat median soft_median promotion delayed pasha pbt pb2"),
     ("one", "bohb", "changing moasha"),
     ("one", "nsga3", _EVERY),
     ("several", "random grid brute_force configs sobol halton open", "halving copycat"),

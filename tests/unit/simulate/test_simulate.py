@@ -203,7 +203,6 @@ def test_a_gang_is_simulated_as_one_process() -> None:
         {"hyperband": {"max_t": 9, "reduction_factor": 3}},
         {"pbt": {"perturbation_interval": 1, "synch": True, "max_t": 4, "hyperparam_mutations": ["x"]}},
         {"asha": {"max_t": 9, "reduction_factor": 3, "type": "promotion"}},
-        {"freeze_thaw": {"max_t": 9}},
     ],
     ids=lambda scheduler: next(iter(scheduler)),
 )

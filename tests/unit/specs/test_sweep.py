@@ -67,6 +67,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"search": {"tpe": {}, "grid": {}}}, "search: expected one kind, got ['grid', 'tpe']; write \"auto\" or {\"auto\": {...}}"),
         ({"search": "dehb"}, "search: 'dehb' is not known here; write search: bohb with scheduler: hyperband"),
         ({"scheduler": {"dehb": {"max_t": 9}}}, "scheduler: 'dehb' is not known here; write scheduler: hyperband with search: bohb"),
+        ({"scheduler": "freeze_thaw"}, "scheduler: 'freeze_thaw' is not known here; write scheduler: {asha: {type: promotion}}"),
         ({"search": 3}, 'search: expected one of auto, random, grid, tpe, gp, bohb, cma_es, nsga2, nsga3, sobol, halton, brute_force, configs, got 3; write "auto" or {"auto": {...}}'),
         ({"search": "grid"}, "search: 'grid' needs a grid_search in param_space; write {\"grid_search\": [...]} for a parameter, or search: random"),
         ({"scheduler": {"asha": {"grace_period": 200}}}, "scheduler.asha.grace_period: 200 is above max_t 100; set grace_period to 100 or less, or raise max_t"),
