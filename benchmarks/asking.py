@@ -29,7 +29,7 @@ Json = dict[str, Any]
 SIZES: Final = (1_000, 3_000, 10_000)
 RUNG: Final = 27
 KINDS: Final[dict[str, Json]] = {
-    kind: {"search": kind} for kind in ("random", "sobol", "halton", "tpe", "cma_es", "gp", "auto", "nsga2")
+    kind: {"search": kind} for kind in ("random", "tpe", "cma_es", "gp", "auto", "nsga2")
 } | {
     "nsga3": {"search": "nsga3", "metric": ["loss", "size", "time", "cost"], "mode": ["min"] * 4},
     "tpe, 2 metrics": {"search": "tpe", "metric": ["loss", "size"], "mode": ["min", "min"]},

@@ -23,7 +23,7 @@ from benchmarks.measure import Json, significant, target
 
 TRIALS: Final = 60
 SEEDS: Final = 20
-CONTENDERS: Final = ("random", "sobol", "halton", "tpe", "cma_es", "auto")
+CONTENDERS: Final = ("random", "tpe", "cma_es", "auto")
 Values = Sequence[float]
 Function = Callable[[Values], float]
 

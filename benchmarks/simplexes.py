@@ -19,7 +19,7 @@ from benchmarks.measure import Json, significant, target
 PARTS: Final = tuple("abcdefgh")
 SEEDS: Final = 20
 TRIALS: Final = 60
-SEARCHES: Final = ("random", "sobol", "tpe", "cma_es", "nsga2", "auto")
+SEARCHES: Final = ("random", "tpe", "cma_es", "nsga2", "auto")
 LEARNING: Final = ("tpe", "cma_es", "auto")
 
 

@@ -26,7 +26,7 @@ IMPORTS: Final = {
     "ray": "import ray, raysweep; raysweep.run_sweep",
     "prefect": "import raysweep_prefect",
     "airflow": "import raysweep_airflow",
-    "search": "import cmaes, scipy",
+    "search": "import cmaes",
     "judge": "import scipy",
     "gp": "import scipy, torch",
     "torch": "import torch",

@@ -17,7 +17,7 @@ SCHEDULERS: Final = (
     "pbt", "pb2", "moasha",
 )  # fmt: skip
 SEARCHES: Final = (
-    *["random"] * 4, "tpe", "tpe", "auto", "cma_es", "nsga2", "sobol", "halton", "gp",
+    *["random"] * 4, "tpe", "tpe", "auto", "cma_es", "nsga2", "gp",
 )  # fmt: skip
 STRAYS: Final = ("stray thread", "stray thread, then raises", "stray checkpoint", "report after the end")
 MARKS: Final = ("chdir", "environ", "itimer", "signal handlers", "logging handler", "numpy errors", "umask")

@@ -15,13 +15,13 @@ KINDS: Final[Mapping[str, str]] = {
     "cma_es": "raysweep.search.cma_es:CmaEsOptions",
     "nsga2": "raysweep.search.nsga:Nsga2Options",
     "nsga3": "raysweep.search.nsga:Nsga3Options",
-    "sobol": "raysweep.search.sequences:SobolOptions",
-    "halton": "raysweep.search.sequences:HaltonOptions",
     "brute_force": "raysweep.search.brute_force:BruteForceOptions",
     "configs": "raysweep.search.configs:ConfigsOptions",
 }
 
 FORMER: Final[Mapping[str, str]] = {
+    "sobol": "write search: random",
+    "halton": "write search: random",
     "dehb": "write search: bohb with scheduler: hyperband",
 }
 """Names of searchers that measured worse than these, and what to write."""

@@ -44,8 +44,6 @@ SEARCHES: dict[str, Any] = {
     "cma_es": {"cma_es": {"population_size": 4}},
     "nsga2": {"nsga2": {"population_size": 4}},
     "auto": {"auto": {"switch_after": 10}},
-    "sobol": "sobol",
-    "halton": "halton",
 }
 # A Gaussian process is costly to ask; with points and a warm start it is asked once here, the rest is slow.
 DEAR_IS_SLOW = [pytest.param(name, marks=[pytest.mark.slow] * (name == "gp")) for name in SEARCHES]

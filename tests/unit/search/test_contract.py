@@ -101,11 +101,6 @@ class TestBranchesByCmaEs(SearcherContract):
         return make({"cma_es": {"population_size": 4}}, BRANCHES)
 
 
-class TestBranchesBySobol(SearcherContract):
-    def make_searcher(self) -> Searcher:
-        return make("sobol", BRANCHES)
-
-
 class TestRandom(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make("random")
@@ -332,21 +327,6 @@ class TestAutoByCosts(SearcherContract):
 class TestAutoWithChoices(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make("auto")
-
-
-class TestSobol(SearcherContract):
-    def make_searcher(self) -> Searcher:
-        return make("sobol")
-
-
-class TestHalton(SearcherContract):
-    def make_searcher(self) -> Searcher:
-        return make("halton", SPACE | {"n": {"randn": [0, 1]}})
-
-
-class TestDiscreteSobol(SearcherContract):
-    def make_searcher(self) -> Searcher:
-        return make("sobol", {"a": {"randint": [0, 3]}, "b": {"choice": [1, 2]}}, samples=50)
 
 
 class TestBruteForce(SearcherContract):

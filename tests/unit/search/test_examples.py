@@ -26,8 +26,6 @@ FINDS = {
     "auto": 0.5,
     "gp": 0.6,
     "cma_es": 1.0,
-    "sobol": 8.0,
-    "halton": 8.0,
     "cma_es_warm": 1.0,
     "random": 0.2,
 }

@@ -35,8 +35,6 @@ SEARCHES: dict[str, Any] = {
     "cma_es": {"cma_es": {"population_size": 4}},
     "nsga2": {"nsga2": {"population_size": 4}},
     "auto": {"auto": {"switch_after": 10}},
-    "sobol": "sobol",
-    "halton": "halton",
 }
 BUDGET = {"time_budget_s": 40}
 
@@ -268,7 +266,7 @@ KILLED = [
     ("random", "fifo", {"plateau": {"window": 6}}),
     ("tpe", "fifo", {"plateau": {"window": 4}}),
     ("cma_es", "asha", {"target": 0.06}),
-    ("sobol", "hyperband", {"target": 0.04}),
+    ("random", "hyperband", {"target": 0.04}),
     ("random", "promotion", {"target": 0.04}),
     ("tpe", "pasha", {"target": 0.06}),
 ]

@@ -1,4 +1,4 @@
-"""Sobol, Halton and brute force: by the trial's number, scrambled by the seed, each config once."""
+"""Brute force: by the trial's number, scrambled by the seed, each config once."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import sys
 from collections import Counter
 from typing import Any
 
-import numpy as np
 import orjson
 import pytest
-from scipy.stats import qmc
 
 from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher
-from raysweep.search.base import derived_seed
 from raysweep.specs import SweepSpec
 
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"uniform": [-2, 2]}}
@@ -33,60 +30,16 @@ def all_of(searcher: Searcher) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(("kind", "engine"), [("sobol", qmc.Sobol), ("halton", qmc.Halton)])
-@pytest.mark.parametrize("scramble", [True, False])
-def test_the_configs_are_the_sequences_points(kind: str, engine: Any, scramble: bool) -> None:
-    rng = np.random.default_rng(derived_seed(3, 0))
-    points = engine(2, scramble=scramble, rng=rng).random(64)
-    configs = all_of(make({kind: {"scramble": scramble}}))
-    assert np.allclose([[config["x"], (config["y"] + 2) / 4] for config in configs], points)
-
-
-@pytest.mark.parametrize("kind", ["sobol", "halton", "brute_force"])
-def test_a_config_depends_on_its_number_alone(kind: str) -> None:
-    space = DISCRETE if kind == "brute_force" else SPACE
-    configs = all_of(make(kind, space, samples=2 if kind == "brute_force" else 30))
-    searcher, numbers = (
-        make(kind, space, samples=2 if kind == "brute_force" else 30),
-        list(range(len(configs))),
-    )
+def test_a_config_depends_on_its_number_alone() -> None:
+    configs = all_of(make("brute_force", DISCRETE, samples=2))
+    searcher, numbers = make("brute_force", DISCRETE, samples=2), list(range(len(configs)))
     random.Random(1).shuffle(numbers)
     assert [searcher.ask(number) for number in numbers] == [configs[number] for number in numbers]
-
-
-@pytest.mark.parametrize("kind", ["sobol", "halton"])
-def test_the_seed_scrambles(kind: str) -> None:
-    assert all_of(make(kind, seed=1)) != all_of(make(kind, seed=2))
-    plain = {kind: {"scramble": False}}
-    assert all_of(make(plain, seed=1)) == all_of(make(plain, seed=2))
 
 
 def test_the_seed_orders_brute_force() -> None:
     one, other = (all_of(make("brute_force", DISCRETE, 1, seed=seed)) for seed in (1, 2))
     assert one != other
-
-
-@pytest.mark.parametrize("kind", ["sobol", "halton"])
-def test_they_cover_the_space_more_evenly_than_chance(kind: str) -> None:
-    """Of 64 equal parts of either side, many more have one of 64 points than have one of 64 draws."""
-    for name, width in (("x", 1.0), ("y", 4.0)):
-        low = 0.0 if name == "x" else -2.0
-        filled = {int((config[name] - low) / width * 64) for config in all_of(make(kind))}
-        drawn = {int((config[name] - low) / width * 64) for config in all_of(make("random"))}
-        assert len(filled) > len(drawn) + 6
-
-
-@pytest.mark.parametrize("kind", ["sobol", "halton"])
-def test_a_discrete_space_is_walked_once(kind: str) -> None:
-    searcher = make(kind, DISCRETE)
-    assert searcher.total == 18
-    assert "18" in (searcher.note or "")
-    assert len({orjson.dumps(config) for config in all_of(searcher)}) == 18
-
-
-@pytest.mark.parametrize("kind", ["sobol", "halton"])
-def test_a_space_without_anything_to_choose_has_its_one_config(kind: str) -> None:
-    assert make(kind, {"a": 1}, samples=2).ask(0) == {"a": 1}
 
 
 @pytest.mark.parametrize("samples", [1, 3])
@@ -128,7 +81,7 @@ def test_brute_force_of_what_has_no_end_is_refused(space: dict[str, Any], field:
         make("brute_force", space)
 
 
-@pytest.mark.parametrize("kind", ["sobol", "halton", "gp", "cma_es", "auto", "tpe"])
+@pytest.mark.parametrize("kind", ["gp", "cma_es", "auto", "tpe"])
 def test_grid_search_is_refused(kind: str) -> None:
     with pytest.raises(
         SpecError, match=rf"param_space\.g: grid_search cannot .* the {kind} search; .*choice"
@@ -139,8 +92,6 @@ def test_grid_search_is_refused(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "package", "extra"),
     [
-        ("sobol", "scipy", "search"),
-        ("halton", "scipy", "search"),
         ("cma_es", "cmaes", "search"),
         ("gp", "torch", "gp"),
         ("gp", "scipy", "gp"),
@@ -150,7 +101,7 @@ def test_grid_search_is_refused(kind: str) -> None:
 def test_a_missing_package_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, kind: str, package: str, extra: str
 ) -> None:
-    for name in ("sequences", "cma", "gp", "auto", "tpe", "optuna_model", "optuna_params"):
+    for name in ("cma", "gp", "auto", "tpe", "optuna_model", "optuna_params"):
         monkeypatch.delitem(sys.modules, f"raysweep.search.models.{name}", raising=False)
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         monkeypatch.setitem(sys.modules, name, None)

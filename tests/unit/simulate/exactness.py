@@ -41,8 +41,6 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
         "constraints": ["size >= 0.4"],
         "num_samples": 14,
     },
-    "sobol": {"search": "sobol", "num_samples": 12},
-    "halton": {"search": "halton", "num_samples": 12},
     "brute": {
         "search": "brute_force",
         "num_samples": 1,

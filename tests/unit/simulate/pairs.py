@@ -26,7 +26,7 @@ _PLACES = tuple(number * 7 % 12 / 11 for number in range(12))
 _EXPLORED = {"randint": [0, 2]}
 SEARCHED: dict[str, dict[str, Any]] = {
     **SEARCHES,
-    **{name: MORE_SEARCHES[name] for name in ("gp", "cma_es", "auto", "open", "nsga2", "sobol", "halton")},
+    **{name: MORE_SEARCHES[name] for name in ("gp", "cma_es", "auto", "open", "nsga2")},
     **BOHB,
     "grid": {
         "search": "grid",
@@ -91,12 +91,12 @@ ALL = tuple(product(SEARCHED, SCHEDULED, ("one", "several")))
 _PAUSING = "halving soft_median hyperband promotion delayed pasha pbt pb2"
 _EVERY = f"fifo asha copycat median changing moasha {_PAUSING}"
 _REFUSED = (
-    ("one", "random grid brute_force configs sobol halton open plugin", "moasha"),
+    ("one", "random grid brute_force configs open plugin", "moasha"),
     ("one", "tpe gp cma_es auto nsga2", "moasha"),
     ("one", "bohb", "fifo asha halving copycat median soft_median promotion delayed pasha pbt pb2"),
     ("one", "bohb", "changing moasha"),
     ("one", "nsga3", _EVERY),
-    ("several", "random grid brute_force configs sobol halton open", "halving copycat"),
+    ("several", "random grid brute_force configs open", "halving copycat"),
     ("several", "tpe auto nsga2 nsga3", "halving copycat"),
     ("several", "gp cma_es bohb plugin", _EVERY),
 )
