@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from raysweep.outcome.judgement import Judgement
 from raysweep.outcome.predicted import Predicted
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.showing.text import outcome_text, short
-from raysweep.outcome.sweep import SweepOutcome
+from raysweep.outcome.sweep import SweepOutcome, is_empty
 from raysweep.outcome.usage import Usage
 from raysweep.specs.carried import CarriedConfig
 
@@ -96,6 +96,10 @@ class TrainOutcome(Record):
     """The use of all attempts; workers count from their start to their end."""
     data: tuple[DataDigest, ...] = ()
     """The spec's `data` as they were when the training began."""
+    code_digest: Annotated[str, Field(exclude_if=is_empty)] = ""
+    """Of the trainable's own code, as it ran last; empty where that is not known."""
+    nothing_ran: Annotated[str, Field(exclude_if=is_empty)] = ""
+    """Of an outcome of earlier that was handed on, why it may not be what would come now."""
     raysweep_version: str = ""
     format_version: int = 1
 
@@ -109,6 +113,7 @@ class TrainOutcome(Record):
             f"metrics: {short(self.metrics)}" if self.metrics else "",
             f"predicted: {self.predicted}" if self.predicted is not None else "",
             f"model: {self.model_uri}" if self.model_uri else "",
+            self.nothing_ran,
             uri=self.uri,
         )
 

@@ -32,6 +32,7 @@ from raysweep.runs.reading.history import reports_of
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.specs import RunRequest, TrainSpec, load_trainable
+from raysweep.specs.code_digest import code_digest_of, is_other_code
 from raysweep.specs.continuing import Continue
 from raysweep.storage.checkpoints.exports import export_checkpoint
 from raysweep.storage.checkpoints.store import CheckpointStore
@@ -75,7 +76,7 @@ def run_training(
     if finished is not None:
         folder.check_spec(spec)
         keep_card(folder, spec, finished)  # the process that trained may have died before it did
-        return finished
+        return told(finished, spec)
     check_start(spec, folder, address)
     started_at = time.time()
     ending, used = _find_ending(spec, folder, started_at)
@@ -110,6 +111,21 @@ def run_training(
             raise JobStoppedError(f"{folder.run_id}.{job_number}", note)
         raise SweepInterrupted(folder.run_id, note)
     return _complete(spec, folder, ended, started_at)
+
+
+def told(outcome: TrainOutcome, spec: TrainSpec) -> TrainOutcome:
+    """An outcome of earlier, handed on: with what has changed since, as nothing has run this time."""
+    changed = [f"data {each.name}" for each in compared(spec, outcome.data) if each.has_changed]
+    if is_other_code(outcome.code_digest, code_digest_of(spec)):
+        changed.insert(0, "the trainable's code")
+    if not changed:
+        return outcome
+    note = (
+        f"nothing ran: changed since: {', '.join(changed)}; this is the model of before; "
+        "train under another key to have a new one"
+    )
+    _log.warning("%s: %s", outcome.run_id, note)
+    return outcome.model_copy(update={"nothing_ran": note})
 
 
 def _complete(spec: TrainSpec, folder: RunFolder, ended: SweepOutcome, started_at: float) -> TrainOutcome:

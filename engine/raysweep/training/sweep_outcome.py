@@ -78,6 +78,7 @@ def outcome_of(
         history=history,
         usage=usage_of(trial, sweep),
         data=tuple(data),
+        code_digest=sweep.code_digest,
         raysweep_version=sweep.raysweep_version,
     )
 
