@@ -3,48 +3,32 @@
     <storage_path>/champions/<name>/<metric>.<mode>[.<data>]/000000000012.jsonl    an event
     <storage_path>/decided/<name>/<metric>.<mode>[.<data>]/000012                  its mark
 
-It is a sweep's journal (`storage/journal`) in which each event is a claim: of two decisions at once one gets
-the next number, and the other decides again against what that one wrote. Every 64 events are merged into one
-object for quick reading; their own objects stay.
+It is a journal that several processes continue (`storage.journal.shared`). Events that are merged keep their
+own objects.
 
 A mark has the event's SHA-256 and is written after it: events that are missing at the end, as in an older
 copy of the folder, are noticed by the first mark without an event. A kill may keep the newest mark from being
 written; the next decision writes it.
-
-Reading costs what there are events, in a request for each merged object and for each event after these.
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable
 from typing import Final
 
-from raysweep.errors import (
-    JournalDamagedError,
-    SegmentExistsError,
-    StorageError,
-    StorageUnavailableError,
-)
+from raysweep.errors import StorageError
 from raysweep.runs.across_runs.events import Event, OtherFormatError, Stored, decode_event, encode_event
 from raysweep.runs.across_runs.folds import fold
 from raysweep.runs.across_runs.records import DECIDED, FOLDER, ChampionRecord, Line
 from raysweep.specs.identity import file_name
 from raysweep.storage.formats import OTHER_FIX
-from raysweep.storage.journal.compaction import SINGLES
-from raysweep.storage.journal.journal import Journal
 from raysweep.storage.journal.names import SegmentObject
-from raysweep.storage.journal.objects import ObjectJournal
-from raysweep.storage.journal.segment import RESTORE_FIX as SWEEP_FIX
+from raysweep.storage.journal.shared import SharedJournal, decide
 from raysweep.storage.objects.parallel import each_of
 from raysweep.storage.objects.store import Store
 
-log = logging.getLogger("raysweep")
 RESTORE_FIX: Final = "restore it from a backup; `raysweep verify` names all that is damaged"
 OLDER: Final = "is missing, and was written: the line of champions is an older copy"
-_TRIES: Final = 50
-_PAUSE_S: Final = 0.02
 
 
 class LineJournal:
@@ -58,10 +42,10 @@ class LineJournal:
     def __init__(self, store: Store, path: str) -> None:
         self.store = store
         self.path = path
-        self.objects = ObjectJournal(store, f"{FOLDER}/{path}", keeps_all=True)
         self.events: list[Stored] = []
         """All that were read, the oldest first."""
-        self._journal = Journal(self.objects)
+        self._journal = SharedJournal(store, f"{FOLDER}/{path}", keeps_all=True, fix=RESTORE_FIX)
+        self.objects = self._journal.objects
         self._is_marked = True
 
     def read(self) -> ChampionRecord:
@@ -97,13 +81,11 @@ class LineJournal:
         if newest is not None and not self._is_marked:
             self._put_mark(newest)
         record = encode_event(self.store.url, line, event, newest.digest if newest is not None else "")
-        claim = self._journal.claim(lambda _: record)
-        stored = decode_event(self.store.url, claim.number, record)
+        stored = decode_event(self.store.url, self._journal.append(record), record)
         self.events.append(stored)
         self._is_marked = False
         self._put_mark(stored)
-        if claim.number % SINGLES == 1:  # the newest object stays by itself
-            self._compact()
+        self._journal.merge()
 
     def key(self, number: int) -> str:
         """The key of an event in the store."""
@@ -128,12 +110,8 @@ class LineJournal:
             raise StorageError(self.source(number), problem, RESTORE_FIX)
 
     def _read_on(self) -> None:
-        try:
-            for record in self._journal.read():
-                self._add(self._journal.last_number, record)
-        except JournalDamagedError as error:
-            fix = RESTORE_FIX if error.fix == SWEEP_FIX else error.fix
-            raise StorageError(error.path, f"is damaged ({error.problem})", fix) from error
+        for number, record in self._journal.read():
+            self._add(number, record)
 
     def _add(self, number: int, record: bytes) -> None:
         try:
@@ -159,13 +137,6 @@ class LineJournal:
         self.store.put_if_absent(self.mark(stored.number), stored.digest.encode(), durable=True)
         self._is_marked = True
 
-    def _compact(self) -> None:
-        try:
-            for _ in self.objects.compact():
-                pass
-        except StorageError as error:
-            log.warning("champions of %s: merging their events is put off: %s", self.path, error)
-
 
 def change_line(
     store: Store, line: Line, make: Callable[[LineJournal, ChampionRecord], Event | None]
@@ -175,18 +146,14 @@ def change_line(
     Raises: StorageError: As `LineJournal.read`; or it cannot be written.
     """
     journal = LineJournal(store, line.path)
-    for tried in range(_TRIES):
+
+    def step() -> LineJournal:
         event = make(journal, journal.read())
-        if event is None:
-            return journal
-        try:
+        if event is not None:
             journal.append(line, event)
-        except SegmentExistsError:
-            time.sleep(_PAUSE_S * tried)
-        else:
-            return journal
-    problem = f"changed {_TRIES} times while it was written"
-    raise StorageUnavailableError(f"{store.url}/{line.key}", problem, "try again")
+        return journal
+
+    return decide(f"{store.url}/{line.key}", step)
 
 
 def paths_of(store: Store, name: str | None = None) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
     <storage_path>/budgets/<key>/000000000012.jsonl    an event
 
 A sweep reserves its whole `stop.budget` before it starts (ADR 156). Once it has ended, only what it used
-counts. Each event is a claim of the journal: of two sweeps that start at once one gets the next number, and
-the other decides again against what that one wrote. A sweep has one reservation, however often it is started.
+counts. Of two sweeps that start at once the second decides again against what the first wrote
+(`storage.journal.shared`). A sweep has one reservation, however often it is started.
 
 Reading costs what there are events, and for each sweep that had not ended at the last reservation a look at
 how it stands.
@@ -12,7 +12,6 @@ how it stands.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Final, Literal
@@ -20,31 +19,19 @@ from typing import Annotated, Final, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from raysweep.errors import (
-    BudgetSpentError,
-    JournalDamagedError,
-    SegmentExistsError,
-    SpecError,
-    StorageError,
-    StorageUnavailableError,
-)
+from raysweep.errors import BudgetSpentError, SpecError, StorageError
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import file_name
 from raysweep.storage.formats import OTHER_FIX, other_format
-from raysweep.storage.journal.compaction import SINGLES
-from raysweep.storage.journal.journal import Journal
-from raysweep.storage.journal.objects import ObjectJournal
 from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.journal.shared import SharedJournal, decide
 from raysweep.storage.objects.store import Store
 
-log = logging.getLogger("raysweep")
 FOLDER: Final = "budgets"
 UNITS: Final = ("cpu_hours", "gpu_hours", "cost")
 """The fields of `stop.budget`, and the options of `raysweep budget`."""
 FORMAT_VERSION: Final = 1
-_TRIES: Final = 50
-_PAUSE_S: Final = 0.02
 
 Amounts = Mapping[str, float]
 """By unit; one that is not there is not limited, or not used."""
@@ -95,8 +82,7 @@ class Spending:
     def __init__(self, store: Store, key: str) -> None:
         self.key = key
         self._store = store
-        self._objects = ObjectJournal(store, f"{FOLDER}/{file_name(key)}")
-        self._journal = Journal(self._objects)
+        self._journal = SharedJournal(store, f"{FOLDER}/{file_name(key)}")
         self.bounds: dict[str, float] = {}
         self.used: dict[str, dict[str, float]] = {}
         """The use of ended sweeps, by sweep."""
@@ -129,10 +115,9 @@ class Spending:
             StorageError: It cannot be written.
         """
         record = orjson.dumps({"format_version": FORMAT_VERSION, "key": self.key, **event.model_dump()})
-        claim = self._journal.claim(lambda _: record)
+        self._journal.append(record)
         self._apply(event)
-        if claim.number % SINGLES == 1:
-            self._compact()
+        self._journal.merge()
 
     def reservation(self, sweep_id: str, amounts: Amounts) -> Reserved | None:
         """The event by which a sweep reserves; None where it has reserved the same."""
@@ -149,16 +134,13 @@ class Spending:
         )
 
     def _read(self) -> None:
-        try:
-            for record in self._journal.read():
-                self._apply(self._decoded(record))
-        except JournalDamagedError as error:
-            raise StorageError(error.path, f"is damaged ({error.problem})", error.fix) from error
+        for _, record in self._journal.read():
+            self._apply(self._decoded(record))
         for event in list(self._open.values()):
             self._settle(event)
 
     def _decoded(self, record: bytes) -> Event:
-        source = f"{self._store.url}/{FOLDER}/{file_name(self.key)}"
+        source = self._journal.url
         try:
             fields = orjson.loads(record)
             version = fields["format_version"]
@@ -195,29 +177,16 @@ class Spending:
         del self._open[event.sweep_id]
         self.used[event.sweep_id] = self._told[event.sweep_id] = amounts
 
-    def _compact(self) -> None:
-        try:
-            for _ in self._objects.compact():
-                pass
-        except StorageError as error:
-            log.warning("budget %s: merging its events is put off: %s", self.key, error)
-
 
 def _change(store: Store, key: str, make: Callable[[Spending], Event | None]) -> Spending:
-    for tried in range(_TRIES):
+    def step() -> Spending:
         spending = Spending(store, key)
         event = make(spending)
-        if event is None:
-            return spending
-        try:
+        if event is not None:
             spending.write(event)
-        except SegmentExistsError:
-            time.sleep(_PAUSE_S * tried)
-        else:
-            return spending
-    raise StorageUnavailableError(
-        f"{store.url}/{FOLDER}/{file_name(key)}", f"changed {_TRIES} times while it was written", "try again"
-    )
+        return spending
+
+    return decide(f"{store.url}/{FOLDER}/{file_name(key)}", step)
 
 
 def set_bounds(store: Store, key: str, bounds: Amounts) -> Spending:
