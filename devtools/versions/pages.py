@@ -23,9 +23,7 @@ Each row is an environment in which a sample of the tests ran. A cell shows how 
 and how many failed. *not run* means that nothing is known. *requires 2.56* means that this version is
 too old for the part, and that the tests of its refusal passed.
 
-`make test-versions` runs all rows and writes this page. `python -m devtools.versions --only ray-2.50`
-runs one row, `--page` writes the page alone. The results, with the names of the tests that failed,
-are in `devtools/versions/results.json`.
+`make test-versions` in a checkout runs all rows and writes this page.
 
 A version counts as tested if the parts with a star passed, or if it is one of `constraints.txt`, with
 which the whole suite runs at each change (Ray 2.60, Airflow 3.3, Prefect 3.7 and 3.9).
@@ -33,7 +31,7 @@ which the whole suite runs at each change (Ray 2.60, Airflow 3.3, Prefect 3.7 an
 `raysweep doctor` and the first line of a driver's log say if Ray, Airflow or Prefect is outside the
 tested range. A sweep runs there all the same.
 
-A version inside the range that has no row was not tested either, and is not reported.
+A version inside the range that has no row was not tested.
 """
 
 

@@ -56,7 +56,7 @@ def pickled(callback: CallbackSpec) -> bytes:
         return cast(bytes, cloudpickle.dumps(callback.held))
     except Exception as error:  # noqa: BLE001  whatever the object's own pickling raises
         what = f"{type(callback.held).__name__} cannot be sent to the process that calls it: {error}"
-        raise SpecError("callbacks", what, "have it open files and connections in its first hook") from None
+        raise SpecError("callbacks", what, "have it open files and connections in its first method") from None
 
 
 def make_callback(callback: CallbackSpec, setup: CallbackSetup) -> Callback:
@@ -111,7 +111,7 @@ def _load(callback: CallbackSpec) -> type:
     if all(getattr(found, name) is getattr(Callback, name) for name in HOOKS.values()):
         hooks = ", ".join(HOOKS.values())
         raise SpecError(
-            "callbacks", f"{callback.kind!r} has no hook", f"give it one of {hooks}: {CLASS_EXAMPLE}"
+            "callbacks", f"{callback.kind!r} has no method", f"give it one of {hooks}: {CLASS_EXAMPLE}"
         )
     PLUGINS.check_options(callback.kind, callback.options)
     return found

@@ -33,7 +33,7 @@ REFUSED = [
     ("no_such_module:Mine", "no module 'no_such_module'"),
     (f"{HERE}:Mine", "has no 'Mine'"),
     (f"{HERE}:NOT_A_CLASS", "not a class"),
-    (f"{HERE}:HasNoHook", "has no hook"),
+    (f"{HERE}:HasNoHook", "has no method"),
     ({f"{HERE}:Writes": {"paht": "x"}}, r"unknown field 'paht'; did you mean 'path'"),
     ({f"{HERE}:Writes": {}}, r"callbacks"),
     ({"webhook": {"url_from": "NO_SUCH_VARIABLE"}}, "NO_SUCH_VARIABLE is not set here"),

@@ -228,7 +228,7 @@ def _fork(
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        # Not sys.exit: what the zygote registered to run at its own exit must not run in each child.
+        # Not sys.exit: what this server registered to run at its own exit must not run in each child.
         os._exit(0)
 
 

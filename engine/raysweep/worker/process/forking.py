@@ -1,7 +1,7 @@
 """`isolation="process"`: each trial in a process of its own, forked in milliseconds from a warm,
-single-threaded zygote.
+single-threaded fork server.
 
-The worker starts the zygote, which loads the trainable and waits. For each job it forks a child whose end
+The worker starts the fork server, which loads the trainable and waits. For each job it forks a child whose end
 of a socket pair speaks the worker's side of the link; the worker passes frames on both ways and says how
 the child ended if the child cannot. A child can be killed at any moment without the worker, its placement
 group or its GPU going away.
@@ -171,10 +171,10 @@ def _fetch(setup: WorkerSetup) -> bytes:
 
 
 class Zygote:
-    """The worker's handle on its zygote process.
+    """The worker's handle on its fork server.
 
-    `spool`: where the children's output goes, if anywhere. `unforkable`: the answer of a zygote before this
-    one, whose trainable each child has to import.
+    `spool`: where the children's output goes, if anywhere. `unforkable`: the answer of a fork server before
+    this one, whose trainable each child has to import.
     """
 
     def __init__(self, setup: WorkerSetup, spool: str = "", unforkable: Unforkable | None = None) -> None:
@@ -234,7 +234,7 @@ class Zygote:
         return signal.SIGKILL
 
     def close(self) -> None:
-        """End the zygote."""
+        """End the fork server."""
         self._sock.close()
         self._process.terminate()
         self._process.wait()
