@@ -1,10 +1,10 @@
 """`isolation="process"`: each trial in a process of its own, forked in milliseconds from a warm,
 single-threaded fork server.
 
-The worker starts the fork server, which loads the trainable and waits. For each job it forks a child whose end
-of a socket pair speaks the worker's side of the link; the worker passes frames on both ways and says how
-the child ended if the child cannot. A child can be killed at any moment without the worker, its placement
-group or its GPU going away.
+The worker starts the fork server, which loads the trainable and waits. For each job it forks a child whose
+end of a socket pair speaks the worker's side of the link; the worker passes frames on both ways and says
+how the child ended if the child cannot. A child can be killed at any moment without the worker, its
+placement group or its GPU going away.
 """
 
 from __future__ import annotations
