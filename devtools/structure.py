@@ -36,7 +36,7 @@ LIMITS: Final = {
     "models of a run's standing": 4,
     "objects of an ended run": 2,
     "durable primitives": 3,
-    "options of specs": 422,
+    "options of specs": 416,
     "options of the command line": 105,
     "commands": 39,
     "code lines of engine, operators, flows": 84000,

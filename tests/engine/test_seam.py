@@ -101,7 +101,7 @@ def test_a_worker_that_ends_for_its_memory_gets_no_other_trial(run: Run, events:
         num_samples=4,
         max_concurrent_trials=1,
         resources={"cpu": 1, "memory": 2**30},
-        failure={"memory_limit_factor": 1.5, "max_ooms": 0},
+        failure={"memory_limit_factor": 1.5, "max_worker_deaths": 0},
     )
     assert outcome.counts == {"completed": 3, "failed": 1}
     for trial in outcome.trials[1:]:

@@ -76,7 +76,7 @@ def test_memory_that_no_node_has_fails_the_trial_and_not_the_sweep(run: Run) -> 
         f"{HERE}:grow",
         {"gib": {"choice": [2]}},
         resources={"cpu": 1, "memory": GIB},
-        failure={"memory_limit_factor": 1.5, "oom_memory_factor": 1000, "max_ooms": 9},
+        failure={"memory_limit_factor": 1.5, "oom_memory_factor": 1000, "max_worker_deaths": 9},
     )
     # The largest node has more than 1 GiB: all of it is tried first, and there the second attempt is small.
     assert outcome[0].state == "completed"

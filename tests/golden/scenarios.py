@@ -255,7 +255,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         spec=make_spec(
             num_samples=20,
             resources={"cpu": 1, "memory": GIB, "by_config": {"memory": f"{GIB} * ({_SIZE})"}},
-            failure={"backoff_initial_s": 0.5, "max_ooms": 3, "oom_memory_factor": 2.0},
+            failure={"backoff_initial_s": 0.5, "oom_memory_factor": 2.0},
         ),
         length=4,
         faults={7: "memory", 25: "memory"},

@@ -206,7 +206,6 @@ def make_evaluation_setup(spec: SweepSpec, asked: EvaluateSpec, folder: SweepFol
         evaluator=trainable_name(asked.trainable),
         pickled=pickle_trainable(evaluator),
         is_program=asked.is_program,
-        node_cache=spec.checkpoint.node_cache,
         nested=tuple(name for name in reported_names(spec) if "/" in name),
         tuples=tuples_of(spec.param_space),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),

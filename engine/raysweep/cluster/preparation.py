@@ -197,8 +197,6 @@ def make_setup(
             ranks_by=checkpoint_metric(spec),
             upload=spec.checkpoint.upload,
             upload_limit=spec.checkpoint.upload_limit,
-            parallel_puts=spec.checkpoint.parallel_puts,
-            node_cache=spec.checkpoint.node_cache,
             tune=class_options(spec),
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,

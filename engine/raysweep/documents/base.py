@@ -47,6 +47,8 @@ class SpecModel(_Model):
 
     renamed_fields: ClassVar[dict[str, str]] = {}
     """Names that users know from elsewhere, and the fields to use instead; `synonyms` are accepted."""
+    former_fields: ClassVar[dict[str, str]] = {}
+    """Options that there were, and what to do instead."""
 
     @model_validator(mode="before")
     @classmethod

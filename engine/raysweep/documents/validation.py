@@ -156,6 +156,7 @@ def unknown_field(model: type[BaseModel], path: Path) -> Issue:
         elsewhere = _paths_to(model, name)
         renamed = elsewhere[0] if len(elsewhere) == 1 else None
     fix = f"did you mean {renamed!r}?" if renamed else did_you_mean(name, model.model_fields)
+    fix = getattr(model, "former_fields", {}).get(name, fix)
     return Issue(path, f"unknown field {name!r}", fix)
 
 

@@ -22,12 +22,14 @@ class Nsga2Options(SearchOptions):
     is_bounded = True
     is_counted = True
 
+    former_fields: ClassVar[dict[str, str]] = {
+        "crossover_prob": "leave it out: it is 0.9",
+        "swapping_prob": "leave it out: it is 0.5",
+        "dividing_parameter": "leave it out: it is 3",
+    }
+
     population_size: int = Field(default=50, ge=2)
     """Results that make a generation; the first one is random."""
-    crossover_prob: float = Field(default=0.9, ge=0, le=1)
-    """The probability that a config is crossed from two parents; else it begins as a copy of one."""
-    swapping_prob: float = Field(default=0.5, ge=0, le=1)
-    """The probability that a crossing takes a parameter from the second parent."""
     mutation_prob: Annotated[float, Field(ge=0, le=1)] | None = None
     """The probability that a parameter is drawn anew; default: 1 / the number of parameters."""
 
@@ -46,6 +48,3 @@ class Nsga3Options(Nsga2Options):
     called = "nsga3"
     metrics = "several"
     with_one_metric = "nsga2"
-
-    dividing_parameter: int = Field(default=3, ge=1)
-    """The parts into which the reference points divide each side of the front."""

@@ -25,8 +25,6 @@ _SAFE_FIELDS = (
     "checkpoint.storage_budget",
     "checkpoint.upload",
     "checkpoint.upload_limit",
-    "checkpoint.parallel_puts",
-    "checkpoint.node_cache",
     "checkpoint.on_damage",
     "resources.gpu_part",
     "evaluate.slots",

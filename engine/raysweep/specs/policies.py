@@ -76,10 +76,12 @@ class FailurePolicy(SpecModel):
 
     renamed_fields: ClassVar[dict[str, str]] = {"max_retries": "max_failures", "retries": "max_failures"}
 
+    former_fields: ClassVar[dict[str, str]] = {"max_ooms": "write max_worker_deaths, which counts these too"}
+
     max_failures: int = Field(default=1, ge=0)
     """The number of times that a trial is retried after its own code failed."""
     max_worker_deaths: int = Field(default=3, ge=0)
-    """The number of times that a trial is retried after its worker or node died."""
+    """The number of times that a trial is retried after its worker died, hung or ran out of memory."""
     backoff_initial_s: Seconds = 1.0
     """Seconds before the first retry; doubles with each."""
     backoff_max_s: Seconds = 60.0
@@ -90,10 +92,8 @@ class FailurePolicy(SpecModel):
     """The sweep fails at once when its first `breaker_trials` trials all fail in user code; 0: never."""
     non_finite: Literal["fail", "ignore"] = "fail"
     """The effect of a NaN or infinite metric: it fails the trial, or is ignored."""
-    max_ooms: int = Field(default=3, ge=0)
-    """The number of times that a trial is retried after it ran out of the host's memory."""
     oom_memory_factor: float = Field(default=2.0, ge=1)
-    """Each of these retries asks for this many times the memory, where a node has it; 1: for no more."""
+    """After running out of memory it asks for this many times as much, where a node has it; 1: no more."""
     memory_limit_factor: Annotated[float, Field(ge=1)] | None = None
     """A trial that uses more than this times its `resources.memory` is ended before it takes its node down;
     default: it is left to Ray's memory monitor."""
@@ -172,6 +172,10 @@ class CheckpointPolicy(SpecModel):
         "keep_top": "keep_top_k",
         "budget": "storage_budget",
     }
+    former_fields: ClassVar[dict[str, str]] = {
+        "parallel_puts": "set the variable RAYSWEEP_PARALLEL_PUTS on the nodes",
+        "node_cache": "set the variable RAYSWEEP_NODE_CACHE on the nodes, such as 2GiB",
+    }
 
     keep_last: int = Field(default=1, ge=1)
     """The number of the newest checkpoints that are kept."""
@@ -194,12 +198,6 @@ class CheckpointPolicy(SpecModel):
     are skipped for the newest one (`latest`). One that it waits for is never skipped, nor is its last."""
     upload_limit: BytesPerSecond | None = None
     """The most that a worker uploads per second, over time: bytes, or as `50MiB/s`; default: no limit."""
-    parallel_puts: int = Field(default=4, ge=1, le=64)
-    """The number of parts of a checkpoint (4 MiB or less each) that a worker stores at once."""
-    node_cache: Annotated[Bytes, Field(ge=0)] = 2**31
-    """The most of checkpoints on S3, GCS or Azure that a node keeps on disk: bytes, or as `2GiB`; 0: none.
-
-    A retry, a clone or another trial on that node fetches only the rest. All sweeps of a user share it."""
     on_damage: Literal["fall_back", "fail"] = "fall_back"
     """If a trial's newest checkpoint is damaged or lost: it resumes from the one before (`fall_back`),
     or `rs.get_checkpoint()` raises (`fail`), as it does where the trial keeps no other."""

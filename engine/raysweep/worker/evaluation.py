@@ -43,7 +43,6 @@ class EvaluationSetup:
     pickled: bytes | None = None
     is_program: bool = False
     """True if it takes a config alone, and reports, as programs do."""
-    node_cache: int = 0
     nested: tuple[str, ...] = ()
     tuples: Tuples = ()
     sys_path: tuple[str, ...] = ()
@@ -100,7 +99,7 @@ def _restore(setup: EvaluationSetup, reference: str, target: Path) -> None:
     from raysweep.storage.checkpoints.store import CheckpointStore
     from raysweep.storage.objects.opening import open_store
 
-    cache = open_cache(setup.node_cache)
+    cache = open_cache()
     store = CheckpointStore(open_store(setup.storage_path), setup.sweep_id, cache=cache, follows=True)
     store.restore(reference, target)
 

@@ -93,8 +93,6 @@ class SweepPlace:
     """The metric that ranks the trial's checkpoints, where that is another."""
     upload: Literal["block", "latest"] = "block"
     upload_limit: float | None = None
-    parallel_puts: int = 4
-    node_cache: int = 0
     """See `specs.policies.CheckpointPolicy`."""
     tune: ClassOptions = ClassOptions()
     inner: InnerRoom = InnerRoom()

@@ -70,7 +70,6 @@ POLICIES = st.fixed_dictionaries(
         "non_finite": st.sampled_from(["fail", "ignore"]),
         "max_failed_fraction": st.sampled_from([None, 0.5]),
         "backoff_initial_s": st.sampled_from([0.0, 1.0]),
-        "max_ooms": st.integers(0, 2),
         "oom_memory_factor": st.sampled_from([1, 2]),
         "report_timeout_s": st.sampled_from([None, None, 3.0]),
         "placement_timeout_s": st.sampled_from([300.0, 5.0]),

@@ -15,7 +15,7 @@ from tests.unit.core.sweep import Sweep, running
 from tests.unit.core.toys import DIED, RAISED
 
 NEEDS = Failure(origin="infeasible", type="Infeasible", message="needs 90 GB")
-NO_RETRY = {"max_failures": 0, "max_worker_deaths": 0, "max_ooms": 0}
+NO_RETRY = {"max_failures": 0, "max_worker_deaths": 0}
 
 
 def ends(sweep: Sweep, commands: Any) -> list[str]:

@@ -84,7 +84,7 @@ def test_is_retried(
 
 
 def test_zero_budgets_retry_nothing_but_preemption() -> None:
-    policy = FailurePolicy(max_failures=0, max_worker_deaths=0, max_ooms=0)
+    policy = FailurePolicy(max_failures=0, max_worker_deaths=0)
     again = {
         origin: is_retried(Failure(origin=origin), classify(Failure(origin=origin)), 0, 0, policy)
         for origin in get_args(Origin)

@@ -84,8 +84,8 @@ def test_all_of_a_nodes_memory_is_tried_before_giving_up() -> None:
     assert sweep.state.trials[0].needs.memory_bytes == 3 * GIB
 
 
-def test_out_of_memory_has_a_budget_of_its_own() -> None:
-    sweep = running(1, failure={"max_failures": 0, "max_worker_deaths": 0, "max_ooms": 2, **NO_WAIT})
+def test_out_of_memory_shares_the_budget_of_deaths() -> None:
+    sweep = running(1, failure={"max_failures": 0, "max_worker_deaths": 2, **NO_WAIT})
     for attempt in (1, 2, 3):
         assert sweep.trial_state(0) in ("queued", "running")
         if sweep.trial_state(0) == "queued":

@@ -5,7 +5,7 @@
 | `user_error` | the trainable raised | retried `max_failures` times; not where a rerun cannot mend it |
 | `worker_died` | the process died or was lost, its node lives | retried `max_worker_deaths` times |
 | `hung` | no report for `report_timeout_s` | killed; shares the budget of `worker_died` |
-| `oom` | ended by Ray's memory monitor, the kernel, or its limit | retried `max_ooms` times, larger |
+| `oom` | ended by Ray's memory monitor, the kernel, or its limit | retried with more memory, in that budget |
 | `preempted` | the node was drained or died | runs again elsewhere, costs nothing |
 | `no_room` | its config asks for what no node has | not retried |
 | `gpu_oom` | a GPU's memory ran out | not retried, but for once with a whole GPU after a part of one |
@@ -121,9 +121,12 @@ def classify(failure: Failure) -> FailureKind:
             return "user_error"
 
 
+_DEATHS: Final[tuple[FailureKind, ...]] = ("worker_died", "hung", "oom")
+
+
 def same_budget(kind: FailureKind) -> tuple[FailureKind, ...]:
     """The classes that share the budget of this one."""
-    return ("worker_died", "hung") if kind in ("worker_died", "hung") else (kind,)
+    return _DEATHS if kind in _DEATHS else (kind,)
 
 
 def is_retried(
@@ -133,10 +136,8 @@ def is_retried(
     match kind:
         case "user_error":
             return not _is_hopeless(failure, reports) and earlier < policy.max_failures
-        case "worker_died" | "hung":
+        case "worker_died" | "hung" | "oom":
             return earlier < policy.max_worker_deaths
-        case "oom":
-            return earlier < policy.max_ooms
         case "preempted":
             return True
         case "no_room" | "gpu_oom" | "non_finite" | "infeasible":

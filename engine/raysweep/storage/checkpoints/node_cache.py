@@ -20,9 +20,13 @@ from pathlib import Path
 from typing import IO, Final
 
 from raysweep.documents.own_folder import make_own_folder
+from raysweep.documents.sizes import to_bytes
+from raysweep.documents.validation import Problem, spec_error
 from raysweep.storage.checkpoints.manifest import StoredObject
 
 PLACE: Final = "RAYSWEEP_STAGING"
+LIMIT: Final = "RAYSWEEP_NODE_CACHE"
+LIMIT_BYTES: Final = 2**31
 _FREE_PART: Final = 0.1
 _PIECE_BYTES: Final = 1024 * 1024
 _LOOK_EVERY_BYTES: Final = 64 * 1024 * 1024
@@ -120,8 +124,12 @@ class NodeCache:
             total -= size
 
 
-def open_cache(limit_bytes: int) -> NodeCache | None:
-    """This node's, for this user; None where there is to be none, or no place for it."""
+def open_cache() -> NodeCache | None:
+    """This node's, for this user; None where there is to be none, or no place for it.
+
+    Raises: SpecError: The variable for its size has no amount of bytes.
+    """
+    limit_bytes = _limit_bytes()
     if not limit_bytes:
         return None
     folder = Path(os.environ.get(PLACE) or tempfile.gettempdir()) / f"raysweep-cache-{os.getuid()}"
@@ -130,6 +138,17 @@ def open_cache(limit_bytes: int) -> NodeCache | None:
     except OSError:
         return None
     return NodeCache(folder, limit_bytes)
+
+
+def _limit_bytes() -> int:
+    """The most that it takes up: by default 2 GiB; 0: there is none."""
+    given = os.environ.get(LIMIT, "")
+    if not given or given.isdigit():
+        return int(given or LIMIT_BYTES)
+    try:
+        return int(to_bytes(given))
+    except Problem as problem:
+        raise spec_error(problem.issues, LIMIT) from None
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from raysweep.errors import StorageError
+from raysweep.documents.validation import show
+from raysweep.errors import SpecError, StorageError
 from raysweep.storage.checkpoints.bandwidth import Bandwidth
 from raysweep.storage.checkpoints.directory import read_piece, unreadable
 from raysweep.storage.checkpoints.manifest import FileEntry, Manifest, Part, StoredObject, hash_of
@@ -29,7 +30,8 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 SMALL_BYTES: Final = 64 * 1024
 """Files below this are packed together, up to `CHUNK_BYTES`."""
 PARALLEL_PUTS: Final = 4
-"""Objects of a checkpoint that are put at once."""
+"""Objects of a checkpoint that are put at once, unless `PUTS_VARIABLE` says otherwise."""
+PUTS_VARIABLE: Final = "RAYSWEEP_PARALLEL_PUTS"
 _SYNCED_AT_ONCE: Final = 16
 _ONE_THREAD_BYTES: Final = 64 * 1024 * 1024
 """On a local disk, so much is stored by one thread: more would take processor time from the trial, and end no
@@ -50,11 +52,21 @@ class _Piece(NamedTuple):
 _Cut = tuple[_Piece, ...]
 
 
+def _parallel_puts() -> int:
+    """The number of parts that are stored at once on this machine."""
+    given = os.environ.get(PUTS_VARIABLE, "")
+    try:
+        return max(1, int(given)) if given else PARALLEL_PUTS
+    except ValueError:
+        problem = f"{show(given)} is not a whole number"
+        raise SpecError(PUTS_VARIABLE, problem, f"set it to one such as {PARALLEL_PUTS}") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadLimits:
     """The part of the network (or disk) that uploads may use; those that share one share its `bandwidth`."""
 
-    parallel_puts: int = PARALLEL_PUTS
+    parallel_puts: int = field(default_factory=_parallel_puts)
     bandwidth: Bandwidth | None = None
 
 
@@ -71,7 +83,7 @@ class Upload:
     parent: Manifest | None
     give_up_after_s: float
     go_on: Callable[[], None]
-    limits: UploadLimits = UploadLimits()
+    limits: UploadLimits = field(default_factory=UploadLimits)
     cache: NodeCache | None = None
 
     def run(

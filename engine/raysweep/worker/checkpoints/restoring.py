@@ -80,7 +80,7 @@ def _restore(place: SweepPlace, reference: str, target: Path) -> None:
     from raysweep.storage.checkpoints.store import CheckpointStore
     from raysweep.storage.objects.opening import open_store
 
-    cache = open_cache(place.node_cache)
+    cache = open_cache()
     store = CheckpointStore(open_store(place.storage_path), place.sweep_id, cache=cache, follows=True)
     try:
         store.restore(reference, target)

@@ -234,7 +234,7 @@ class Saver:
         from raysweep.storage.objects.opening import open_store
 
         self._is_last_stored = False
-        cache = open_cache(self._place.node_cache)
+        cache = open_cache()
         store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id, cache=cache)
         parent, capture = self._find_parent(store), handover.capture
         carried = capture.carried(parent, self._parent_capture)
@@ -267,7 +267,7 @@ class Saver:
         if self._limits is None:
             limit = self._place.upload_limit
             bandwidth = Bandwidth(limit) if limit is not None else None
-            self._limits = UploadLimits(parallel_puts=self._place.parallel_puts, bandwidth=bandwidth)
+            self._limits = UploadLimits(bandwidth=bandwidth)
         return self._limits
 
     def _announce_handed(self, handover: Handover, saved: CheckpointRef | StorageError) -> bool:

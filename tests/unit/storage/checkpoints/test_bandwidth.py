@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.errors import CheckpointDamagedError, StorageUnavailableError
+from raysweep.errors import CheckpointDamagedError, SpecError, StorageUnavailableError
 from raysweep.storage.checkpoints.bandwidth import Bandwidth
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.checkpoints.uploads import CHUNK_BYTES, UploadLimits
@@ -160,3 +160,12 @@ def test_a_remote_checkpoint_is_read_eight_objects_at_a_time_and_each_is_checked
     with pytest.raises(CheckpointDamagedError, match="body: the content changed"):
         CheckpointStore(Slow(real), "s").restore(ref, tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+def test_the_machine_says_how_many_are_put_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert UploadLimits().parallel_puts == 4
+    monkeypatch.setenv("RAYSWEEP_PARALLEL_PUTS", "9")
+    assert UploadLimits().parallel_puts == 9
+    monkeypatch.setenv("RAYSWEEP_PARALLEL_PUTS", "all")
+    with pytest.raises(SpecError, match="RAYSWEEP_PARALLEL_PUTS: 'all' is not a whole number; set it to"):
+        UploadLimits()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.errors import CheckpointDamagedError
+from raysweep.errors import CheckpointDamagedError, SpecError
 from raysweep.storage.checkpoints.manifest import StoredObject, hash_of
 from raysweep.storage.checkpoints.node_cache import NodeCache, open_cache
 from raysweep.storage.checkpoints.store import CheckpointStore
@@ -156,19 +156,27 @@ def test_the_last_tenth_of_a_disk_is_not_ours(folder: Path, monkeypatch: pytest.
 
 def test_it_is_the_users_own_or_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYSWEEP_STAGING", str(tmp_path))
-    assert open_cache(0) is None
-    assert open_cache(1000) is not None
+    monkeypatch.setenv("RAYSWEEP_NODE_CACHE", "0")
+    assert open_cache() is None
+    monkeypatch.setenv("RAYSWEEP_NODE_CACHE", "1 KiB")
+    assert open_cache() is not None
     (folder,) = tmp_path.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.rmdir()
     (tmp_path / "elsewhere").mkdir()
     folder.symlink_to(tmp_path / "elsewhere")
-    assert open_cache(1000) is None, "somebody else has put a link there"
+    assert open_cache() is None, "somebody else has put a link there"
     monkeypatch.setenv("RAYSWEEP_STAGING", "/proc/nowhere")
-    assert open_cache(1000) is None
+    assert open_cache() is None
 
 
 def test_a_local_folder_has_none(folder: Path, tmp_path: Path) -> None:
     near = CheckpointStore(open_store(str(tmp_path / "store")), "s", cache=NodeCache(folder, 2**30))
     assert restored(near, save(near, tmp_path), tmp_path / "back") == FILES
     assert list(folder.iterdir()) == []
+
+
+def test_a_size_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYSWEEP_NODE_CACHE", "much")
+    with pytest.raises(SpecError, match="RAYSWEEP_NODE_CACHE: 'much' is not an amount of bytes; write one"):
+        open_cache()
