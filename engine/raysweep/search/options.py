@@ -69,8 +69,6 @@ class SearchOptions(SpecModel):
     """True if it learns from the values of trials at the times when their scheduler compared them."""
     is_listed: ClassVar[bool] = False
     """True if its configs are all in its options, so that it ends with them."""
-    is_exhaustive: ClassVar[bool] = False
-    """True if it tries every config of the space: those that run first come in addition."""
     needs_grid: ClassVar[bool] = False
     """True if it requires a `grid_search` in the space."""
     needs_scheduler: ClassVar[str | None] = None

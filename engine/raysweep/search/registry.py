@@ -15,11 +15,11 @@ KINDS: Final[Mapping[str, str]] = {
     "cma_es": "raysweep.search.cma_es:CmaEsOptions",
     "nsga2": "raysweep.search.nsga:Nsga2Options",
     "nsga3": "raysweep.search.nsga:Nsga3Options",
-    "brute_force": "raysweep.search.brute_force:BruteForceOptions",
     "configs": "raysweep.search.configs:ConfigsOptions",
 }
 
 FORMER: Final[Mapping[str, str]] = {
+    "brute_force": "write search: {random: {distinct: true}}, and num_samples of at least all configs",
     "sobol": "write search: random",
     "halton": "write search: random",
     "dehb": "write search: bohb with scheduler: hyperband",

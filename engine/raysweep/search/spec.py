@@ -78,7 +78,7 @@ class SearchSpec(KindSpec):
 
     def adds_points(self, space: Mapping[str, Any]) -> bool:
         """True if configs that run first come in addition: of a grid, none may be missing."""
-        return self.options.is_exhaustive or self.options.needs_grid or uses(space, "grid_search")
+        return self.options.needs_grid or uses(space, "grid_search")
 
     def make(self, setup: SearchSetup) -> Searcher:
         """The searcher, before its first ask.

@@ -37,11 +37,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "gp": {"search": {"gp": {"n_startup_trials": 34}}},
     "cma_es": {"search": {"cma_es": {"population_size": 4}}},
     "auto": {"search": {"auto": {"switch_after": 10}}},
-    "brute_force": {
-        "search": "brute_force",
-        "param_space": {**SPACE, "x": {"choice": [i / 97 for i in range(TOTAL)]}, "n": 3},
-        "num_samples": 1,
-    },
     "points": {"search": "tpe", "points": [{"x": i / 97} for i in range(TOTAL // 2)]},
     "warm": {"search": {"tpe": {"n_startup_trials": 4}}},
 }

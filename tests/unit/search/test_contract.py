@@ -329,11 +329,6 @@ class TestAutoWithChoices(SearcherContract):
         return make("auto")
 
 
-class TestBruteForce(SearcherContract):
-    def make_searcher(self) -> Searcher:
-        return make("brute_force", {"a": {"randint": [0, 5]}, "b": {"choice": ["p", {"q": [1]}]}}, samples=2)
-
-
 class TestPoints(SearcherContract):
     def make_searcher(self) -> Searcher:
         points = [{"lr": 0.01, "layers": [3, "a"]}, {"lr": 0.02}]

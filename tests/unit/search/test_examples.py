@@ -29,7 +29,7 @@ FINDS = {
     "cma_es_warm": 1.0,
     "random": 0.2,
 }
-REPEATED = {"brute_force": 40, "grid": 18, "configs": 9}
+REPEATED = {"grid": 18, "configs": 9}
 NIGHTS = 2
 
 

@@ -32,7 +32,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
         "num_samples": 1,
         "param_space": {"x": {"grid_search": [number / 12 for number in range(12)]}},
     },
-    "brute_force": {"search": "brute_force", "num_samples": 1, "param_space": CHOICES},
     "tpe": {"search": {"tpe": {"n_startup_trials": 4}}},
     "gp": {"search": {"gp": {"n_startup_trials": 5}}, "num_samples": 9},
     "cma_es": {"search": {"cma_es": {"population_size": 4}}},

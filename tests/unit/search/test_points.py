@@ -83,10 +83,6 @@ def test_of_a_grid_none_is_missing() -> None:
     space = {"g": {"grid_search": [1, 2, 3]}}
     configs = first_of(spec_of("grid", [{"g": 2}], 1, space), 5)
     assert [config and config["g"] for config in configs] == [2, 1, 2, 3, None]
-    brute = first_of(spec_of("brute_force", [{"g": 2}], 1, {"g": {"choice": [1, 2, 3]}}), 5)
-    assert brute[0] == {"g": 2}
-    assert sorted(config["g"] for config in brute[1:4]) == [1, 2, 3]
-    assert brute[4] is None
 
 
 @pytest.mark.parametrize("search", [{"random": {"distinct": True}}, "tpe"])

@@ -21,7 +21,7 @@ BRANCHES: dict[str, Any] = {
     "data": {"choice": {"mixed": {"mix": MIX}, "web": {"n": {"randint": [1, 9]}}}},
     "lr": {"loguniform": [1e-4, 1e-1]},
 }
-SEARCHES = tuple(kind for kind in KINDS if kind not in ("grid", "brute_force", "configs"))
+SEARCHES = tuple(kind for kind in KINDS if kind not in ("grid", "configs"))
 BELIEVING = ("auto", "random", "tpe", "gp", "bohb", "cma_es", "nsga2")
 SCHEDULERS = {"bohb": {"hyperband": {"max_t": 9}}}
 COUNT = 20
@@ -110,7 +110,6 @@ def test_a_grid_walks_the_points_of_the_step() -> None:
     for search, given in (
         ("grid", space),
         ("grid", {"mix": space["mix"]}),
-        ("brute_force", {"mix": space["mix"]}),
     ):
         searcher = make_searcher(spec_of(search, given, 1), 5)
         count = 6 if "x" in given else 3
@@ -138,8 +137,6 @@ def test_a_grid_without_a_step_is_refused() -> None:
             spec_of("grid", space, 1)
     with pytest.raises(SpecError, match="walks at most"):
         spec_of("grid", {"mix": {"simplex": list("abcdefgh"), "step": 0.01}}, 1)
-    with pytest.raises(SpecError, match="brute_force tries every value"):
-        make_searcher(spec_of("brute_force", {"mix": MIX}, 1), 0)
 
 
 def test_distinct_points_of_a_step_run_once() -> None:

@@ -56,7 +56,7 @@ def ask_all(spec: SweepSpec) -> list[dict[str, Any]]:
 
 
 def test_each_search_is_here_or_has_a_test_of_its_own() -> None:
-    assert {*SEARCHES, "grid", "brute_force", "configs", "nsga3", "bohb"} == set(SearchSpec.kinds)
+    assert {*SEARCHES, "grid", "configs", "nsga3", "bohb"} == set(SearchSpec.kinds)
 
 
 @pytest.mark.parametrize("space", [NUMBERS, DISCRETE, LARGE], ids=["numbers", "discrete", "large"])
@@ -162,9 +162,10 @@ def test_a_grid_with_samples_left_at_some_points_is_rebuilt_from_its_configs() -
     assert more.ask(len(configs)) not in (None, *configs)
 
 
-def test_brute_force_tries_all_that_satisfy_it() -> None:
-    configs = ask_all(make_spec(search="brute_force", param_space=DISCRETE, num_samples=2))
-    assert len(configs) == 42
+def test_distinct_draws_try_all_that_satisfy_it() -> None:
+    spec = make_spec(search={"random": {"distinct": True}}, param_space=DISCRETE, num_samples=42)
+    configs = ask_all(spec)
+    assert len(configs) == 21
     assert len({tuple(config.items()) for config in configs}) == 21
 
 
@@ -179,7 +180,7 @@ def test_a_null_among_choices_fails_no_trial(search: str) -> None:
         assert {trial.config["low"] for trial in outcome.trials} == allowed
 
 
-@pytest.mark.parametrize("search", [*SEARCHES, "grid", "brute_force"])
+@pytest.mark.parametrize("search", [*SEARCHES, "grid"])
 def test_what_nothing_satisfies_is_refused_by_name(search: str) -> None:
     space = DISCRETE if search != "grid" else {"low": {"grid_search": [1, 2]}, "high": {"choice": [0, 1]}}
     spec = make_spec(search=SEARCHES.get(search, search), param_space=space, where="low > high + 9")

@@ -41,11 +41,6 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
         "constraints": ["size >= 0.4"],
         "num_samples": 14,
     },
-    "brute": {
-        "search": "brute_force",
-        "num_samples": 1,
-        "param_space": {"x": {"choice": [number * 7 % 12 / 11 for number in range(12)]}},
-    },
     "points": {
         "search": {"tpe": {"n_startup_trials": 3}},
         "points": [{"x": 0.25}, {"x": 0.75}],

@@ -33,11 +33,6 @@ SEARCHED: dict[str, dict[str, Any]] = {
         "num_samples": 1,
         "param_space": {"x": {"grid_search": list(_PLACES)}, "y": _EXPLORED},
     },
-    "brute_force": {
-        "search": "brute_force",
-        "num_samples": 1,
-        "param_space": {"x": {"choice": list(_PLACES[:8])}, "y": _EXPLORED},
-    },
     "configs": {
         "search": {"configs": {"configs": [{"x": x, "y": 1, "threads": 1} for x in _PLACES]}},
         "param_space": {"x": {"choice": list(_PLACES)}, "y": _EXPLORED},
@@ -91,12 +86,12 @@ ALL = tuple(product(SEARCHED, SCHEDULED, ("one", "several")))
 _PAUSING = "halving soft_median hyperband promotion delayed pasha pbt pb2"
 _EVERY = f"fifo asha copycat median changing moasha {_PAUSING}"
 _REFUSED = (
-    ("one", "random grid brute_force configs open plugin", "moasha"),
+    ("one", "random grid configs open plugin", "moasha"),
     ("one", "tpe gp cma_es auto nsga2", "moasha"),
     ("one", "bohb", "fifo asha halving copycat median soft_median promotion delayed pasha pbt pb2"),
     ("one", "bohb", "changing moasha"),
     ("one", "nsga3", _EVERY),
-    ("several", "random grid brute_force configs open", "halving copycat"),
+    ("several", "random grid configs open", "halving copycat"),
     ("several", "tpe auto nsga2 nsga3", "halving copycat"),
     ("several", "gp cma_es bohb plugin", _EVERY),
 )

@@ -110,7 +110,7 @@ def test_other_domains_have_none(refusal: Callable[..., str], node: dict[str, An
     )
 
 
-@pytest.mark.parametrize("search", ["brute_force", "grid"])
+@pytest.mark.parametrize("search", ["grid"])
 def test_a_search_that_does_not_use_them_refuses_them(refusal: Callable[..., str], search: str) -> None:
     space: dict[str, Any] = {"x": {"randint": [0, 9], "prior": {"normal": 3, "sigma": 1}}}
     if search == "grid":

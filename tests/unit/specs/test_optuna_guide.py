@@ -68,7 +68,7 @@ def test_its_names_are_there() -> None:
     for name in re.findall(r"`stop\.(\w+)`", GUIDE):
         assert name in stop.model_fields, name
     assert {"asha", "hyperband", "median_stopping"} <= set(SCHEDULERS)
-    for name in ("tpe", "cma_es", "gp", "nsga2", "nsga3", "random", "grid", "brute_force"):
+    for name in ("tpe", "cma_es", "gp", "nsga2", "nsga3", "random", "grid"):
         assert name in SEARCHERS
         assert f"`{name}`" in GUIDE
 

@@ -100,7 +100,6 @@ def test_trials_are_spread_by_share(shares: list[float | None], count: int, expe
             {"scales": TWO, "search": "grid", "param_space": {"a": {"grid_search": [1, 2]}}},
             "search: grid runs all its configs",
         ),
-        ({"scales": TWO, "search": "brute_force"}, "search: brute_force runs all its configs"),
         ({"scales": TWO, "search": {"configs": {"configs": [{"lr": 1}]}}}, "search: configs runs all"),
         (
             {"scales": TWO, "search": "bohb", "scheduler": "hyperband"},
