@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
     from raysweep_prefect.judging import judge
     from raysweep_prefect.parameters import JobSettings
+    from raysweep_prefect.programs import tune
     from raysweep_prefect.tasks import gate, sweep, train
 
 _HOME = {
@@ -37,6 +38,7 @@ _HOME = {
     "sweep_many": "raysweep_prefect.flows",
     "train": "raysweep_prefect.tasks",
     "train_best": "raysweep_prefect.flows",
+    "tune": "raysweep_prefect.programs",
 }
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "sweep_many",
     "train",
     "train_best",
+    "tune",
 ]
 
 

@@ -49,9 +49,9 @@ def is_retryable(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> 
 
 
 def run_name(kind: str) -> str:
-    """Prefect's name for the run of a task: its kind and its key; without a key the name in its spec."""
+    """Prefect's name for the run of a task: its kind and its key; without a key the name of what it runs."""
     given = task_run.parameters
-    return f"{kind} {given.get('key') or _spec_name(given.get('spec'))}".rstrip()
+    return f"{kind} {given.get('key') or _spec_name(given.get('spec', given.get('program')))}".rstrip()
 
 
 def _spec_name(spec: Any) -> str:

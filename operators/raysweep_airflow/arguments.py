@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import SpecError
 from raysweep_airflow.parsing import is_open
+from raysweep_airflow.provider import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from raysweep.outcome import TrainOutcome
@@ -115,3 +116,20 @@ def _deadline(given: Any) -> datetime | str | None:
     from raysweep.pipeline.night_end import read_deadline
 
     return read_deadline(given)
+
+
+def check_program(*, conn_id: str, address: Any, job: Any, on_clear: str) -> None:
+    """See that a program that calls Ray Tune is to run in the task's own process. Raises: SpecError."""
+    fix = "leave it out: with tune the program runs in the task's process; address says on which Ray"
+    if conn_id != DEFAULT_CONN_ID:
+        raise SpecError("conn_id", "is for a sweep that runs as a job", fix)
+    if job is not None:
+        raise SpecError("job", "is for a sweep that runs as a job", fix)
+    if isinstance(address, Mapping) or str(address or "").startswith("rayjob:"):
+        raise SpecError("address", "brings up a cluster, on which jobs run", fix)
+    if on_clear not in ("reuse", "restart"):
+        raise SpecError(
+            "on_clear",
+            f"{on_clear!r} is for one sweep, and a program may have several",
+            "use reuse or restart",
+        )

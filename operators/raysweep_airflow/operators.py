@@ -6,11 +6,19 @@ What needs specs and outcomes is imported when a task runs, so that DAG files ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from raysweep.errors import SpecError
-from raysweep_airflow.arguments import checked, checked_deadline, checked_gate, ending, registered
-from raysweep_airflow.base import JobOperator
+from raysweep_airflow.arguments import (
+    check_program,
+    checked,
+    checked_deadline,
+    checked_gate,
+    ending,
+    registered,
+)
+from raysweep_airflow.base import JobOperator, plain
 from raysweep_airflow.compat import AirflowSkipException
 from raysweep_airflow.links import TRAIN_LINKS
 from raysweep_airflow.parsing import is_open
@@ -40,7 +48,13 @@ class SweepOperator(JobOperator):
 
     Args:
         spec: A `SweepSpec`, its fields, or the path of a YAML or JSON file beside the DAG. Templates in it
-            are rendered, those of a file too.
+            are rendered, those of a file too. With `tune`: fields that all its sweeps get, such as
+            `storage_path`.
+        tune: Instead, the path of a Python program that calls Ray Tune, beside the DAG. It runs in the task's
+            own process as it is, with its sweeps under the task's key: a new try has those that ended at
+            once, and resumes the one that was cut. The result is that of its last sweep; with several,
+            `sweeps` names all. Default of `address`: `"local"`.
+        arguments: The program's command line.
         conn_id: The connection, of type `raysweep`.
         address: Instead of a connection: `"here"` runs it in the task's own process without Ray, `"local"`
             on an embedded Ray there, never deferred; `"auto"` and `"host:port"` on the cluster that the
@@ -68,7 +82,9 @@ class SweepOperator(JobOperator):
     def __init__(
         self,
         *,
-        spec: Any,
+        spec: Any = None,
+        tune: str | PathLike[str] | None = None,
+        arguments: Sequence[str] = (),
         conn_id: str = DEFAULT_CONN_ID,
         address: str | Mapping[str, Any] | None = None,
         job: JobGiven = None,
@@ -79,8 +95,13 @@ class SweepOperator(JobOperator):
         deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
+        if tune is not None:
+            check_program(conn_id=conn_id, address=address, job=job, on_clear=on_clear)
+            address = address or "local"
+        elif spec is None:
+            raise SpecError("spec", "is missing", "give a spec, or the path of a Ray Tune program as tune")
         super().__init__(
-            spec=spec,
+            spec=spec if tune is None else None,
             conn_id=conn_id,
             address=address,
             job=job,
@@ -88,6 +109,10 @@ class SweepOperator(JobOperator):
             deferrable=deferrable,
             **kwargs,
         )
+        if tune is not None:
+            self.spec = plain(spec or {})
+        self.tune = None if tune is None else fspath(tune)
+        self.arguments = tuple(arguments)
         if deadline_from not in ("now", "logical_date"):
             raise SpecError("deadline_from", f"{deadline_from!r} is unknown", "use now or logical_date")
         self.accept_partial = accept_partial
@@ -103,6 +128,16 @@ class SweepOperator(JobOperator):
         from raysweep.step import brief
 
         return brief(outcome, top_k=self.top_k)
+
+    def execute(self, context: Any) -> Any:
+        """Submit or attach, and wait; or run the program."""
+        if self.tune is None:
+            return super().execute(context)
+        from raysweep_airflow.ends import explained
+        from raysweep_airflow.program import ProgramTry
+
+        with explained(self.log):
+            return ProgramTry(self, context).run()
 
 
 class GateOperator(JobOperator):

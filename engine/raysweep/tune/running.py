@@ -6,13 +6,21 @@ import hashlib
 import os
 import runpy
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from raysweep.errors import SpecError
+
+if TYPE_CHECKING:
+    from raysweep.stored import StoredSweep
+
+_ONE_PROGRAM = Lock()
+"""Held while a program runs: its arguments and Tune's calls are the whole process's."""
 
 
 @contextmanager
@@ -24,8 +32,9 @@ def running(
     num_cpus: float | None = None,
     takeover: bool = False,
     ignore: Collection[str] = (),
+    run: Callable[..., StoredSweep] | None = None,
     **fields: Any,
-) -> Iterator[None]:
+) -> Iterator[list[StoredSweep]]:
     """Within this block, `Tuner.fit`, `Tuner.restore` and `tune.run` run on raysweep.
 
     The same key continues: sweeps that ended give their results at once, one that was cut resumes. The second
@@ -36,19 +45,26 @@ def running(
         storage_path: Where the sweeps are stored. Default: where each tuner stores its experiment.
         address, num_cpus, takeover: As in `run_sweep`; not the address of a Jobs API.
         ignore: Parts of tuners that may be left out, as in `from_tuner`.
+        run: Runs each sweep in place of `run_sweep`, whose arguments `spec`, `key` and `retry` it gets.
         fields: Fields of `SweepSpec` for every sweep, such as `isolation="worker"`.
+
+    Yields:
+        The outcomes of the sweeps that have ended, in their order; it grows.
 
     Raises:
         SpecError: By the call itself, for parts of a tuner without a counterpart; as `from_tuner`.
     """
     from raysweep.raycompat.tune_calls import replaced
+    from raysweep.run import run_sweep
     from raysweep.tune.sweeps import Sweeps
 
     if storage_path is not None:
         fields["storage_path"] = os.fspath(storage_path)
-    how = {"address": address, "num_cpus": num_cpus, "takeover": takeover}
-    with replaced(Sweeps(key or _digest_of_program(), ignore, fields, how)):
-        yield
+    if run is None:
+        run = partial(run_sweep, address=address, num_cpus=num_cpus, takeover=takeover)
+    sweeps = Sweeps(key or _digest_of_program(), ignore, fields, run)
+    with replaced(sweeps):
+        yield sweeps.outcomes
 
 
 def run_program(
@@ -58,27 +74,36 @@ def run_program(
     key: str | None = None,
     storage_path: str | os.PathLike[str] | None = None,
     **more: Any,
-) -> None:
-    """Run a script as `python script.py` does, within `running`.
+) -> tuple[StoredSweep, ...]:
+    """Run a script as `python script.py` does, within `running`; one at a time in a process.
 
     Args:
         path: The script.
         arguments: Its command line.
         key, storage_path, more: As in `running`.
 
+    Returns:
+        The outcomes of its sweeps, in the order in which they ended.
+
     Raises:
         SpecError: There is no such file, or it uses a part of Tune without a counterpart.
-        Exception: Whatever the script raises.
+        Exception: Whatever the script raises; SystemExit where it exits with another code than 0.
     """
     script = Path(path)
     if not script.is_file():
         raise SpecError("tune", f"{str(path)!r} is not a file", "give the path of a Python program")
     with (
+        _ONE_PROGRAM,
         patch.object(sys, "argv", [str(script), *arguments]),
         patch.object(sys, "path", [str(script.resolve().parent), *sys.path]),
-        running(key=key, storage_path=storage_path, **more),
+        running(key=key, storage_path=storage_path, **more) as outcomes,
     ):
-        runpy.run_path(str(script), run_name="__main__")
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except SystemExit as ended:
+            if ended.code:
+                raise
+    return (*outcomes,)
 
 
 def _digest_of_program() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ from raysweep.errors import SpecError
 from raysweep.from_tune.naming import registered
 from raysweep.from_tune.objects import with_objects
 from raysweep.from_tune.tuner import Reading, read_tuner
-from raysweep.run import run_sweep
 from raysweep.runs.ownership.replay import newest_spec
 from raysweep.runs.reading.naming.lookup import find_sweep
 from raysweep.stored import StoredSweep
@@ -26,14 +25,18 @@ class Sweeps:
     """Runs tuners as sweeps: one for each block of `running`."""
 
     def __init__(
-        self, key: str, ignore: Collection[str], fields: Mapping[str, Any], how: Mapping[str, Any]
+        self,
+        key: str,
+        ignore: Collection[str],
+        fields: Mapping[str, Any],
+        run: Callable[..., StoredSweep],
     ) -> None:
         self._key = key
         self._ignore = ignore
         self._fields = fields
-        self._how = how
-        """Arguments of `run_sweep`."""
+        self._run_sweep = run
         self._begun: Counter[str] = Counter()
+        self.outcomes: list[StoredSweep] = []
 
     def fit(self, tuner: Any) -> Any:
         """Run a tuner to its end; returns an ExperimentAnalysis."""
@@ -68,7 +71,8 @@ class Sweeps:
         return self._run(tuner, reading, stored.key, retry="failed" if errored == "RESUME" else None)
 
     def _run(self, tuner: Any, reading: Reading, key: str, **how: Any) -> Any:
-        outcome = run_sweep(reading.spec, key=key, **self._how, **how)
+        outcome = self._run_sweep(reading.spec, key=key, **how)
+        self.outcomes.append(outcome)
         run_config = tuner._local_tuner._run_config
         if run_config.storage_filesystem is None and "://" not in str(run_config.storage_path):
             _write_record(Path(run_config.storage_path, run_config.name), outcome)
