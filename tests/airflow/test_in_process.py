@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from raysweep.cluster.ray.connection import connect
 from raysweep.runs.across_runs.champions import Line, read_champion, read_records
 from raysweep.storage.objects.opening import open_store
 from raysweep_airflow import GateOperator, JudgeOperator, SweepOperator, TrainOperator
+from tests.airflow.contexts import BEST, context_of
 from tests.engine.six_nights import Ended, Night, six_bad_nights
 
 pytestmark = [
@@ -24,32 +25,7 @@ pytestmark = [
     # Of Ray Train, in this process.
     pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*"),
 ]
-BEST = Asset("best")
 JUDGED = "tests.engine.judged"
-
-
-class Store(dict[str, Any]):
-    """In place of the task state store, which is a table behind Airflow's API server."""
-
-    def set(self, key: str, value: Any, retention: Any = None) -> None:
-        self[key] = value
-
-
-class Ti:
-    """What operators need of a task instance."""
-
-    dag_id, run_id, map_index, try_number, max_tries = "d", "r", -1, 1, 0
-
-    def __init__(self, task_id: str) -> None:
-        self.task_id = task_id
-        self.pushed: dict[str, Any] = {}
-
-    def xcom_push(self, key: str, value: Any) -> None:
-        self.pushed[key] = value
-
-
-class Event:
-    extra: dict[str, Any] | None = None
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +44,6 @@ def spec(tmp_path: Path) -> dict[str, Any]:
         "mode": "min",
         "num_samples": 4,
         "storage_path": str(tmp_path),
-    }
-
-
-def context_of(operator: Any) -> dict[str, Any]:
-    return {
-        "ti": Ti(operator.task_id),
-        "task_state_store": Store(),
-        "dag": operator.dag,
-        "outlet_events": {BEST: Event()},
     }
 
 

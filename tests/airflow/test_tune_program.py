@@ -18,7 +18,7 @@ from airflow.sdk import DAG
 import raysweep as rs
 from raysweep.errors import SpecError
 from raysweep_airflow import SweepOperator
-from tests.airflow.test_in_process import context_of
+from tests.airflow.contexts import context_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(300)]
 
