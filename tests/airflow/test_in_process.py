@@ -15,7 +15,7 @@ from raysweep.cluster.ray.connection import connect
 from raysweep.runs.across_runs.champions import Line, read_champion, read_records
 from raysweep.storage.objects.opening import open_store
 from raysweep_airflow import GateOperator, JudgeOperator, SweepOperator, TrainOperator
-from tests.airflow.contexts import BEST, context_of
+from tests.airflow.contexts import BEST, Store, context_of
 from tests.engine.six_nights import Ended, Night, six_bad_nights
 
 pytestmark = [
