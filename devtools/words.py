@@ -42,7 +42,7 @@ MAX_QUESTIONS: Final = 0
 """The most docstrings, those of fields included, that begin with one of `QUESTIONS`. Only ever lower it."""
 MAX_COLUMNS: Final = 100
 MAX_CELL_WORDS: Final = 25
-MAX_WORDS: Final = 46_837
+MAX_WORDS: Final = 46_543
 """Of all pages. Lower it when pages get shorter; a page that grows makes another one shorter."""
 _PHRASES: Final = {
     re.compile(rf"\b{phrase}\b".replace(" ", r"\s+"), re.IGNORECASE): new for phrase, new in INSTEAD.items()
