@@ -15,6 +15,7 @@ from raysweep.errors import RaysweepError, SpecError
 from raysweep.mcp_server.bounded import MAX_ITEMS, Cut
 from raysweep.mcp_server.commands import Ran, command_line, error, run
 from raysweep.mcp_server.started import Started
+from raysweep.outcome import Holder
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.naming.lookup import find_sweep
 from raysweep.runs.reading.naming.references import split_night
@@ -229,11 +230,10 @@ class _Tools:
         except RaysweepError as problem:
             raise ResourceNotFoundError(str(problem)) from None
 
-    def _runs_it(self, sweep_id: str) -> int | None:
-        """The id of the process that runs a sweep."""
+    def _runs_it(self, sweep_id: str) -> Holder | None:
+        """The process that runs a sweep."""
         standing = SweepReader(self._storage, sweep_id).read()
-        holder = standing.holder if standing is not None and standing.is_running else None
-        return holder.pid if holder is not None else None
+        return standing.holder if standing is not None and standing.is_running else None
 
     def _table(
         self, rows: str, verb: str, *given: str, first: int, limit: int, **options: Any
