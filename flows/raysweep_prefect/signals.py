@@ -128,7 +128,8 @@ def tell_judgement(line: Line, night: Mapping[str, Any]) -> None:
     """Tell of the judgement of a night's model, and of the decision where it needs approval.
 
     `promoted`: it is released, and the champion's asset is new; `proposed`: it passed, and waits for
-    approval; `approved`; `rejected`: by the judge or in the approval. The payload has `judgement`.
+    approval; `approved`; `rejected`: by the judge or in the approval; `undecided`: it could not be told
+    whether it is good enough. The payload has `judgement`.
 
     Args:
         line: Which champions.
@@ -148,8 +149,10 @@ def tell_judgement(line: Line, night: Mapping[str, Any]) -> None:
     is_decided = approval is not None and approval["decision"] is not None
     if payload["released"]:
         said = [*(["approved"] if is_decided else []), "promoted"]
+    elif approval is not None and not is_decided:
+        said = ["proposed"]
     else:
-        said = ["proposed"] if approval is not None and not is_decided else ["rejected"]
+        said = ["undecided" if judgement["verdict"] == "undecided" else "rejected"]
     once = f"{payload['uri']}/{payload['gate']['gate_id']}/{judgement['judge_id']}"
     for what in said:
         emit("champion", slug(line.name), what, payload, name=line.name, related=related, once=once)

@@ -210,7 +210,7 @@ def test_only_what_the_judge_passes_is_released(
     raised = judged_night(tmp_path, "n1", 0.002, judge={"evaluate": f"{JUDGED}:raising"})
     assert raised.judged is not None
     assert (raised.judged.reasons, raised.released) == (("no_figures",), False)
-    assert champions() == ["proposed", "rejected"]
+    assert champions() == ["proposed", "undecided"]
     assert (states["judge"].message or "").startswith("undecided: the evaluation of the new model failed")
     again = judged_night(tmp_path, "n1", 0.002)
     assert again.judged is not None

@@ -87,13 +87,15 @@ def test_an_approval_is_told_once_whoever_asks(tmp_path: Path, sent: list[dict[s
 def test_a_config_that_is_to_be_judged_is_promoted_by_the_release_of_its_model_alone(
     tmp_path: Path, sent: list[dict[str, Any]]
 ) -> None:
-    def night(key: str, score: float, gain: float, approval: ApprovalSpec | None = None) -> dict[str, Any]:
+    def night(
+        key: str, score: float, gain: float, approval: ApprovalSpec | None = None, *, fails: bool = False
+    ) -> dict[str, Any]:
         brief = promoted(tmp_path, key, score, approval)
         run = prepare_judge(JUDGE, brief, trained(tmp_path, key, gain))
         verdict = gated(tmp_path, key, score, is_judged=True)
         outcome = with_gate(run.outcome, verdict)
         signals.tell_verdict(make_spec(tmp_path), outcome, GATE, is_judged=True)
-        run.settle(evaluated(run))
+        run.settle(evaluated(run, fails=fails))
         told = signals.named_night(brief)
         for _ in range(2):
             signals.tell_judgement(run.line, told)
@@ -109,6 +111,10 @@ def test_a_config_that_is_to_be_judged_is_promoted_by_the_release_of_its_model_a
     night("n2", 0.6, -0.1)
     assert names(sent) == ["proposed", "rejected", "rejected"]
     assert sent[1]["payload"]["released"] is False
+    sent.clear()
+    night("n2b", 0.65, 0.1, fails=True)
+    assert names(sent) == ["proposed", "undecided", "undecided"]
+    assert sent[1]["payload"]["judgement"]["verdict"] == "undecided"
     sent.clear()
     waiting = night("n3", 0.7, 0.1, ApprovalSpec(after="judge", timeout=3600.0))
     assert names(sent) == ["proposed", "proposed", "proposed"]
