@@ -206,9 +206,9 @@ def test_a_policy_of_raysweep_is_one_file_and_one_line_of_a_registry(tmp_path: P
     shutil.copytree(ROOT / "engine/raysweep", engine, ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in own_files().items():
         if name.endswith("registry.py"):
-            lines = (engine / name).read_text().rstrip()
-            assert lines.endswith("\n}")
-            text = f"{lines[:-1]}{text}}}\n"
+            before, end, after = (engine / name).read_text().partition("\n}\n")  # that of KINDS
+            assert "FORMER" not in before
+            text = f"{before}\n{text.rstrip()}{end}{after}"
         else:
             assert not (engine / name).exists()
         (engine / name).write_text(text)
