@@ -160,6 +160,32 @@ def tune(
     return Contender(name=name, settings=settings, run=run)
 
 
+def stand_in(trainable: Trainable, space: Space, trials: int) -> Contender:
+    """The same `Tuner.fit` in `raysweep.tune.running`."""
+
+    def run() -> Sample:
+        from ray import tune
+
+        from raysweep.tune import running
+
+        use_up_idle_workers()
+        with scratch() as folder, running(key="benchmark", storage_path=folder):
+            tuner = tune.Tuner(
+                trainable,
+                param_space=dict(space),
+                tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=trials),
+                run_config=tune.RunConfig(name=f"benchmark-{next(_counter)}", storage_path=str(folder)),
+            )
+            began = time.perf_counter()
+            results = tuner.fit()
+            wall_s = time.perf_counter() - began
+        if results.num_errors or len(results) != trials:
+            raise RuntimeError(f"stand-in: {results.num_errors} errors, {len(results)} trials")
+        return Sample(units=trials, wall_s=wall_s)
+
+    return Contender(name="stand_in", settings="Tuner.fit in raysweep.tune.running", run=run)
+
+
 def make_clock() -> Any:
     """A Tune callback that notes when the first trial started and when the last one ended."""
     from ray.tune import Callback

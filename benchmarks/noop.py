@@ -1,4 +1,4 @@
-"""noop, noop-1000, noop-grid, noop-fresh: trials that return one number, so that all the time is overhead."""
+"""noop, noop-1000, noop-grid, noop-fresh, noop-tune: trials that return one number: all the time is overhead."""
 
 from __future__ import annotations
 
@@ -70,6 +70,16 @@ def run_fresh(rounds: int, *, trials: int = 100, tune_trials: int = 10) -> Json:
     )
     what = f"{trials} trials in a process of their own, 2 slots"
     return {"what": what, "note": note, **shown, "targets": targets}
+
+
+def run_stand_in(rounds: int, *, trials: int = 1000, tune_trials: int = 100) -> Json:
+    """A program that calls Tune, as it is, and in the stand-in; Tune runs `tune_trials` a round."""
+    peers = [contenders.stand_in(noop, _space(), trials), tune_reuse(tune_trials)]
+    shown, samples = compare(peers, rounds, "trial")
+    times = ratio(samples["stand_in"], samples["tune_reuse"], "wall")
+    goal = "times as fast as Ray Tune reuse_actors=True, the whole call per trial"
+    what = f"{trials} trials of a Tune program that return one number, 2 slots"
+    return {"what": what, **shown, "targets": [target(goal, times, at_least=10)]}
 
 
 def own(trials: int, **fields: Any) -> Contender:

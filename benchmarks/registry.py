@@ -67,6 +67,7 @@ _ALL: Final = (
     _named("noop-1000", "noop", "run_1000", tiny={"trials": 4}),
     _named("noop-grid", "noop", "run_grid", tiny={"points": 4}),
     _named("noop-fresh", "noop", "run_fresh", tiny={"trials": 4, "tune_trials": 2}),
+    _named("noop-tune", "noop", "run_stand_in", tiny={"trials": 4, "tune_trials": 2}),
     _named("callbacks", "callbacks", tiny={"trials": 10}),
     _named("reports", "reports", tiny={"reports": 50, "tune_reports": 5}),
     _named("utilization", "utilization", tiny={"trials": 4, "median_s": 0.05}),
