@@ -1,4 +1,4 @@
-"""noop, noop-1000, noop-grid, noop-fresh, noop-tune: trials that return one number: all the time is overhead."""
+"""noop, noop-1000, noop-grid, noop-fresh, noop-tune: trials of one number: all the time is overhead."""
 
 from __future__ import annotations
 

@@ -50,11 +50,10 @@ class SweepOperator(JobOperator):
         spec: A `SweepSpec`, its fields, or the path of a YAML or JSON file beside the DAG. Templates in it
             are rendered, those of a file too. With `tune`: fields that all its sweeps get, such as
             `storage_path`.
-        tune: Instead, the path of a Python program that calls Ray Tune, beside the DAG. It runs in the task's
-            own process as it is, with its sweeps under the task's key: a new try has those that ended at
-            once, and resumes the one that was cut. The result is that of its last sweep; with several,
-            `sweeps` names all. Default of `address`: `"local"`.
-        arguments: The program's command line.
+        tune: Instead, the path of a Python program that calls Ray Tune, beside the DAG, or a list of it and
+            its arguments. It runs in the task's own process as it is, with its sweeps under the task's key:
+            a new try has those that ended at once, and resumes the one that was cut. The result is that of
+            its last sweep; with several, `sweeps` names all. Default of `address`: `"local"`.
         conn_id: The connection, of type `raysweep`.
         address: Instead of a connection: `"here"` runs it in the task's own process without Ray, `"local"`
             on an embedded Ray there, never deferred; `"auto"` and `"host:port"` on the cluster that the
@@ -83,8 +82,7 @@ class SweepOperator(JobOperator):
         self,
         *,
         spec: Any = None,
-        tune: str | PathLike[str] | None = None,
-        arguments: Sequence[str] = (),
+        tune: str | PathLike[str] | Sequence[str] | None = None,
         conn_id: str = DEFAULT_CONN_ID,
         address: str | Mapping[str, Any] | None = None,
         job: JobGiven = None,
@@ -111,8 +109,10 @@ class SweepOperator(JobOperator):
         )
         if tune is not None:
             self.spec = plain(spec or {})
-        self.tune = None if tune is None else fspath(tune)
-        self.arguments = tuple(arguments)
+        self.tune: tuple[str, ...] = ()
+        """The program and its arguments."""
+        if tune is not None:
+            self.tune = (fspath(tune),) if isinstance(tune, str | PathLike) else tuple(map(str, tune))
         if deadline_from not in ("now", "logical_date"):
             raise SpecError("deadline_from", f"{deadline_from!r} is unknown", "use now or logical_date")
         self.accept_partial = accept_partial
@@ -131,7 +131,7 @@ class SweepOperator(JobOperator):
 
     def execute(self, context: Any) -> Any:
         """Submit or attach, and wait; or run the program."""
-        if self.tune is None:
+        if not self.tune:
             return super().execute(context)
         from raysweep_airflow.ends import explained
         from raysweep_airflow.program import ProgramTry

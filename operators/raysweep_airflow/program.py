@@ -42,8 +42,7 @@ class ProgramTry(Try):
 
     def __init__(self, operator: SweepOperator, context: Mapping[str, Any]) -> None:
         super().__init__(operator, context)
-        assert operator.tune is not None, "it has no program"
-        self.program = operator.tune
+        self.program, *self.arguments = operator.tune
         self.sweeps: list[dict[str, str]] = []
 
     def run(self) -> Any:
@@ -56,7 +55,7 @@ class ProgramTry(Try):
         try:
             outcomes: tuple[SweepOutcome, ...] = run_program(
                 documents.find(self.program, self.context, "tune"),
-                operator.arguments,
+                self.arguments,
                 key=key,
                 run=partial(self._run_sweep, resumes=is_again),
                 **operator.read_spec(self.context),

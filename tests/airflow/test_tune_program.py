@@ -60,8 +60,7 @@ def task(program: Path, *names: str, **more: Any) -> SweepOperator:
     with DAG("d", schedule=None):
         return SweepOperator(
             task_id="tuned",
-            tune=program,
-            arguments=names,
+            tune=[str(program), *names] if names else program,
             spec={**SPEC, "storage_path": str(program.parent / "sweeps")},
             address="here",
             **more,

@@ -31,7 +31,7 @@ from tests.engine.trainings import taken
 HERE: Final = "tests.engine.recorded_trainings"
 HALF: Final = {"num_workers": 2, "resources": {"cpu": 0.5}}
 _TIMES: Final = frozenset({"started_at", "ended_at", "at", "took_s", "active_s", "usage", "used"})
-_VERSIONS: Final = frozenset({"raysweep_version", "versions", "spec_digest"})
+_VERSIONS: Final = frozenset({"raysweep_version", "versions", "spec_digest", "code_digest"})
 
 
 def walk(config: dict[str, Any]) -> dict[str, Any]:

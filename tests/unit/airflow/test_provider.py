@@ -80,6 +80,6 @@ def test_the_metadata_alone_imports_nothing() -> None:
 
 
 @pytest.mark.parametrize("operator", [SweepOperator, GateOperator, TrainOperator, JudgeOperator])
-def test_operators_have_fewer_than_ten_parameters(operator: type[JobOperator]) -> None:
+def test_operators_have_at_most_ten_parameters(operator: type[JobOperator]) -> None:
     own = [each for each in inspect.signature(operator.__init__).parameters if each not in ("self", "kwargs")]
-    assert len(own) < 10
+    assert len(own) <= 10
