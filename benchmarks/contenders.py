@@ -183,7 +183,7 @@ def stand_in(trainable: Trainable, space: Space, trials: int) -> Contender:
             raise RuntimeError(f"stand-in: {results.num_errors} errors, {len(results)} trials")
         return Sample(units=trials, wall_s=wall_s)
 
-    return Contender(name="stand_in", settings="Tuner.fit in raysweep.tune.running", run=run)
+    return Contender(name="raysweep", settings="Tuner.fit in raysweep.tune.running", run=run)
 
 
 def make_clock() -> Any:

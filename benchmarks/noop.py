@@ -76,7 +76,7 @@ def run_stand_in(rounds: int, *, trials: int = 1000, tune_trials: int = 100) -> 
     """A program that calls Tune, as it is, and in the stand-in; Tune runs `tune_trials` a round."""
     peers = [contenders.stand_in(noop, _space(), trials), tune_reuse(tune_trials)]
     shown, samples = compare(peers, rounds, "trial")
-    times = ratio(samples["stand_in"], samples["tune_reuse"], "wall")
+    times = ratio(samples["raysweep"], samples["tune_reuse"], "wall")
     goal = "times as fast as Ray Tune reuse_actors=True, the whole call per trial"
     what = f"{trials} trials of a Tune program that return one number, 2 slots"
     return {"what": what, **shown, "targets": [target(goal, times, at_least=10)]}
