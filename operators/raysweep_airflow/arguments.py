@@ -118,8 +118,10 @@ def _deadline(given: Any) -> datetime | str | None:
     return read_deadline(given)
 
 
-def check_program(*, conn_id: str, address: Any, job: Any, on_clear: str) -> None:
-    """See that a program that calls Ray Tune is to run in the task's own process. Raises: SpecError."""
+def check_program(tune: Any, *, conn_id: str, address: Any, job: Any, on_clear: str) -> None:
+    """See that there is a program, and that it is to run in the task's own process. Raises: SpecError."""
+    if not tune:
+        raise SpecError("tune", "is empty", "give the path of a program that calls Ray Tune")
     fix = "leave it out: with tune the program runs in the task's process; address says on which Ray"
     if conn_id != DEFAULT_CONN_ID:
         raise SpecError("conn_id", "is for a sweep that runs as a job", fix)

@@ -94,7 +94,7 @@ class SweepOperator(JobOperator):
         **kwargs: Any,
     ) -> None:
         if tune is not None:
-            check_program(conn_id=conn_id, address=address, job=job, on_clear=on_clear)
+            check_program(tune, conn_id=conn_id, address=address, job=job, on_clear=on_clear)
             address = address or "local"
         elif spec is None:
             raise SpecError("spec", "is missing", "give a spec, or the path of a Ray Tune program as tune")

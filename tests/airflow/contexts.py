@@ -17,7 +17,7 @@ class Store(dict[str, Any]):
 
 
 class Ti:
-    """What operators need of a task instance."""
+    """The part of a task instance that operators use."""
 
     dag_id, run_id, map_index, try_number, max_tries = "d", "r", -1, 1, 0
 

@@ -19,32 +19,10 @@ import raysweep as rs
 from raysweep.errors import SpecError
 from raysweep_airflow import SweepOperator
 from tests.airflow.contexts import context_of
+from tests.orchestrators.tune_program import PROGRAM
 
 pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(300)]
 
-PROGRAM = """
-import os, sys, time
-from ray import tune
-
-def train(config):
-    with open(os.environ["MARKS"], "a") as file:
-        file.write(f"{config['x']} ")
-    if config["x"] == 2 and os.environ.get("DIES") and open(os.environ["MARKS"]).read().count("2 ") == 1:
-        time.sleep(1)  # the trial before is stored
-        os.kill(os.getpid(), 9)
-    return {"loss": float(config["x"])}
-
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        grid = tune.Tuner(
-            train,
-            param_space={"x": tune.grid_search([3, 2, 1])},
-            tune_config=tune.TuneConfig(metric="loss", mode="min"),
-            run_config=tune.RunConfig(name=name),
-        ).fit()
-        print("best", name, grid.get_best_result().config)
-    sys.exit(0)
-"""
 SPEC = {"isolation": "inline", "max_concurrent_trials": 1}
 
 
@@ -129,11 +107,12 @@ def test_a_program_that_runs_no_sweep_or_fails_is_named(program: Path) -> None:
         ({"conn_id": "cluster"}, "conn_id"),
         ({"address": "rayjob:night.yaml"}, "address"),
         ({"on_clear": "retry"}, "on_clear"),
+        ({"tune": []}, "tune"),
     ],
 )
 def test_what_only_a_job_can_do_is_refused(given: dict[str, Any], field: str) -> None:
     with DAG("d", schedule=None), pytest.raises(SpecError, match=f"^{field}: "):
-        SweepOperator(task_id="tuned", tune="search.py", **given)
+        SweepOperator(**{"task_id": "tuned", "tune": "search.py", **given})
     with DAG("d", schedule=None), pytest.raises(SpecError, match=r"^spec: is missing"):
         SweepOperator(task_id="tuned")
 
@@ -148,8 +127,7 @@ from tests.airflow.test_tune_program import task, context
 operator = task(Path({str(program)!r}), "first", "second")
 operator.execute(context(operator))
 """
-    program.write_text(PROGRAM.replace('count("2 ") == 1', 'count("2 ") == 2'))
-    environment = {**os.environ, "DIES": "1"}
+    environment = {**os.environ, "DIES_AT": "2"}
     ended = subprocess.run([sys.executable, "-c", killed], env=environment, check=False, capture_output=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
     assert (program.parent / "marks").read_text().split() == ["3", "2", "1", "3", "2"]

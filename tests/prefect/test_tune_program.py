@@ -17,28 +17,8 @@ from raysweep.errors import SpecError
 from raysweep_prefect import tune
 from tests.jobs.head import ROOT, free_ports
 from tests.orchestrators.prefect import QUICK
+from tests.orchestrators.tune_program import PROGRAM
 
-PROGRAM = """
-import os, sys, time
-from ray import tune
-
-def train(config):
-    with open(os.environ["MARKS"], "a") as file:
-        file.write(f"{config['x']} ")
-    if config["x"] == 2 and open(os.environ["MARKS"]).read().count("2 ") == 2:
-        time.sleep(1)  # the trial before is stored
-        os.kill(os.getpid(), 9)
-    return {"loss": float(config["x"])}
-
-for name in sys.argv[1:]:
-    grid = tune.Tuner(
-        train,
-        param_space={"x": tune.grid_search([3, 2, 1])},
-        tune_config=tune.TuneConfig(metric="loss", mode="min"),
-        run_config=tune.RunConfig(name=name),
-    ).fit()
-    print("best", name, grid.get_best_result().config)
-"""
 FLOW = """
 import json, sys
 from prefect import flow
@@ -65,7 +45,7 @@ def test_a_program_that_was_killed_does_what_is_left(tmp_path: Path) -> None:
     roots = os.pathsep.join(str(ROOT / name) for name in (".", "engine", "flows"))
     command = [sys.executable, "-c", FLOW, str(program), storage]
     with LocalPrefect(tmp_path / "home", port=port, environment=QUICK) as servers:
-        environment = servers.environment | {"PYTHONPATH": roots, "MARKS": str(marks)}
+        environment = servers.environment | {"PYTHONPATH": roots, "MARKS": str(marks), "DIES_AT": "2"}
         killed = subprocess.run(
             command, env=environment, cwd=ROOT, capture_output=True, timeout=120, check=False
         )

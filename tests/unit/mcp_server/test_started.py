@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from raysweep.outcome import Holder
-
-pytest.importorskip("mcp")
-
 from raysweep.mcp_server import started
+from raysweep.outcome import Holder
 
 
 @pytest.fixture

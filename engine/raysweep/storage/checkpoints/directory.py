@@ -61,6 +61,7 @@ class _Scan(NamedTuple):
         if not found and prefix:
             self.empty_folders.append(prefix.rstrip("/"))
         above = (*above, folder)
+        real: list[Path] = []
         for entry in found:
             name = f"{prefix}{entry.name}"
             try:
@@ -69,7 +70,8 @@ class _Scan(NamedTuple):
                 problem = f"{folder} holds a file name that is not UTF-8"
                 raise SpecError("checkpoint", problem, "rename it") from None
             if entry.is_symlink():
-                self._check_link(entry.path, above)
+                real = real or [Path(os.path.realpath(each)) for each in above]
+                self._check_link(entry.path, real)
             if entry.is_dir():
                 self.scan(entry.path, f"{name}/", above)
             elif entry.is_file():
@@ -79,10 +81,12 @@ class _Scan(NamedTuple):
                     "checkpoint", f"{entry.path} is not a regular file", "leave pipes and sockets out"
                 )
 
-    def _check_link(self, path: str, above: tuple[str, ...]) -> None:
-        """Raises: SpecError: it would not be the same in the folder's copy, or does not end."""
+    def _check_link(self, path: str, real: list[Path]) -> None:
+        """`real`: the real paths of the folders around it, the checkpoint's first.
+
+        Raises: SpecError: it would not be the same in the folder's copy, or does not end.
+        """
         target, leads_to = os.readlink(path), Path(os.path.realpath(path))
-        real = [Path(os.path.realpath(folder)) for folder in above]
         problem, depth = "", len(real[-1].relative_to(real[0]).parts)
         if _leaves(target, depth) or not leads_to.is_relative_to(real[0]):
             problem = "which is not a path inside of the checkpoint"
